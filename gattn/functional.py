@@ -1,0 +1,18 @@
+"""The operators as functions: attention over the edges of a :class:`gattn.Graph`."""
+
+from gattn.ops.additive import additive_attention, additive_attention_weights
+from gattn.ops.dot_product import dot_product_attention, dot_product_attention_weights
+from gattn.ops.edge import aggregate, edge_dot, edge_softmax
+from gattn.ops.mlp import mlp_attention, mlp_attention_weights
+
+__all__ = [
+    "additive_attention",
+    "additive_attention_weights",
+    "aggregate",
+    "dot_product_attention",
+    "dot_product_attention_weights",
+    "edge_dot",
+    "edge_softmax",
+    "mlp_attention",
+    "mlp_attention_weights",
+]

@@ -1,0 +1,316 @@
+"""Graph: the frozen layout of a set of edges, and the memory that lays each edge set out once."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.kernels import cpu
+from gattn.kernels import layout as reference
+from gattn.kernels.layout import Layout
+
+
+class Graph:
+    r"""Edges from m source nodes to n destination nodes, laid out once for every operator.
+
+    The edges are kept sorted by (destination, source) and by (source, destination), so that an
+    operator reads the neighbourhood of any node as one contiguous run. Per-edge tensors stay in
+    the caller's order on the outside.
+
+    Args:
+        edges: any of: an integer tensor of shape (2, e) holding (source, destination) pairs; a
+            ``torch_geometric.EdgeIndex``; a ``torch.sparse`` COO, CSR or CSC matrix or a SciPy
+            sparse matrix of shape (n, m), read as PyG reads ``adj_t`` (rows are destinations,
+            columns are sources; stored values are ignored); a networkx graph (see
+            :func:`gattn.graphs.from_networkx`); another ``Graph``.
+        size: ``num_nodes``, or ``(num_src, num_dst)`` for a bipartite graph. Without it the sizes
+            are taken from a matrix, an ``EdgeIndex`` or a networkx graph; from plain pairs, one
+            more than the largest index, which has to be read from the device: pass it if known.
+
+    Raises:
+        TypeError: for edges of another type or indices that are not int32 or int64.
+        ValueError: for a wrong shape, or an index that is negative or not below its size.
+
+    Example:
+        >>> import torch
+        >>> from gattn import Graph
+        >>> Graph(torch.tensor([[0, 1, 2], [1, 2, 2]]), 3)
+        Graph(num_src=3, num_dst=3, num_edges=3, device='cpu')
+    """
+
+    layout: Layout
+    num_src: int
+    num_dst: int
+    num_edges: int
+    kept: Tensor | None
+    """In a graph made by :meth:`with_self_loops`: the positions, in the parent's edge order, of
+    the edges that stand before the loops, or None where every edge was kept."""
+
+    def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
+        if isinstance(edges, Graph):
+            _check_same_size(edges, size)
+            self.__dict__.update(edges.__dict__)
+            return
+        source, destination, num_src, num_dst = _read_edges(edges, size)
+        self._set(_build(source, destination, num_src, num_dst), None)
+
+    @classmethod
+    def _from_layout(cls, layout: Layout, kept: Tensor | None = None) -> Graph:
+        graph = cls.__new__(cls)
+        graph._set(layout, kept)
+        return graph
+
+    def _set(self, layout: Layout, kept: Tensor | None) -> None:
+        self.__dict__.update(
+            layout=layout,
+            num_src=layout.num_src,
+            num_dst=layout.num_dst,
+            num_edges=layout.num_edges,
+            kept=kept,
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a Graph is frozen; tried to set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Graph is frozen; tried to delete {name!r}")
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
+            f"num_edges={self.num_edges}, device={str(self.device)!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Graph._from_layout, (self.layout, self.kept)
+
+    def __copy__(self) -> Graph:
+        return self
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(num_src, num_dst), as PyG's ``size`` argument."""
+        return self.num_src, self.num_dst
+
+    @property
+    def device(self) -> torch.device:
+        """Where the layout lives."""
+        return self.layout.rowptr.device
+
+    @property
+    def edge_index(self) -> Tensor:
+        """The (source, destination) pairs in the caller's order: int64 of shape (2, e)."""
+        layout = self.layout
+        pairs = torch.stack([layout.col.long(), layout.destinations()])
+        return torch.empty_like(pairs).index_copy_(1, layout.edge.long(), pairs)
+
+    def in_degree(self) -> Tensor:
+        """Number of edges into each destination: [n] int64."""
+        return self.layout.rowptr.diff().long()
+
+    def out_degree(self) -> Tensor:
+        """Number of edges out of each source: [m] int64."""
+        return self.layout.colptr.diff().long()
+
+    def transpose(self) -> Graph:
+        """The graph with every edge reversed; per-edge tensors keep their order."""
+        return Graph._from_layout(self.layout.transpose())
+
+    def to(self, device: Any, non_blocking: bool = False) -> Graph:
+        """The same graph on another device (itself where it is there already)."""
+        if torch.device(device) == self.device:
+            return self
+        return self._map(lambda t: t.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Graph:
+        """The same graph in page-locked memory."""
+        return self._map(lambda t: t.pin_memory())
+
+    def _map(self, function: Any) -> Graph:
+        kept = None if self.kept is None else function(self.kept)
+        return Graph._from_layout(Layout(*map(function, self.layout)), kept)
+
+    def with_self_loops(self) -> Graph:
+        """Drop every self-loop, then append one per node after the edges that remain.
+
+        Edges of the result: the caller's edges without loops, in the caller's order (see
+        :attr:`kept`), then (i, i) for i < min(num_src, num_dst).
+        """
+        source, destination = self.edge_index
+        kept = None
+        loops = source == destination
+        if bool(loops.any()):
+            kept = (~loops).nonzero().squeeze(1)
+            source, destination = source[kept], destination[kept]
+        nodes = torch.arange(min(self.size), device=self.device)
+        source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
+        return Graph._from_layout(_build(source, destination, *self.size), kept)
+
+
+class _Memory:
+    """What was laid out for a tensor, while that tensor lives and is not modified."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Any], int, dict[Any, Graph]]] = {}
+
+    def lookup(self, tensor: Tensor) -> dict[Any, Graph]:
+        """The graphs remembered for this very tensor in its present version."""
+        if tensor.is_inference():
+            return {}
+        key = id(tensor)
+        entry = self._entries.get(key)
+        if entry is not None and entry[0]() is tensor and entry[1] == tensor._version:
+            return entry[2]
+        graphs: dict[Any, Graph] = {}
+        forget = weakref.ref(tensor, lambda ref: self._forget(key, ref))
+        self._entries[key] = (forget, tensor._version, graphs)
+        return graphs
+
+    def _forget(self, key: int, ref: weakref.ref[Any]) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry[0] is ref:
+            del self._entries[key]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+_memory = _Memory()
+
+
+def as_graph(
+    edges: Any, size: int | tuple[int, int] | None = None, *, self_loops: bool = False
+) -> Graph:
+    """The :class:`Graph` of these edges, laid out once per tensor and remembered.
+
+    A tensor is remembered weakly, by identity and version: modifying it in place or dropping it
+    forgets its graphs. With ``self_loops`` the result is :meth:`Graph.with_self_loops` of them,
+    remembered too.
+    """
+    if isinstance(edges, Graph) and not self_loops:
+        _check_same_size(edges, size)
+        return edges
+    if isinstance(edges, Graph):
+        graphs = edges.__dict__.setdefault("_derived", {})
+    elif isinstance(edges, Tensor) and edges.layout == torch.strided:
+        graphs = _memory.lookup(edges)
+    else:
+        graphs = {}
+    key = (_as_size(size), self_loops)
+    graph = graphs.get(key)
+    if graph is None:
+        plain = as_graph(edges, size) if self_loops else Graph(edges, size)
+        graph = graphs[key] = plain.with_self_loops() if self_loops else plain
+    return graph
+
+
+def _as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    return (size, size) if isinstance(size, int) else None if size is None else tuple(size)
+
+
+def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
+    if size is not None and _as_size(size) != graph.size:
+        raise ValueError(f"size must be {graph.size}, that of the given {graph!r}; got {size}")
+
+
+def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    _check_range(source, num_src, "source")
+    _check_range(destination, num_dst, "destination")
+    build = cpu.build_layout if cpu.serves(source.device) else reference.build
+    return build(source, destination, num_src, num_dst)
+
+
+def _check_range(index: Tensor, size: int, role: str) -> None:
+    if index.numel() == 0:
+        return
+    low, high = index.aminmax()
+    if low >= 0 and high < size:
+        return
+    position = int(((index < 0) | (index >= size)).nonzero()[0])
+    raise ValueError(
+        f"{role} indices must be in [0, {size}); got {int(index[position])} at edge {position}"
+    )
+
+
+def _read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
+    """(source, destination, num_src, num_dst) of anything that holds edges."""
+    if isinstance(edges, Tensor) and edges.layout != torch.strided:
+        source, destination, own = _from_torch_sparse(edges)
+    elif isinstance(edges, Tensor):
+        source, destination, own = _from_pairs(edges)
+    elif hasattr(edges, "tocoo"):
+        source, destination, own = _from_scipy(edges)
+    elif hasattr(edges, "is_directed") and hasattr(edges, "nodes"):
+        source, destination, own = _from_networkx(edges)
+    else:
+        raise TypeError(
+            "edges must be a (2, e) integer tensor, an EdgeIndex, a torch or SciPy sparse matrix, "
+            f"a networkx graph or a Graph; got {type(edges).__name__}"
+        )
+    num_src, num_dst = _resolve_size(size, own, source, destination)
+    return source, destination, num_src, num_dst
+
+
+def _resolve_size(
+    size: int | tuple[int, int] | None,
+    own: tuple[int, int] | None,
+    source: Tensor,
+    destination: Tensor,
+) -> tuple[int, int]:
+    asked = _as_size(size)
+    if asked is not None:
+        whole = len(asked) == 2 and all(isinstance(s, int) and s >= 0 for s in asked)
+        if not whole:
+            raise ValueError(f"size must be num_nodes or (num_src, num_dst), >= 0; got {size}")
+        if own is not None and own != asked:
+            raise ValueError(f"size must be {own}, that of the given edges; got {asked}")
+        return asked
+    if own is not None:
+        return own
+    if source.numel() == 0:
+        return 0, 0
+    largest = int(torch.maximum(source.max(), destination.max())) + 1
+    return max(largest, 0), max(largest, 0)
+
+
+def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
+    if edges.dim() != 2 or edges.shape[0] != 2:
+        raise ValueError(f"edge_index must have shape (2, e); got {tuple(edges.shape)}")
+    if edges.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
+    own = None
+    sparse_size = getattr(edges, "sparse_size", None)
+    if callable(sparse_size):  # an EdgeIndex: rows are sources
+        rows, cols = sparse_size()
+        own = (rows, cols) if rows is not None and cols is not None else None
+        edges = edges.as_tensor()  # type: ignore[attr-defined]
+    return edges[0], edges[1], own
+
+
+def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    if adj_t.dim() != 2:
+        raise ValueError(f"a sparse adjacency must have 2 dimensions; got {adj_t.dim()}")
+    coo = adj_t if adj_t.layout == torch.sparse_coo else adj_t.to_sparse_coo()
+    row, col = coo._indices() if not coo.is_coalesced() else coo.indices()
+    num_dst, num_src = adj_t.shape
+    return col, row, (num_src, num_dst)
+
+
+def _from_scipy(adj_t: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    coo = adj_t.tocoo()
+    num_dst, num_src = coo.shape
+    source = torch.from_numpy(coo.col.astype("int64"))
+    return source, torch.from_numpy(coo.row.astype("int64")), (num_src, num_dst)
+
+
+def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    """Nodes numbered in iteration order; an undirected edge stands for both directions."""
+    number = {node: position for position, node in enumerate(graph.nodes)}
+    pairs = [(number[a], number[b]) for a, b in graph.edges()]
+    if not graph.is_directed():
+        pairs = [both for a, b in pairs for both in ([(a, b), (b, a)] if a != b else [(a, b)])]
+    edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
+    return edges[0], edges[1], (len(number), len(number))

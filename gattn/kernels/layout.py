@@ -1,0 +1,84 @@
+"""The layout of a set of edges: compressed rows by destination, compressed columns by source."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Layout(NamedTuple):
+    """Edges sorted by (destination, source) and by (source, destination), as plain tensors.
+
+    A *CSR position* counts the edges in the first order; it is the canonical number of an edge.
+    """
+
+    rowptr: Tensor
+    """[n + 1]: the edges into destination i are the CSR positions rowptr[i] to rowptr[i + 1]."""
+    col: Tensor
+    """[e]: source of the edge at each CSR position."""
+    edge: Tensor
+    """[e]: the caller's position of the edge at each CSR position."""
+    colptr: Tensor
+    """[m + 1]: the edges out of source j are the CSC positions colptr[j] to colptr[j + 1]."""
+    row: Tensor
+    """[e]: destination of the edge at each CSC position."""
+    csr: Tensor
+    """[e]: CSR position of the edge at each CSC position."""
+
+    @property
+    def num_dst(self) -> int:
+        """Number of destination nodes, n."""
+        return self.rowptr.numel() - 1
+
+    @property
+    def num_src(self) -> int:
+        """Number of source nodes, m."""
+        return self.colptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, e."""
+        return self.col.numel()
+
+    def destinations(self) -> Tensor:
+        """Destination of the edge at each CSR position, [e] int64."""
+        degree = self.rowptr.diff()
+        nodes = torch.arange(self.num_dst, device=degree.device)
+        return torch.repeat_interleave(nodes, degree, output_size=self.num_edges)
+
+    def transpose(self) -> "Layout":
+        """Return the layout of the reversed edges, still aligned with the caller's edges."""
+        inverse = torch.empty_like(self.csr)
+        inverse[self.csr.long()] = torch.arange(
+            self.num_edges, dtype=self.csr.dtype, device=self.csr.device
+        )
+        edge = self.edge[self.csr.long()]
+        return Layout(self.colptr, self.row, edge, self.rowptr, self.col, inverse)
+
+
+def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
+    """Smallest index type that can count the nodes and the edges."""
+    return torch.int32 if max(num_src, num_dst, num_edges) < 2**31 - 1 else torch.int64
+
+
+def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    """Sort the edges with torch's stable sort: the specification of the C++ counting sort."""
+    dtype = index_dtype(num_src, num_dst, source.numel())
+    by_source = torch.argsort(source, stable=True)
+    edge = by_source[torch.argsort(destination[by_source], stable=True)]
+    col, row = source[edge], destination[edge]
+    csr = torch.argsort(col, stable=True)
+    return Layout(
+        rowptr=offsets(row, num_dst, dtype),
+        col=col.to(dtype),
+        edge=edge.to(dtype),
+        colptr=offsets(col, num_src, dtype),
+        row=row[csr].to(dtype),
+        csr=csr.to(dtype),
+    )
+
+
+def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    """Where each of the values 0 .. size begins in a sorted index: [size + 1]."""
+    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
+    return torch.searchsorted(sorted_index, bounds).to(dtype)

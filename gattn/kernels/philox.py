@@ -1,0 +1,41 @@
+"""The counter-based generator behind dropout, in plain PyTorch: Philox4x32-10.
+
+Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+"""
+
+import torch
+from torch import Tensor
+
+_LOW = 0xFFFFFFFF
+
+
+def threshold(dropout: float) -> int:
+    """Draws below this 32-bit number are dropped."""
+    return min(int(dropout * 2.0**32), _LOW)
+
+
+def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
+    """Which weights dropout keeps: [e, h] bool, keyed on (seed, CSR position, head)."""
+    counter = torch.arange(num_edges * heads, device=seed.device, dtype=torch.int64)
+    return (philox(seed, counter) >= threshold(dropout)).view(num_edges, heads)
+
+
+def philox(seed: Tensor, counter: Tensor) -> Tensor:
+    """First 32-bit word of Philox4x32-10 at each 64-bit counter, as int64 in [0, 2**32)."""
+    key0, key1 = seed & _LOW, (seed >> 32) & _LOW
+    c0, c1 = counter & _LOW, (counter >> 32) & _LOW
+    c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
+    for _ in range(10):
+        low0, high0 = _multiply(0xD2511F53, c0)
+        low1, high1 = _multiply(0xCD9E8D57, c2)
+        c0, c1, c2, c3 = high1 ^ c1 ^ key0, low1, high0 ^ c3 ^ key1, low0
+        key0, key1 = (key0 + 0x9E3779B9) & _LOW, (key1 + 0xBB67AE85) & _LOW
+    return c0
+
+
+def _multiply(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Low and high word of a 32 x 32 bit product; int64 wraps, and its bits are still right."""
+    low_half, high_half = a * (b & 0xFFFF), a * (b >> 16)
+    middle = (low_half >> 16) + high_half
+    low = ((middle & 0xFFFF) << 16) | (low_half & 0xFFFF)
+    return low, middle >> 16

@@ -1,0 +1,226 @@
+"""Every operator in plain PyTorch: the specification, the fallback, the export path.
+
+Each function is differentiable to any order by autograd. They read and write tensors of size
+edges x channels, which the fused kernels never do. Edge inputs and outputs are in the caller's
+edge order; inside, edges are in CSR order. 16-bit inputs are computed in fp32.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.kernels import philox
+from gattn.kernels.layout import Layout
+
+
+def additive_attention(
+    query_score: Tensor,
+    key_score: Tensor,
+    value: Tensor,
+    edge_score: Tensor | None,
+    layout: Layout,
+    seed: Tensor | None,
+    negative_slope: float,
+    dropout: float,
+) -> Tensor:
+    """out_i = sum_j softmax_j(LeakyReLU(a_i + b_j + c_ij)) v_j, with a, b, c scalars per head."""
+    score = additive_score(query_score, key_score, edge_score, layout, negative_slope)
+    return _attend(score, value, layout, seed, dropout)
+
+
+def dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: Layout,
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """out_i = sum_j softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij)."""
+    score = dot_product_score(query, key, bias, edge_attr, edge_proj, layout, scale)
+    return _attend(score, value, layout, seed, dropout, _project(edge_attr, edge_proj, layout))
+
+
+def factored_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_query: Tensor | None,
+    edge_attr: Tensor | None,
+    layout: Layout,
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, Tensor]:
+    """The same with u_i = W^T q_i given: sum_j alpha_ij v_j, [n, h, c], and sum_j alpha_ij a_ij.
+
+    The score is scale (q_i . k_j + u_i . a_ij) + bias_ij; the second output is [n, h, d].
+    """
+    score = dot_product_score(query, key, bias, None, None, layout, scale)
+    if edge_query is None or edge_attr is None:
+        return _attend(score, value, layout, seed, dropout), value.new_empty(0)
+    features = _wide(edge_attr)[layout.edge.long()].unsqueeze(1)
+    score = score + scale * (_wide(edge_query)[layout.destinations()] * features).sum(-1)
+    alpha = _drop(_softmax(score, layout), seed, dropout)
+    summed = query.new_zeros(edge_query.shape, dtype=features.dtype)
+    summed = summed.index_add(0, layout.destinations(), alpha.unsqueeze(-1) * features)
+    return _sum(alpha, value, layout), summed.to(value.dtype)
+
+
+def mlp_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: Layout,
+    seed: Tensor | None,
+    activation: str,
+    negative_slope: float,
+    dropout: float,
+) -> Tensor:
+    """out_i = sum_j softmax_j(w . act(q_i + k_j + W a_ij)) v_j."""
+    score = mlp_score(
+        query, key, weight, edge_attr, edge_proj, layout, activation, negative_slope
+    )
+    return _attend(score, value, layout, seed, dropout)
+
+
+def additive_score(
+    query_score: Tensor,
+    key_score: Tensor,
+    edge_score: Tensor | None,
+    layout: Layout,
+    negative_slope: float,
+) -> Tensor:
+    """LeakyReLU(a_i + b_j + c_ij) in CSR order: [e, h]."""
+    score = _wide(query_score)[layout.destinations()] + _wide(key_score)[layout.col.long()]
+    if edge_score is not None:
+        score = score + _wide(edge_score)[layout.edge.long()]
+    return F.leaky_relu(score, negative_slope)
+
+
+def dot_product_score(
+    query: Tensor,
+    key: Tensor,
+    bias: Tensor | None,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: Layout,
+    scale: float,
+) -> Tensor:
+    """scale q_i . (k_j + W a_ij) + bias_ij in CSR order: [e, h]."""
+    keys = _wide(key)[layout.col.long()]
+    projected = _project(edge_attr, edge_proj, layout)
+    if projected is not None:
+        keys = keys + projected
+    score = scale * (_wide(query)[layout.destinations()] * keys).sum(-1)
+    if bias is not None:
+        score = score + _wide(bias)[layout.edge.long()]
+    return score
+
+
+def mlp_score(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: Layout,
+    activation: str,
+    negative_slope: float,
+) -> Tensor:
+    """w . act(q_i + k_j + W a_ij) in CSR order: [e, h]; w is [h, c]."""
+    hidden = _wide(query)[layout.destinations()] + _wide(key)[layout.col.long()]
+    projected = _project(edge_attr, edge_proj, layout)
+    if projected is not None:
+        hidden = hidden + projected
+    hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
+    return (_wide(weight) * hidden).sum(-1)
+
+
+def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
+    """Softmax of [e, h] scores over the edges into each destination, in the caller's order."""
+    alpha = _softmax(_wide(score)[layout.edge.long()], layout)
+    return to_caller(alpha, layout).to(score.dtype)
+
+
+def aggregate(weight: Tensor, value: Tensor, layout: Layout) -> Tensor:
+    """out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order."""
+    return _sum(_wide(weight)[layout.edge.long()], value, layout)
+
+
+def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
+    """q_i . k_j for every edge and head, in the caller's order: [e, h]."""
+    score = dot_product_score(query, key, None, None, None, layout, 1.0)
+    return to_caller(score, layout).to(query.dtype)
+
+
+def to_caller(edges: Tensor, layout: Layout) -> Tensor:
+    """Bring rows from CSR order into the caller's edge order."""
+    return torch.empty_like(edges).index_copy(0, layout.edge.long(), edges)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """fp32 for 16-bit floats, otherwise x itself."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout) -> Tensor | None:
+    """W a_ij in CSR order: [e, h, c], from a [e, d] and W [h, c, d]."""
+    if edge_attr is None or edge_proj is None:
+        return None
+    return torch.einsum("ed,hcd->ehc", _wide(edge_attr)[layout.edge.long()], _wide(edge_proj))
+
+
+def _softmax(score: Tensor, layout: Layout) -> Tensor:
+    """Softmax over rows of CSR-ordered scores; a row of only -inf gives zeros, NaN stays NaN."""
+    row = layout.destinations()
+    index = row[:, None].expand_as(score)
+    empty = score.new_full((layout.num_dst, score.shape[1]), -torch.inf)
+    largest = empty.scatter_reduce(0, index, score.detach(), "amax")
+    largest = largest.masked_fill(largest == -torch.inf, 0.0)
+    exp = (score - largest[row]).exp()
+    total = torch.zeros_like(empty).index_add(0, row, exp)
+    return exp / total.masked_fill(total == 0, 1.0)[row]
+
+
+def _attend(
+    score: Tensor,
+    value: Tensor,
+    layout: Layout,
+    seed: Tensor | None,
+    dropout: float,
+    edge_value: Tensor | None = None,
+) -> Tensor:
+    alpha = _drop(_softmax(score, layout), seed, dropout)
+    return _sum(alpha, value, layout, edge_value)
+
+
+def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
+    """Zero the weights that the generator drops and scale the rest by 1 / (1 - dropout)."""
+    if seed is None:
+        return alpha
+    if dropout >= 1:
+        return alpha * 0
+    return alpha * philox.keep(seed, *alpha.shape, dropout) / (1 - dropout)
+
+
+def _sum(
+    alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None
+) -> Tensor:
+    """out_i = sum_j alpha_ij v_j; the h_v heads of value serve the h heads of alpha in turn."""
+    heads, value_heads, channels = alpha.shape[1], *value.shape[1:]
+    values = _wide(value)[layout.col.long()]
+    if value_heads != heads:
+        values = values.repeat(1, heads // value_heads, 1)
+    if edge_value is not None:
+        values = values + edge_value
+    out = values.new_zeros(layout.num_dst, heads, channels)
+    return out.index_add(0, layout.destinations(), alpha.unsqueeze(-1) * values).to(value.dtype)

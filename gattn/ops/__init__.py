@@ -1,0 +1,1 @@
+"""Operators: checks, schemas, dispatch and autograd around the kernels."""

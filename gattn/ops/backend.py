@@ -1,0 +1,93 @@
+"""Which backend runs an operator: chosen by device, or forced and then obeyed or refused."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import warnings
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gattn.kernels import cpu
+
+NAMES = ("reference", "cpu", "triton")
+
+
+def select(impl: str | None, device: torch.device) -> str:
+    """Name of the backend for tensors on this device.
+
+    ``impl``, else the environment variable ``GATTN_BACKEND``, forces one; otherwise the C++
+    kernels serve CPU tensors, Triton serves CUDA tensors, and the reference serves the rest.
+
+    Raises:
+        ValueError: for an unknown name.
+        RuntimeError: where the forced backend cannot run, with the reason.
+    """
+    forced = impl or os.environ.get("GATTN_BACKEND") or None
+    if forced is None:
+        return _default(device.type)
+    if forced not in NAMES:
+        raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}")
+    reason = why_not(forced, device.type)
+    if reason:
+        raise RuntimeError(f"backend {forced!r} cannot run here: {reason}")
+    return forced
+
+
+@functools.cache
+def _default(device_type: str) -> str:
+    wanted = {"cpu": "cpu", "cuda": "triton"}.get(device_type, "reference")
+    reason = why_not(wanted, device_type)
+    if not reason:
+        return wanted
+    warnings.warn(f"gattn runs on its plain PyTorch reference: {reason}", stacklevel=4)
+    return "reference"
+
+
+def why_not(backend: str, device_type: str) -> str:
+    """Why a backend cannot serve a type of device; empty where it can."""
+    if backend == "cpu":
+        if device_type != "cpu":
+            return f"its kernels take CPU tensors, these are on {device_type}"
+        return cpu.unavailable_reason()
+    if backend == "triton":
+        if importlib.util.find_spec("triton") is None:
+            return "triton is not installed (pip install gattn[gpu])"
+        if device_type != "cuda" and not interpreted():
+            return f"its kernels take CUDA tensors, these are on {device_type}"
+    return ""
+
+
+def interpreted() -> bool:
+    """Whether Triton kernels run in Triton's interpreter, on any device."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@functools.cache
+def launchers(backend: str) -> ModuleType:
+    """The module with the launchers of a compiled backend; triton is imported only here."""
+    return importlib.import_module(f"gattn.kernels.{backend}")
+
+
+def backend_info() -> dict[str, Any]:
+    """What runs here and why.
+
+    Returns:
+        For each backend its state, beside the versions and the instruction set in use.
+
+    Example:
+        >>> import gattn
+        >>> sorted(gattn.backend_info())
+        ['cpu', 'forced', 'reference', 'torch', 'triton']
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return {
+        "torch": torch.__version__,
+        "forced": os.environ.get("GATTN_BACKEND") or None,
+        "reference": "available",
+        "cpu": why_not("cpu", "cpu") or f"available ({cpu.description()})",
+        "triton": why_not("triton", device) or "available",
+    }

@@ -1,0 +1,83 @@
+"""What every operator asks of its inputs, with errors that say what was wanted and what came."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
+    """Raise unless the tensor has this shape; a letter stands for any length."""
+    fits = tensor.dim() == len(wanted) and all(
+        isinstance(w, str) or w == s for w, s in zip(wanted, tensor.shape)
+    )
+    if not fits:
+        expected = ", ".join(map(str, wanted))
+        raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}")
+
+
+def floats(graph: Graph, **tensors: Tensor | None) -> None:
+    """Raise unless the tensors share one floating dtype and the graph's device."""
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    first, lead = next(iter(given.items()))
+    for name, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor; got {type(tensor).__name__}")
+        if tensor.dtype not in FLOATS:
+            raise TypeError(f"{name} must be float32, float64, bfloat16 or float16; got "
+                            f"{tensor.dtype}")  # fmt: skip
+        if tensor.dtype != lead.dtype:
+            raise TypeError(f"{name} must be {lead.dtype} as {first}; got {tensor.dtype}")
+        if tensor.device != graph.device:
+            raise ValueError(f"{name} must be on {graph.device}, as the graph; got {tensor.device}")
+
+
+def is_graph(graph: object) -> None:
+    """Raise unless given a Graph: an operator does not guess the sizes of bare edges."""
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            "graph must be a gattn.Graph (make one with Graph(edge_index, size)); "
+            f"got {type(graph).__name__}"
+        )
+
+
+def probability(name: str, value: float) -> None:
+    """Raise unless 0 <= value <= 1."""
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
+
+
+def grouped(name: str, heads: int, value_heads: int) -> None:
+    """Raise unless the heads of value can serve all heads in turn."""
+    if value_heads == 0 and heads == 0:
+        return
+    if value_heads == 0 or heads % value_heads:
+        raise ValueError(f"{name} must have a number of heads that divides {heads}; got "
+                         f"{value_heads}")  # fmt: skip
+
+
+def edge_features(
+    edge_attr: Tensor | None, edge_proj: Tensor | None, num_edges: int, heads: int, channels: int
+) -> None:
+    """Raise unless both are absent or [e, d] and [h, c, d]."""
+    if (edge_attr is None) != (edge_proj is None):
+        raise ValueError("edge_attr and edge_proj go together; got only one of them")
+    if edge_attr is not None and edge_proj is not None:
+        shape("edge_attr", edge_attr, num_edges, "d")
+        shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
+
+
+def new_seed(dropout: float, device: torch.device) -> Tensor | None:
+    """A key for the generator, drawn from torch's own, or None without dropout."""
+    if dropout == 0.0:
+        return None
+    return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that an operator sums in: fp64 for fp64, otherwise fp32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32

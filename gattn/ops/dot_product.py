@@ -1,0 +1,261 @@
+"""Dot-product attention, with low-dimensional edge features and a bias per edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.kernels import reference
+from gattn.kernels.layout import Layout
+from gattn.ops import checks
+from gattn.ops.backend import select
+from gattn.ops.edge import edge_dot, edge_softmax
+from gattn.ops.library import below_autograd, define, reference_gradients
+
+
+def dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    dropout: float = 0.0,
+    impl: str | None = None,
+) -> Tensor:
+    r"""Attend over incoming edges with a dot-product score.
+
+    .. math::
+        \mathrm{out}_i = \sum_{j \in N(i)} \alpha_{ij} (v_j + W a_{ij}), \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\tau\, q_i \cdot (k_j + W a_{ij}) + b_{ij}\bigr)
+
+    The edge term is factored: :math:`q \cdot W a = (W^\top q) \cdot a` and
+    :math:`\sum \alpha W a = W \sum \alpha a`, so that no tensor of size e x h x c is formed.
+
+    Args:
+        query: q, [n, h, c]; fp32, fp64, bf16 or fp16, as all that follow.
+        key: k, [m, h, c].
+        value: v, [m, h, c_v]; c_v = c where there are edge features.
+        graph: the edges, from m sources to n destinations.
+        scale: tau; None means 1 / sqrt(c), 1 gives the embedded Gaussian.
+        bias: b, [e, h] in the caller's edge order; -inf drops an edge.
+        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
+        edge_proj: W, [h, c, d].
+        dropout: probability of dropping a weight after the softmax; applied as given.
+        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device, or one of edge_attr and edge_proj alone.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017); with edge features, Shi et al.,
+        "Masked label prediction" (IJCAI 2021).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k, v = torch.randn(3, 3, 8, 16)
+        >>> gattn.functional.dot_product_attention(q, k, v, graph).shape
+        torch.Size([3, 8, 16])
+    """
+    _check(query, key, bias, edge_attr, edge_proj, graph, value)
+    heads, channels = query.shape[1:]
+    checks.shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
+    checks.probability("dropout", dropout)
+    seed = checks.new_seed(dropout, value.device)
+    backend = select(impl, value.device)
+    scale = _resolve_scale(scale, channels)
+    if backend == "reference":
+        return reference.dot_product_attention(
+            query, key, value, bias, edge_attr, edge_proj, graph.layout, seed, scale, dropout
+        )
+    edge_query = None
+    if edge_proj is not None:
+        edge_query = torch.einsum("nhc,hcd->nhd", query, edge_proj)
+    inputs = query, key, value, bias, edge_query, edge_attr
+    out, edge_out, *_ = _forward(*inputs, graph.layout, seed, scale, dropout, backend)
+    if edge_proj is not None:
+        out = out + torch.einsum("nhd,hcd->nhc", edge_out, edge_proj)
+    return out
+
+
+def dot_product_attention_weights(
+    query: Tensor,
+    key: Tensor,
+    graph: Graph,
+    *,
+    scale: float | None = None,
+    bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    impl: str | None = None,
+) -> Tensor:
+    r"""Weights of :func:`dot_product_attention`, before dropout, one per edge and head.
+
+    .. math::
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\tau\, q_i \cdot (k_j + W a_{ij}) + b_{ij}\bigr)
+
+    Args:
+        query: q, [n, h, c].
+        key: k, [m, h, c].
+        graph: the edges.
+        scale: tau; None means 1 / sqrt(c).
+        bias: b, [e, h] in the caller's edge order.
+        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
+        edge_proj: W, [h, c, d].
+        impl: force a backend.
+
+    Returns:
+        [e, h] in the caller's edge order.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device, or one of edge_attr and edge_proj alone.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k = torch.zeros(2, 3, 1, 4)
+        >>> gattn.functional.dot_product_attention_weights(q, k, graph).squeeze()
+        tensor([0.5000, 0.5000, 1.0000])
+    """
+    _check(query, key, bias, edge_attr, edge_proj, graph)
+    channels = query.shape[2]
+    scale = _resolve_scale(scale, channels)
+    score = edge_dot(query, key, graph, impl=impl)
+    if edge_attr is not None and edge_proj is not None:
+        edge_query = torch.einsum("nhc,hcd->nhd", query, edge_proj)
+        score = score + _edge_term(edge_query, edge_attr, graph, impl)
+    score = score * scale
+    if bias is not None:
+        score = score + bias
+    return edge_softmax(score, graph, impl=impl)
+
+
+def _resolve_scale(scale: float | None, channels: int) -> float:
+    return max(channels, 1) ** -0.5 if scale is None else float(scale)
+
+
+def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, impl: str | None) -> Tensor:
+    """(W^T q_i) . a_ij for every edge and head: edges as sources of a graph of their own."""
+    destination = graph.edge_index[1]
+    own = Graph(
+        torch.stack([torch.arange(graph.num_edges, device=graph.device), destination]),
+        (graph.num_edges, graph.num_dst),
+    )
+    return edge_dot(edge_query, edge_attr.unsqueeze(1), own, impl=impl)
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    bias: Tensor | None,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    graph: Graph,
+    value: Tensor | None = None,
+) -> None:
+    checks.is_graph(graph)
+    checks.floats(
+        graph, query=query, key=key, value=value, bias=bias, edge_attr=edge_attr,
+        edge_proj=edge_proj,
+    )  # fmt: skip
+    checks.shape("query", query, graph.num_dst, "h", "c")
+    heads, channels = query.shape[1:]
+    checks.shape("key", key, graph.num_src, heads, channels)
+    if bias is not None:
+        checks.shape("bias", bias, graph.num_edges, heads)
+    checks.edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
+
+
+class _DotProductAttention(torch.autograd.Function):
+    """inputs: q, k, v, bias, W^T q, a; outputs: out, sum alpha a, and the softmax statistics."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        *inputs, layout, seed, scale, dropout, backend = args
+        outputs = below_autograd(_forward, *args)
+        ctx.save_for_backward(*inputs, seed, *outputs, *layout)
+        ctx.settings = scale, dropout, backend
+        ctx.mark_non_differentiable(*outputs[2:])
+        ctx.set_materialize_grads(False)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        *inputs, seed = ctx.saved_tensors[:7]
+        outputs, layout = ctx.saved_tensors[7:11], Layout(*ctx.saved_tensors[11:])
+        scale, dropout, backend = ctx.settings
+        if grads[0] is None and grads[1] is None:
+            return (None,) * 11
+        if torch.is_grad_enabled():
+            found = reference_gradients(
+                lambda *inputs: reference.factored_dot_product_attention(
+                    *inputs, layout, seed, scale, dropout
+                ),
+                tuple(inputs),
+                grads[:2],
+            )
+        else:
+            grad_out = torch.zeros_like(outputs[0]) if grads[0] is None else grads[0]
+            found = _backward(
+                grad_out, grads[1], *inputs, *outputs, layout, seed, scale, dropout, backend
+            )
+        given = (g if t is not None else None for g, t in zip(found, inputs))
+        return *given, *(None,) * 5
+
+
+def _fake_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_query: Tensor | None,
+    edge_attr: Tensor | None,
+    *rest: Any,
+) -> tuple[Tensor, ...]:
+    n, heads, _ = query.shape
+    wide = checks.accumulator(query.dtype)
+    return (
+        value.new_empty(n, heads, value.shape[2]),
+        value.new_empty(0) if edge_query is None else value.new_empty(edge_query.shape),
+        value.new_empty(n, heads, dtype=wide),
+        value.new_empty(n, heads, dtype=wide),
+    )
+
+
+def _fake_backward(grad_out: Tensor, grad_edge_out: Tensor | None, *rest: Any) -> Any:
+    inputs = rest[:6]
+    return tuple(grad_out.new_empty(0 if t is None else t.shape) for t in inputs)
+
+
+_backward = define(
+    "dot_product_backward(Tensor grad_out, Tensor? grad_edge_out, Tensor query, Tensor key, "
+    "Tensor value, Tensor? bias, Tensor? edge_query, Tensor? edge_attr, Tensor out, "
+    "Tensor edge_out, Tensor row_max, Tensor row_sum, Tensor[] layout, Tensor? seed, "
+    "float scale, float dropout, str backend) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _fake_backward,
+)
+_forward = define(
+    "dot_product_forward(Tensor query, Tensor key, Tensor value, Tensor? bias, "
+    "Tensor? edge_query, Tensor? edge_attr, Tensor[] layout, Tensor? seed, float scale, "
+    "float dropout, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
+    _fake_forward,
+    _DotProductAttention,
+)

@@ -1,0 +1,79 @@
+"""Registration of the fused operators with torch's dispatcher.
+
+An operator has one kernel function per backend, a fake one for tracing, and an autograd
+function. Registering the latter at the dispatcher's Autograd key keeps the operator opaque to
+torch.compile and costs less per call than torch.library.register_autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.ops.backend import launchers
+
+_library = torch.library.Library("gattn", "DEF")
+
+
+def define(
+    schema: str, fake: Callable[..., Any], function: type[torch.autograd.Function] | None = None
+) -> Callable[..., Any]:
+    """Define an operator whose last argument names the backend that runs it.
+
+    Its launcher is the function of the same name in that backend's module. ``function`` is its
+    derivative; ``forward`` there calls :func:`below_autograd`.
+    """
+    name = schema.split("(")[0]
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    operator = getattr(torch.ops.gattn, name).default
+
+    def kernel(*args: Any) -> Any:
+        return getattr(launchers(args[-1]), name)(*args[:-1])
+
+    def autograd(*args: Any) -> Any:
+        if function is not None and wants_grad(*args):
+            return function.apply(*args)
+        return below_autograd(operator, *args)
+
+    _library.impl(name, kernel, "CompositeExplicitAutograd")
+    _library.impl(name, autograd, "Autograd")
+    torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
+    return operator
+
+
+def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:
+    """Call an operator without recording it."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator(*args)
+
+
+def wants_grad(*args: Any) -> bool:
+    """Whether autograd will ask for the derivative with respect to one of these."""
+    return torch.is_grad_enabled() and any(
+        isinstance(arg, Tensor) and arg.requires_grad for arg in args
+    )
+
+
+def reference_gradients(
+    function: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Any, ...]
+) -> tuple[Tensor | None, ...]:
+    """Gradients by differentiating the reference, themselves differentiable.
+
+    ``function`` takes the inputs and returns as many outputs as there are ``grads``. A gradient
+    that autograd did not ask for, or of an absent input, is None.
+    """
+    with torch.enable_grad():
+        outputs = function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        wanted = [t for t in inputs if t is not None and t.requires_grad]
+        pairs = [(o, g) for o, g in zip(outputs, grads) if g is not None and o.requires_grad]
+        found = iter(
+            torch.autograd.grad(
+                [o for o, _ in pairs], wanted, [g for _, g in pairs],
+                create_graph=True, allow_unused=True,
+            )
+        )  # fmt: skip
+    return tuple(next(found) if t is not None and t.requires_grad else None for t in inputs)
