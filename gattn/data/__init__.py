@@ -1,0 +1,60 @@
+"""Data sets: citation networks, molecules, their splits, baselines and the registry.
+
+Importing this loads neither RDKit nor torch_geometric; the functions that need them do.
+"""
+
+from gattn.data._files import data_root
+from gattn.data.citation import load_citation
+from gattn.data.fingerprints import (
+    morgan_fingerprints,
+    tanimoto,
+    tanimoto_neighbours,
+    tanimoto_ridge,
+)
+from gattn.data.molecules import (
+    ATOM_FEATURES,
+    BOND_FEATURES,
+    BadRow,
+    MoleculeError,
+    Molecules,
+    MolGraph,
+    atom_features,
+    batch_molecules,
+    bond_features,
+    load_molecules,
+    mol_graph,
+    molecules,
+    read_csv,
+)
+from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
+from gattn.data.splits import Split, random_split, scaffold_split
+
+__all__ = [
+    "ATOM_FEATURES",
+    "BOND_FEATURES",
+    "BadRow",
+    "DataFile",
+    "Dataset",
+    "MolGraph",
+    "MoleculeError",
+    "Molecules",
+    "Score",
+    "Split",
+    "atom_features",
+    "batch_molecules",
+    "bond_features",
+    "data_root",
+    "dataset",
+    "dataset_names",
+    "load_citation",
+    "load_molecules",
+    "mol_graph",
+    "molecules",
+    "morgan_fingerprints",
+    "random_split",
+    "read_csv",
+    "scaffold_split",
+    "tanimoto",
+    "tanimoto_neighbours",
+    "tanimoto_ridge",
+]
