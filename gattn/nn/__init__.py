@@ -1,1 +1,7 @@
 """Layers and readouts: the interface of torch_geometric.nn on fused attention."""
+
+from gattn.nn.readout import LearnedQueryReadout
+
+__all__ = [
+    "LearnedQueryReadout",
+]
