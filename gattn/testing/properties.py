@@ -1,0 +1,454 @@
+"""What every attention layer and readout must keep, checked on awkward and random graphs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.testing.cases import AwkwardGraph, awkward_graphs, random_graphs
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The largest deviation that a check found; ``str`` of it is the report.
+
+    Args:
+        rule: what was checked.
+        case: the graph it was found on.
+        error: largest absolute difference, over one plus the largest expected absolute value;
+            infinite where shapes differ or a value is not finite.
+        tolerance: largest error allowed.
+        detail: where it was found, and the two values.
+
+    Example:
+        >>> from gattn.testing import WorstCase, awkward_graphs
+        >>> case = awkward_graphs()[1]
+        >>> print(WorstCase("permutation equivariance", case, 0.5, 1e-10, "at (0, 2)"))
+        permutation equivariance is broken on 'one node' (1 sources, 1 destinations, 0 edges, \
+1 graphs): error 0.5, tolerance 1e-10, at (0, 2)
+    """
+
+    rule: str
+    case: AwkwardGraph
+    error: float
+    tolerance: float
+    detail: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether even the worst case is within tolerance."""
+        return self.error <= self.tolerance
+
+    def __str__(self) -> str:
+        num_src, num_dst = self.case.size
+        return (
+            f"{self.rule} {'holds' if self.holds else 'is broken'} on {self.case.name!r} "
+            f"({num_src} sources, {num_dst} destinations, {self.case.edge_index.shape[1]} edges, "
+            f"{self.case.num_graphs} graphs): error {self.error:.3g}, "
+            f"tolerance {self.tolerance:.3g}, {self.detail}"
+        )
+
+
+def assert_permutation_equivariant(
+    layer: Callable[..., Tensor],
+    in_channels: int | tuple[int, int],
+    *,
+    edge_dim: int | None = None,
+    batch: bool = False,
+    cases: Iterable[AwkwardGraph] | None = None,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float = 1e-10,
+    seed: int = 0,
+) -> WorstCase:
+    r"""Check that numbering the nodes otherwise only numbers the outputs otherwise.
+
+    .. math:: f(P X, P A P^\top) = P f(X, A)
+
+    Args:
+        layer: called as ``layer(x, edge_index)``, for a pair of ``in_channels`` with
+            ``x = (x_src, x_dst)``; gives [num_dst, ...]. A ``torch.nn.Module`` is copied first,
+            converted to ``dtype`` and put in eval mode; another callable is used as it is.
+        in_channels: width of x, or (d_src, d_dst) for a bipartite layer.
+        edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
+        batch: give the graph of each node as ``batch=``, for a layer with global attention.
+        cases: graphs to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: of the features.
+        tolerance: largest relative error allowed.
+        seed: of the features and permutations.
+
+    Returns:
+        The worst case found.
+
+    Raises:
+        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
+            layer raises on one of the cases, which is then its cause.
+
+    Reference:
+        Zaheer et al., "Deep sets" (NeurIPS 2017).
+
+    Example:
+        >>> import torch, gattn
+        >>> from gattn.testing import assert_permutation_equivariant
+        >>> def mean_of_neighbours(x, edge_index):
+        ...     graph = gattn.Graph(edge_index, len(x))
+        ...     weight = gattn.functional.edge_softmax(x.new_zeros(graph.num_edges, 1), graph)
+        ...     return gattn.functional.aggregate(weight, x.unsqueeze(1), graph).squeeze(1)
+        >>> assert_permutation_equivariant(mean_of_neighbours, 3).holds
+        True
+        >>> numbered = lambda x, edge_index: x * torch.arange(len(x))[:, None]
+        >>> assert_permutation_equivariant(numbered, 3)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        AssertionError: permutation equivariance is broken on ...
+    """
+    layer = _prepare(layer, dtype)
+    generator = torch.Generator().manual_seed(seed)
+    worst = _Worst("permutation equivariance", tolerance)
+    for case in _cases(cases, in_channels):
+        x, edge_attr = _features(case, in_channels, edge_dim, dtype, generator)
+        expected = worst.run(case, _call_layer, layer, x, case, edge_attr, batch)
+        worst.check_rows(case, expected, case.size[1])
+        for src, dst in _relabellings(case, generator):
+            moved_x = x[src] if isinstance(x, Tensor) else (x[0][src], x[1][dst])
+            moved = replace(
+                case,
+                edge_index=torch.stack(
+                    [src.argsort()[case.edge_index[0].long()],
+                     dst.argsort()[case.edge_index[1].long()]]
+                ).to(case.edge_index.dtype),
+                index=case.index[src],
+            )  # fmt: skip
+            got = worst.run(case, _call_layer, layer, moved_x, moved, edge_attr, batch)
+            worst.compare(case, got, expected[dst])
+    return worst.conclude()
+
+
+def assert_permutation_invariant(
+    readout: Callable[..., Tensor],
+    in_channels: int,
+    *,
+    sorted_index: bool = False,
+    cases: Iterable[AwkwardGraph] | None = None,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float = 1e-10,
+    seed: int = 0,
+) -> WorstCase:
+    r"""Check that a readout does not depend on the order in which the nodes stand.
+
+    .. math:: r(P X) = r(X)
+
+    Args:
+        readout: called as ``readout(x, index, dim_size=num_graphs)``; gives [num_graphs, ...].
+            Modules are converted as in :func:`assert_permutation_equivariant`.
+        in_channels: width of x.
+        sorted_index: permute only inside each graph, for a readout that needs ascending index.
+        cases: graphs to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: of the features.
+        tolerance: largest relative error allowed.
+        seed: of the features and permutations.
+
+    Returns:
+        The worst case found.
+
+    Raises:
+        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
+            readout raises on one of the cases, which is then its cause.
+
+    Reference:
+        Zaheer et al., "Deep sets" (NeurIPS 2017).
+
+    Example:
+        >>> import torch
+        >>> from gattn.testing import assert_permutation_invariant
+        >>> def total(x, index, dim_size):
+        ...     return x.new_zeros(dim_size, x.shape[1]).index_add(0, index, x)
+        >>> assert_permutation_invariant(total, 3).holds
+        True
+    """
+    readout = _prepare(readout, dtype)
+    generator = torch.Generator().manual_seed(seed)
+    worst = _Worst("permutation invariance", tolerance)
+    for case in _cases(cases, in_channels):
+        x, _ = _features(case, in_channels, None, dtype, generator)
+        expected = worst.run(case, _call_readout, readout, x, case)
+        worst.check_rows(case, expected, case.num_graphs)
+        for order, _ in _relabellings(case, generator):
+            if sorted_index:
+                order = order[case.index[order].argsort(stable=True)]
+            moved = replace(case, index=case.index[order])
+            got = worst.run(case, _call_readout, readout, x[order], moved)
+            worst.compare(case, got, expected)
+    return worst.conclude()
+
+
+def assert_batch_independent(
+    module: Callable[..., Tensor],
+    in_channels: int,
+    *,
+    readout: bool = False,
+    edge_dim: int | None = None,
+    batch: bool = False,
+    cases: Iterable[AwkwardGraph] | None = None,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float = 1e-10,
+    seed: int = 0,
+) -> WorstCase:
+    r"""Check that a graph gives the same alone as in a batch beside any other graphs.
+
+    .. math:: f(X_1 \cup X_2) = f(X_1) \cup f(X_2)
+
+    Args:
+        module: a layer, called as ``layer(x, edge_index)``, or a readout, called as
+            ``readout(x, index, dim_size=num_graphs)``. Modules are converted as in
+            :func:`assert_permutation_equivariant`.
+        in_channels: width of x.
+        readout: whether module is a readout.
+        edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
+        batch: give the graph of each node as ``batch=``, for a layer with global attention.
+        cases: batches to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: of the features.
+        tolerance: largest relative error allowed; 0 asks for the same bits.
+        seed: of the features.
+
+    Returns:
+        The worst case found.
+
+    Raises:
+        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
+            module raises on one of the cases, which is then its cause.
+
+    Reference:
+        Buterez et al., "Graph neural networks with adaptive readouts" (NeurIPS 2022).
+
+    Example:
+        >>> import torch
+        >>> from gattn.testing import assert_batch_independent
+        >>> def total(x, index, dim_size):
+        ...     return x.new_zeros(dim_size, x.shape[1]).index_add(0, index, x)
+        >>> assert_batch_independent(total, 3, readout=True, tolerance=0.0).error
+        0.0
+        >>> centred = lambda x, edge_index: x - x.sum(0)
+        >>> assert_batch_independent(centred, 3)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        AssertionError: batch independence is broken on ...
+    """
+    module = _prepare(module, dtype)
+    generator = torch.Generator().manual_seed(seed)
+    worst = _Worst("batch independence", tolerance)
+    for case in _cases(cases, in_channels):
+        x, edge_attr = _features(case, in_channels, edge_dim, dtype, generator)
+
+        def run(part: AwkwardGraph, x: Tensor, edge_attr: Tensor | None) -> Tensor:
+            if readout:
+                return worst.run(part, _call_readout, module, x, part)
+            return worst.run(part, _call_layer, module, x, part, edge_attr, batch)
+
+        got = run(case, x, edge_attr)
+        alone = [
+            run(part, x[nodes], None if edge_attr is None else edge_attr[edges])
+            for part, nodes, edges in _split(case)
+        ]
+        worst.compare(case, got, torch.cat(alone))
+    return worst.conclude()
+
+
+def assert_edge_order_independent(
+    layer: Callable[..., Tensor],
+    in_channels: int | tuple[int, int],
+    *,
+    edge_dim: int | None = None,
+    batch: bool = False,
+    cases: Iterable[AwkwardGraph] | None = None,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float = 1e-10,
+    seed: int = 0,
+) -> WorstCase:
+    r"""Check that the order in which the edges are given does not matter.
+
+    Args:
+        layer: called as ``layer(x, edge_index)``, for a pair of ``in_channels`` with
+            ``x = (x_src, x_dst)``; gives [num_dst, ...]. Modules are converted as in
+            :func:`assert_permutation_equivariant`.
+        in_channels: width of x, or (d_src, d_dst) for a bipartite layer.
+        edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
+        batch: give the graph of each node as ``batch=``, for a layer with global attention.
+        cases: graphs to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: of the features.
+        tolerance: largest relative error allowed; 0 asks for the same bits, which a layer gives
+            that sorts its edges before it sums over them (multi-edges with different features
+            excepted: nothing tells which comes first).
+        seed: of the features and orders.
+
+    Returns:
+        The worst case found.
+
+    Raises:
+        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
+            layer raises on one of the cases, which is then its cause.
+
+    Reference:
+        Zaheer et al., "Deep sets" (NeurIPS 2017).
+
+    Example:
+        >>> import torch
+        >>> from gattn.testing import assert_edge_order_independent
+        >>> def last_neighbour(x, edge_index):
+        ...     out = torch.zeros_like(x)
+        ...     for source, destination in edge_index.t().tolist():
+        ...         out[destination] = x[source]
+        ...     return out
+        >>> assert_edge_order_independent(last_neighbour, 3)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        AssertionError: independence of edge order is broken on ...
+    """
+    layer = _prepare(layer, dtype)
+    generator = torch.Generator().manual_seed(seed)
+    worst = _Worst("independence of edge order", tolerance)
+    for case in _cases(cases, in_channels):
+        x, edge_attr = _features(case, in_channels, edge_dim, dtype, generator)
+        expected = worst.run(case, _call_layer, layer, x, case, edge_attr, batch)
+        for order in _orders(case.edge_index.shape[1], x, generator):
+            moved = replace(case, edge_index=case.edge_index[:, order])
+            moved_attr = None if edge_attr is None else edge_attr[order]
+            got = worst.run(case, _call_layer, layer, x, moved, moved_attr, batch)
+            worst.compare(case, got, expected)
+    return worst.conclude()
+
+
+class _Worst:
+    """Collects deviations and remembers the largest."""
+
+    def __init__(self, rule: str, tolerance: float) -> None:
+        self.rule, self.tolerance = rule, tolerance
+        self.found: WorstCase | None = None
+
+    def run(self, case: AwkwardGraph, function: Callable[..., Tensor], *args: Any) -> Tensor:
+        try:
+            with torch.no_grad():
+                out = function(*args)
+        except Exception as error:
+            raise AssertionError(
+                f"{self.rule} cannot be checked: on {case.name!r} came {error!r}"
+            ) from error
+        if not isinstance(out, Tensor):
+            raise AssertionError(f"the output must be a tensor; got {type(out).__name__}")
+        return out
+
+    def check_rows(self, case: AwkwardGraph, out: Tensor, rows: int) -> None:
+        if out.dim() == 0 or out.shape[0] != rows:
+            detail = f"expected {rows} rows, got shape {tuple(out.shape)}"
+            raise AssertionError(WorstCase(self.rule, case, float("inf"), self.tolerance, detail))
+
+    def compare(self, case: AwkwardGraph, got: Tensor, expected: Tensor) -> None:
+        error, detail = _deviation(got, expected)
+        if self.found is None or error > self.found.error:
+            self.found = WorstCase(self.rule, case, error, self.tolerance, detail)
+
+    def conclude(self) -> WorstCase:
+        if self.found is None:
+            raise ValueError("cases must hold at least one graph; got none")
+        if not self.found.holds:
+            raise AssertionError(self.found)
+        return self.found
+
+
+def _deviation(got: Tensor, expected: Tensor) -> tuple[float, str]:
+    if got.shape != expected.shape:
+        detail = f"expected shape {tuple(expected.shape)}, got {tuple(got.shape)}"
+        return float("inf"), detail
+    if got.numel() == 0:
+        return 0.0, "with nothing to compare"
+    scale = 1 + expected.abs().nan_to_num(posinf=0.0).max()
+    error = ((got - expected).abs() / scale).nan_to_num(nan=float("inf"))
+    position = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
+    values = f"expected {float(expected[position]):.6g}, got {float(got[position]):.6g}"
+    return float(error.max()), f"at {position}: {values}"
+
+
+def _prepare(layer: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., Tensor]:
+    if isinstance(layer, torch.nn.Module):
+        return copy.deepcopy(layer).to(dtype).eval()
+    return layer
+
+
+def _cases(
+    cases: Iterable[AwkwardGraph] | None, in_channels: int | tuple[int, int]
+) -> list[AwkwardGraph]:
+    if cases is not None:
+        return list(cases)
+    bipartite = not isinstance(in_channels, int)
+    chosen = [case for case in awkward_graphs() if case.bipartite == bipartite]
+    return chosen + random_graphs(bipartite=bipartite)
+
+
+def _features(
+    case: AwkwardGraph,
+    in_channels: int | tuple[int, int],
+    edge_dim: int | None,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+) -> tuple[Any, Tensor | None]:
+    """(x, edge_attr) of a case; x is a pair for a bipartite layer."""
+
+    def draw(*shape: int) -> Tensor:
+        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return drawn.to(case.edge_index.device, dtype)
+
+    widths = (in_channels,) if isinstance(in_channels, int) else in_channels
+    if len(widths) == 1 and case.bipartite:
+        raise ValueError(f"in_channels must be a pair for the bipartite {case.name!r}; got 1")
+    xs = tuple(draw(rows, width) for rows, width in zip(case.size, widths))
+    edge_attr = None if edge_dim is None else draw(case.edge_index.shape[1], edge_dim)
+    return xs[0] if len(xs) == 1 else xs, edge_attr
+
+
+def _call_layer(
+    layer: Callable[..., Tensor], x: Any, case: AwkwardGraph, edge_attr: Tensor | None, batch: bool
+) -> Tensor:
+    options: dict[str, Any] = {} if edge_attr is None else {"edge_attr": edge_attr}
+    if batch:
+        options["batch"] = case.index
+    return layer(x, case.edge_index, **options)
+
+
+def _call_readout(readout: Callable[..., Tensor], x: Tensor, case: AwkwardGraph) -> Tensor:
+    return readout(x, case.index, dim_size=case.num_graphs)
+
+
+def _relabellings(
+    case: AwkwardGraph, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Orders of the sources and of the destinations; the same one where these are the same."""
+    source = list(_orders(case.size[0], case.edge_index, generator))
+    if case.bipartite:
+        return zip(source, _orders(case.size[1], case.edge_index, generator))
+    return zip(source, source)
+
+
+def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tensor]:
+    """The reverse order and two at random."""
+    device = (like if isinstance(like, Tensor) else like[0]).device
+    yield torch.arange(count, device=device).flip(0)
+    for _ in range(2):
+        yield torch.randperm(count, generator=generator).to(device)
+
+
+def _split(case: AwkwardGraph) -> Iterator[tuple[AwkwardGraph, Tensor, Tensor]]:
+    """Each graph of a batch on its own, with the nodes and the edges that it holds."""
+    source, destination = case.edge_index.long()
+    for number in range(case.num_graphs):
+        nodes = (case.index == number).nonzero().squeeze(1)
+        edges = (case.index[source] == number).nonzero().squeeze(1)
+        place = torch.zeros_like(case.index, dtype=torch.int64)
+        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        part = AwkwardGraph(
+            f"{case.name}, graph {number} alone",
+            torch.stack([place[source[edges]], place[destination[edges]]]).to(case.index.dtype),
+            (len(nodes), len(nodes)),
+            torch.zeros_like(case.index[nodes]),
+        )
+        yield part, nodes, edges

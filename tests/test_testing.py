@@ -1,0 +1,286 @@
+"""The checks accept what keeps the rules and reject what breaks them."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gattn
+from gattn.testing import (
+    AwkwardGraph,
+    WorstCase,
+    assert_batch_independent,
+    assert_edge_order_independent,
+    assert_permutation_equivariant,
+    assert_permutation_invariant,
+    awkward_graphs,
+    random_graphs,
+)
+
+
+class Mean(nn.Module):
+    """A layer in order: projects, then averages the neighbours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(3, 5)
+        self.edge = nn.Linear(2, 5)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        graph = gattn.Graph(edge_index, len(x))
+        weight = gattn.functional.edge_softmax(x.new_zeros(graph.num_edges, 1), graph)
+        messages = self.proj(x)[edge_index[0]]
+        if edge_attr is not None:
+            messages = messages + self.edge(edge_attr)
+        return torch.zeros_like(self.proj(x)).index_add(0, edge_index[1], weight * messages)
+
+
+class NodeOrderConvolution(nn.Module):
+    """A convolution with k > 1 over the order of the nodes."""
+
+    def __init__(self, kernel: int = 3) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(3, 5, kernel, padding="same")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x.t()[None])[0].t() if len(x) else x.new_zeros(0, 5)
+
+
+class ReadsNodeIds(nn.Module):
+    """A layer with an embedding of each node's number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(1000, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return x + self.embedding(torch.arange(len(x)))
+
+
+def pad(x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
+    """Dense batch [g, longest, d] and its mask, as padded readouts make them."""
+    count = torch.bincount(index, minlength=dim_size)
+    longest = int(count.max()) if len(count) else 0
+    order = index.argsort(stable=True)
+    place = torch.arange(len(x)) - (count.cumsum(0) - count)[index[order]]
+    dense, mask = x.new_zeros(dim_size, longest, x.shape[1]), torch.zeros(dim_size, longest)
+    dense[index[order], place] = x[order]
+    mask[index[order], place] = 1
+    return dense, mask.bool()
+
+
+class PaddedReadout(nn.Module):
+    """Softmax attention over a padded batch; leaks where the padding is not masked."""
+
+    def __init__(self, leaks: bool) -> None:
+        super().__init__()
+        self.score = nn.Linear(3, 1)
+        self.leaks = leaks
+
+    def forward(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        dense, mask = pad(x, index, dim_size)
+        score = self.score(dense)
+        if not self.leaks:
+            score = score.masked_fill(~mask[..., None], -torch.inf)
+        return (score.softmax(1).nan_to_num() * dense).sum(1)
+
+
+def last_node(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+    out = x.new_zeros(dim_size, x.shape[1])
+    for row, graph in zip(x, index.tolist()):
+        out[graph] = row
+    return out
+
+
+def total(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+    return x.new_zeros(dim_size, x.shape[1]).index_add(0, index.long(), x)
+
+
+def test_good_layer_passes_every_check():
+    layer = Mean()
+    for edge_dim in (None, 2):
+        assert assert_permutation_equivariant(layer, 3, edge_dim=edge_dim).error < 1e-12
+        assert assert_edge_order_independent(layer, 3, edge_dim=edge_dim).holds
+        assert assert_batch_independent(layer, 3, edge_dim=edge_dim).holds
+
+
+def test_good_readouts_pass_every_check():
+    for readout in (total, PaddedReadout(leaks=False)):
+        assert assert_permutation_invariant(readout, 3).holds
+        assert assert_permutation_invariant(readout, 3, sorted_index=True).holds
+        assert assert_batch_independent(readout, 3, readout=True).holds
+
+
+@pytest.mark.parametrize("layer", [NodeOrderConvolution(), ReadsNodeIds()])
+def test_equivariance_rejects(layer):
+    with pytest.raises(AssertionError, match="permutation equivariance is broken on"):
+        assert_permutation_equivariant(layer, 3)
+
+
+def test_pointwise_convolution_is_equivariant():
+    assert assert_permutation_equivariant(NodeOrderConvolution(kernel=1), 3).holds
+
+
+def test_batch_independence_rejects_convolution_across_graphs():
+    with pytest.raises(AssertionError, match="batch independence is broken on"):
+        assert_batch_independent(NodeOrderConvolution(), 3)
+
+
+def test_batch_independence_rejects_a_leaking_readout():
+    with pytest.raises(AssertionError, match="batch independence is broken on"):
+        assert_batch_independent(PaddedReadout(leaks=True), 3, readout=True)
+
+
+def test_invariance_rejects_a_readout_of_the_last_node():
+    for sorted_index in (False, True):
+        with pytest.raises(AssertionError, match="permutation invariance is broken on"):
+            assert_permutation_invariant(last_node, 3, sorted_index=sorted_index)
+
+
+def test_invariance_rejects_a_readout_that_drops_empty_graphs():
+    def drops(x, index, dim_size):
+        return total(x, index, dim_size)[torch.bincount(index, minlength=dim_size) > 0]
+
+    with pytest.raises(AssertionError, match=r"an empty graph in the middle.*expected 3 rows"):
+        assert_permutation_invariant(drops, 3, cases=awkward_graphs()[11:12])
+
+
+def test_edge_order_rejects_weights_by_position():
+    def weighted(x, edge_index):
+        weight = torch.arange(edge_index.shape[1], dtype=x.dtype)[:, None]
+        return torch.zeros_like(x).index_add(0, edge_index[1], weight * x[edge_index[0]])
+
+    with pytest.raises(AssertionError, match="independence of edge order is broken on"):
+        assert_edge_order_independent(weighted, 3)
+
+
+def test_edge_features_move_with_their_edges():
+    def ignores_order(x, edge_index, edge_attr):
+        return x.new_zeros(len(x), 2).index_add(0, edge_index[1], edge_attr)
+
+    assert assert_edge_order_independent(ignores_order, 3, edge_dim=2).holds
+    assert assert_permutation_equivariant(ignores_order, 3, edge_dim=2).holds
+
+
+def test_bipartite_layer():
+    def sum_of_sources(x, edge_index):
+        x_src, x_dst = x
+        out = x_src.new_zeros(len(x_dst), x_src.shape[1])
+        return out.index_add(0, edge_index[1], x_src[edge_index[0]]) + x_dst.sum(1, keepdim=True)
+
+    assert assert_permutation_equivariant(sum_of_sources, (3, 4)).holds
+    assert assert_edge_order_independent(sum_of_sources, (3, 4)).holds
+
+    def adds_first_source(x, edge_index):
+        return x[1][:, :1] + (x[0][0].sum() if len(x[0]) else 0)
+
+    with pytest.raises(AssertionError, match="bipartite"):
+        assert_permutation_equivariant(adds_first_source, (3, 4))
+
+
+def test_layer_with_global_attention_gets_its_batch():
+    def centred(x, edge_index, batch):
+        count = torch.bincount(batch).clamp(min=1)
+        mean = x.new_zeros(len(count), x.shape[1]).index_add(0, batch, x) / count[:, None]
+        return x - mean[batch]
+
+    assert assert_batch_independent(centred, 3, batch=True).holds
+    assert assert_permutation_equivariant(centred, 3, batch=True).holds
+
+
+def test_module_is_copied_converted_and_out_of_training():
+    class Probe(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = nn.Dropout(0.5)
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x, edge_index):
+            assert x.dtype == self.scale.dtype == torch.float64
+            assert not torch.is_grad_enabled()
+            return self.dropout(x) * self.scale
+
+    probe = Probe()
+    assert assert_permutation_equivariant(probe, 3).error == 0
+    assert probe.scale.dtype == torch.float32
+    assert probe.training
+
+
+def test_report_of_the_worst_case():
+    graphs = [case for case in awkward_graphs() if case.name in ("complete", "one hub")]
+    with pytest.raises(AssertionError) as caught:
+        assert_permutation_equivariant(ReadsNodeIds(), 3, cases=graphs)
+    report = caught.value.args[0]
+    assert isinstance(report, WorstCase)
+    assert isinstance(report.case, AwkwardGraph)
+    assert not report.holds
+    assert report.error > report.tolerance == 1e-10
+    assert str(report) == str(caught.value)
+    assert "expected" in str(report)
+    alone = []
+    for graph in graphs:
+        with pytest.raises(AssertionError) as caught:
+            assert_permutation_equivariant(ReadsNodeIds(), 3, cases=[graph])
+        alone.append(caught.value.args[0].error)
+    assert report.error >= 0.5 * max(alone)
+
+
+def test_nan_and_wrong_shapes_are_reported():
+    with pytest.raises(AssertionError, match="error inf"):
+        assert_permutation_equivariant(lambda x, edge_index: x / 0, 3)
+    with pytest.raises(AssertionError, match="expected 5 rows, got shape"):
+        assert_permutation_equivariant(lambda x, e: x[1:], 3, cases=awkward_graphs()[3:4])
+    with pytest.raises(AssertionError, match="must be a tensor; got tuple"):
+        assert_permutation_equivariant(lambda x, e: (x, x), 3)
+
+
+def test_layer_that_fails_is_the_cause():
+    def fails(x, edge_index):
+        raise IndexError("no nodes")
+
+    with pytest.raises(AssertionError, match="on 'no nodes' came IndexError") as caught:
+        assert_permutation_equivariant(fails, 3)
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_no_cases_is_an_error():
+    with pytest.raises(ValueError, match="at least one graph"):
+        assert_permutation_equivariant(Mean(), 3, cases=[])
+    with pytest.raises(ValueError, match="must be a pair"):
+        assert_permutation_equivariant(Mean(), 3, cases=awkward_graphs()[-1:])
+
+
+def test_checks_repeat_with_the_seed():
+    def once(seed):
+        with pytest.raises(AssertionError) as caught:
+            assert_permutation_equivariant(NodeOrderConvolution(), 3, seed=seed)
+        return caught.value.args[0].error
+
+    torch.manual_seed(0)
+    first = once(1)
+    torch.manual_seed(0)
+    assert once(1) == first
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_awkward_graphs_are_valid(dtype):
+    names = [case.name for case in awkward_graphs(dtype=dtype)]
+    assert len(set(names)) == len(names) >= 16
+    for case in awkward_graphs(dtype=dtype):
+        graph = case.graph()
+        assert case.edge_index.dtype == case.index.dtype == dtype
+        assert graph.size == case.size
+        assert graph.num_edges == case.edge_index.shape[1]
+        assert len(case.index) == case.size[0]
+        assert torch.equal(case.index, case.index.sort().values)
+        assert case.bipartite or case.size[0] == case.size[1]
+        source, destination = case.edge_index.long()
+        if not case.bipartite:
+            assert torch.equal(case.index[source], case.index[destination])
+
+
+def test_random_graphs_repeat_and_differ():
+    once, again, other = random_graphs(seed=3), random_graphs(seed=3), random_graphs(seed=4)
+    assert all(torch.equal(a.edge_index, b.edge_index) for a, b in zip(once, again))
+    assert any(a.size != b.size for a, b in zip(once, other))
+    for case in once + random_graphs(bipartite=True):
+        assert case.graph().num_edges == case.edge_index.shape[1]
