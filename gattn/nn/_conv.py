@@ -1,0 +1,161 @@
+"""What the convolution layers share: which path runs, the inputs, the heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.dense.linear import Linear
+
+_EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
+_HOOKS = tuple(
+    f"_{method}_forward_{when}"
+    for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("pre_hooks", "hooks")
+)
+
+
+class AttentionConv(MessagePassing):
+    """A layer with two paths: the fused operator, and PyG's edge by edge one.
+
+    The fused path runs unless something wants to see or change single edges: explain mode, a
+    hook on messages, propagation or edge updates, an equation overridden in a subclass or on the
+    instance, another aggregation than the sum, or a reversed flow.
+    """
+
+    _overridden = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if AttentionConv not in cls.__bases__ and any(name in vars(cls) for name in _EQUATIONS):
+            cls._overridden = True
+
+    @property
+    def fused(self) -> bool:
+        """Whether the next forward runs the fused operator."""
+        return not (
+            self.explain
+            or self._overridden
+            or self.flow != "source_to_target"
+            or self.aggr not in ("add", "sum")
+            or any(len(getattr(self, hooks)) > 0 for hooks in _HOOKS)
+            or any(name in self.__dict__ for name in _EQUATIONS)
+        )
+
+    def dropout_now(self) -> float:
+        """The layer's dropout probability while training, else 0."""
+        return self.dropout if self.training else 0.0
+
+
+def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
+    """Source and destination features with nodes first: [m, d], or [m, b, d] from [b, m, d].
+
+    One tensor serves as both. A leading batch dimension (b sets of features on one set of edges)
+    becomes the second one, where it rides among the heads.
+    """
+    if isinstance(x, Tensor):
+        x = _nodes_first(x)
+        return x, x
+    x_src, x_dst = x
+    return _nodes_first(x_src), None if x_dst is None else _nodes_first(x_dst)
+
+
+def _nodes_first(x: Tensor) -> Tensor:
+    if x.dim() == 3:
+        return x.transpose(0, 1)
+    if x.dim() != 2:
+        raise ValueError(
+            "x must have shape (n, d), or (b, n, d) for b sets of features on one set of edges; "
+            f"got {tuple(x.shape)}"
+        )
+    return x
+
+
+def split_heads(x: Tensor, channels: int) -> Tensor:
+    """[n, h * c] to [n, h, c], and [n, b, h * c] to [n, b * h, c]."""
+    return x.unflatten(-1, (-1, channels)).flatten(1, -2)
+
+
+def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
+    """[n, h, c] to [n, h * c], or their mean [n, c].
+
+    Where x has a batch dimension, [n, b * h, c] to [b, n, h * c] or [b, n, c].
+    """
+    if x.dim() == 3:
+        out = out.unflatten(1, (-1, heads)).transpose(0, 1)
+    return out.flatten(-2) if concat else out.mean(-2)
+
+
+def tile_heads(per_head: Tensor | None, dim: int, heads: int) -> Tensor | None:
+    """Repeat what is given for h heads until it serves b * h, those of a batch."""
+    if per_head is None or per_head.shape[dim] == heads:
+        return per_head
+    times = [1] * per_head.dim()
+    times[dim] = heads // max(per_head.shape[dim], 1)
+    return per_head.repeat(times)
+
+
+def skip(linear: torch.nn.Module, x: Tensor) -> Tensor:
+    """A residual projection of nodes-first features, with the batch first again."""
+    out = project(linear, x)
+    return out.transpose(0, 1) if out.dim() == 3 else out
+
+
+def add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
+    """``out + bias`` in the dtype of out, as torch's own layers under autocast."""
+    return out if bias is None else out + bias.to(out.dtype)
+
+
+def project(linear: Any, x: Tensor) -> Tensor:
+    """Apply a linear map to dense or sparse features, in the dtype that autocast asks for.
+
+    torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
+    x is formed in its own dtype, then cast.
+    """
+    if x.layout == torch.strided or not torch.is_autocast_enabled(x.device.type):
+        return linear(x)
+    with torch.autocast(x.device.type, enabled=False):
+        return linear(x).to(torch.get_autocast_dtype(x.device.type))
+
+
+def head_scores(
+    linear: torch.nn.Module, x: Tensor, projected: Tensor | None, *att: Tensor
+) -> tuple[Tensor, ...]:
+    r"""Scalars per row and head, :math:`\langle W x, a \rangle`, for each a of shape [1, h, c].
+
+    Formed as :math:`\langle x, W^\top a \rangle`, a thin product that reads x once for all a,
+    unless the projection is at hand and narrower than x, or more than its weight.
+    """
+    heads, channels = att[0].shape[-2:]
+    vectors = torch.cat(att)
+    narrower = projected is not None and projected.shape[-1] < x.shape[-1]
+    if _is_its_weight(linear, x) and not narrower:
+        weight = linear.weight.view(heads, channels, x.shape[-1])
+        folded = (vectors.transpose(0, 1) @ weight).transpose(0, 1).flatten(0, 1)
+    else:
+        x = project(linear, x) if projected is None else projected
+        folded = _block_diagonal(vectors)
+    scores = project(lambda x: F.linear(x, folded), x)
+    return tuple(score.flatten(1) for score in scores.split(heads, -1))
+
+
+def _block_diagonal(vectors: Tensor) -> Tensor:
+    """[t, h, c] to [t * h, h * c]: row (t, h) holds its c numbers in the columns of head h."""
+    eye = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device)
+    return (eye[:, :, None] * vectors[:, None]).flatten(2).flatten(0, 1)
+
+
+def _is_its_weight(linear: torch.nn.Module, x: Tensor) -> bool:
+    """Whether the map is x W^T and nothing else; initialises a lazy one."""
+    if isinstance(getattr(linear, "weight", None), UninitializedParameter):
+        linear(x[:0])
+    return (
+        type(linear) in (Linear, torch.nn.Linear)
+        and linear.bias is None
+        and not linear._forward_hooks
+        and not linear._forward_pre_hooks
+    )

@@ -1,0 +1,158 @@
+"""Edges as the layers take and return them: any kind in, self-loops, weights out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.typing import SparseTensor
+from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
+
+from gattn.functional import aggregate
+from gattn.graph import Graph, as_graph
+
+
+def read_edges(
+    edge_index: Any,
+    edge_attr: Tensor | None,
+    x_src: Tensor,
+    x_dst: Tensor | None,
+    size: tuple[int | None, int | None] | None,
+    *,
+    self_loops: bool = False,
+) -> tuple[Graph, Tensor | None]:
+    """The graph between the given nodes, and the caller's edge features as [e, d].
+
+    A sparse adjacency with vectors for values brings its own edge features. With ``self_loops``
+    the graph has those of :meth:`Graph.with_self_loops`; the features are those of before.
+    """
+    if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
+        edge_index, edge_attr = _split(edge_index, edge_attr)
+    size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
+    graph = as_graph(edge_index, size, self_loops=self_loops)
+    if edge_attr is not None:
+        edge_attr = edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
+        edges = _count_edges(edge_index)
+        if edge_attr.dim() != 2 or edge_attr.shape[0] != edges:
+            raise ValueError(
+                f"edge_attr must have shape ({edges}, d); got {tuple(edge_attr.shape)}"
+            )
+    return graph, edge_attr
+
+
+def _is_hybrid(edge_index: Any) -> bool:
+    """Whether this is a sparse matrix with a vector in each entry."""
+    return is_torch_sparse_tensor(edge_index) and edge_index.dim() > 2
+
+
+def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    rows_cols, values = to_edge_index(adj_t)
+    if edge_attr is None and values.dim() > 1:
+        edge_attr = values
+    return rows_cols.flip(0), edge_attr
+
+
+def _count_edges(edge_index: Any) -> int:
+    if isinstance(edge_index, Graph):
+        return edge_index.num_edges
+    return edge_index._nnz() if is_torch_sparse_tensor(edge_index) else edge_index.shape[1]
+
+
+def _count_destinations(
+    edge_index: Any,
+    x_src: Tensor,
+    x_dst: Tensor | None,
+    size: tuple[int | None, int | None] | None,
+) -> int:
+    """Rows of x_dst; without it, what size or the edges themselves say, else as many as sources."""
+    given = (None, None) if size is None else tuple(size)
+    if given[0] not in (None, x_src.shape[0]):
+        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {given[0]}")
+    if x_dst is not None:
+        if given[1] not in (None, x_dst.shape[0]):
+            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {given[1]}")
+        return x_dst.shape[0]
+    own = None
+    if isinstance(edge_index, Graph):
+        own = edge_index.num_dst
+    elif is_torch_sparse_tensor(edge_index):
+        own = edge_index.shape[0]
+    elif isinstance(edge_index, EdgeIndex):
+        own = edge_index.sparse_size()[1]
+    return next(n for n in (given[1], own, x_src.shape[0]) if n is not None)
+
+
+def with_loop_features(
+    edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None
+) -> Tensor:
+    """Edge features [e, d] of a graph with self-loops: those of the kept edges, then of the loops.
+
+    ``fill_value`` is a number or vector, or how to reduce the features of a node's incoming
+    edges (other than loops): ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``; a node
+    without any gets zeros, with ``"mul"`` ones.
+    """
+    kept = edge_attr if graph.kept is None else edge_attr[graph.kept]
+    return torch.cat([kept, _loop_features(kept, graph, fill_value)])
+
+
+def _loop_features(kept: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
+    loops = min(graph.size)
+    if isinstance(fill_value, Tensor):
+        return fill_value.to(kept).reshape(1, -1).expand(loops, kept.shape[1])
+    if not isinstance(fill_value, str):
+        return kept.new_full((loops, kept.shape[1]), 1.0 if fill_value is None else fill_value)
+    if not is_linear(fill_value):
+        destination = graph.edge_index[1, : kept.shape[0]]
+        return scatter(kept, destination, 0, graph.num_dst, fill_value)[:loops]
+    padded = torch.nn.functional.pad(kept, (0, 0, 0, loops))
+    total = aggregate(padded, kept.new_ones(graph.num_src, 1, 1), graph)[:loops, :, 0]
+    if fill_value == "mean":
+        degree = graph.in_degree()[:loops, None] - 1
+        total = total / degree.clamp(min=1).to(total.dtype)
+    return total
+
+
+def is_linear(fill_value: float | Tensor | str | None) -> bool:
+    """Whether the features of a loop are a linear function of the others'."""
+    return isinstance(fill_value, str) and fill_value in ("add", "sum", "mean")
+
+
+def with_weights(
+    edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor, *, self_loops: bool = False
+) -> Any:
+    """The edges and their weights as PyG returns them, from weights in the caller's edge order.
+
+    For pairs, ``(edge_index, alpha)`` in the caller's order, with the self-loops that the layer
+    added; for a sparse adjacency, ``(adj_t, alpha)`` in the order of its entries. With a batch
+    dimension in x the weights are [b, e, h].
+    """
+    if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
+        return _sparse_weights(edge_index, graph, alpha)
+    if x.dim() == 3:
+        alpha = alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
+    if isinstance(edge_index, Graph):
+        return graph.edge_index, alpha
+    if not self_loops:
+        return edge_index, alpha
+    pairs = graph.edge_index
+    if isinstance(edge_index, EdgeIndex):
+        pairs = EdgeIndex(pairs, sparse_size=graph.size)
+    return pairs, alpha
+
+
+def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
+    layout = graph.layout
+    alpha = alpha[layout.edge.long()]
+    shape = (graph.num_dst, graph.num_src, *alpha.shape[1:])
+    if isinstance(adj_t, SparseTensor):
+        source, destination = layout.col.long(), layout.destinations()
+        return SparseTensor(
+            row=destination, col=source, value=alpha, sparse_sizes=shape[:2], is_sorted=True
+        )
+    if adj_t.layout == torch.sparse_csr:
+        rows, cols = layout.rowptr.long(), layout.col.long()
+        return torch.sparse_csr_tensor(rows, cols, alpha, shape), alpha
+    entries = torch.stack([layout.destinations(), layout.col.long()])
+    return torch.sparse_coo_tensor(entries, alpha, shape, is_coalesced=True), alpha

@@ -1,0 +1,289 @@
+"""GATConv: attention whose score is a sum of one scalar per node, and one per edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+from torch_geometric.utils import softmax
+
+from gattn.functional import additive_attention, additive_attention_weights
+from gattn.graph import Graph
+from gattn.nn._conv import (
+    AttentionConv,
+    add_bias,
+    head_scores,
+    merge_heads,
+    node_inputs,
+    project,
+    skip,
+    split_heads,
+    tile_heads,
+)
+from gattn.nn._edges import is_linear, read_edges, with_loop_features, with_weights
+
+
+class GATConv(AttentionConv):
+    r"""Graph attention with an additive score.
+
+    .. math::
+        x'_i = \Big\Vert_h \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} W_s x_j + b, \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
+        (a_t \cdot W_t x_i + a_s \cdot W_s x_j + a_e \cdot W_e e_{ij})
+
+    Takes the arguments and the parameters of ``torch_geometric.nn.GATConv`` and gives its
+    outputs. No tensor of size edges x channels is formed: the scores are scalars per node,
+    :math:`a \cdot W x = (W^\top a) \cdot x`, and per edge, likewise.
+
+    Args:
+        in_channels: features of a node, d; a pair (source, destination) gives each its own W;
+            -1 takes it from the first input.
+        out_channels: channels per head, c.
+        heads: number of heads, h.
+        concat: whether heads are laid side by side, or averaged.
+        negative_slope: slope of the LeakyReLU below zero.
+        dropout: probability of dropping a weight in training.
+        add_self_loops: whether each node attends to itself: loops in the input are replaced by
+            one loop per node.
+        edge_dim: features of an edge; None where there are none.
+        fill_value: features of the loops that are added: a number, a vector [edge_dim], or how to
+            reduce those of a node's incoming edges (``"mean"``, ``"add"``, ``"min"``, ``"max"``,
+            ``"mul"``).
+        bias: whether a bias is added.
+        residual: whether a projection of the destination's own features is added.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d], or ([m, d_s], [n, d_t] or None) if bipartite, dense or
+          ``torch.sparse`` CSR, or dense [b, n, d] for b sets of features on one set of edges;
+          edges as pairs (2, e), an adjacency [n, m] or a :class:`gattn.Graph`;
+          edge features [e, edge_dim] or [e]
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for a wrong shape or size, or an index out of range.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GATConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> GATConv(16, 8, heads=4)(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | Tensor | str = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("aggr", "add")
+        super().__init__(node_dim=0, **kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.add_self_loops = add_self_loops
+        self.edge_dim = edge_dim
+        self.fill_value = fill_value
+        self.residual = residual
+
+        def linear(width: int, out: int) -> Linear:
+            return Linear(width, out, bias=False, weight_initializer="glorot")
+
+        width, total = heads * out_channels, heads * out_channels if concat else out_channels
+        self.lin = self.lin_src = self.lin_dst = None
+        if isinstance(in_channels, int):
+            self.lin = linear(in_channels, width)
+        else:
+            self.lin_src = linear(in_channels[0], width)
+            self.lin_dst = linear(in_channels[1], width)
+        self.att_src = Parameter(torch.empty(1, heads, out_channels))
+        self.att_dst = Parameter(torch.empty(1, heads, out_channels))
+        self.lin_edge = self.att_edge = None
+        if edge_dim is not None:
+            self.lin_edge = linear(edge_dim, width)
+            self.att_edge = Parameter(torch.empty(1, heads, out_channels))
+        self.res = None
+        if residual:
+            self.res = linear(
+                in_channels if isinstance(in_channels, int) else in_channels[1], total
+            )
+        self.bias = Parameter(torch.empty(total)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
+            if linear is not None:
+                linear.reset_parameters()
+        glorot(self.att_src)
+        glorot(self.att_dst)
+        glorot(self.att_edge)
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor | OptPairTensor,
+        edge_index: Adj | Graph,
+        edge_attr: OptTensor = None,
+        size: Size = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """Attend along the edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_attr: edge features, see Shapes.
+            size: (m, n), where x does not tell.
+            return_attention_weights: whether to return the weights, too.
+
+        Returns:
+            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
+            alpha [e, h] before dropout, aligned with the returned edges: the caller's without
+            loops, then the loops, where they are added. For a sparse adjacency its entries.
+        """
+        x_src, x_dst = node_inputs(x)
+        graph, edge_attr = read_edges(
+            edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
+        )
+        projected = project(self._source_map, x_src)
+        query_score, key_score = self._node_scores(x_src, x_dst, projected)
+        value = split_heads(projected, self.out_channels)
+        attend = self._attend if self.fused else self._attend_edge_by_edge
+        out, alpha = attend(
+            query_score, key_score, value, x_dst, edge_attr, graph, bool(return_attention_weights)
+        )
+        out = merge_heads(out, self.heads, x_src, self.concat)
+        if self.res is not None and x_dst is not None:
+            out = out + skip(self.res, x_dst)
+        out = add_bias(out, self.bias)
+        if alpha is None:
+            return out
+        return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
+
+    def _attend(
+        self,
+        query_score: OptTensor,
+        key_score: Tensor,
+        value: Tensor,
+        x_dst: OptTensor,
+        edge_attr: OptTensor,
+        graph: Graph,
+        want_weights: bool,
+    ) -> tuple[Tensor, OptTensor]:
+        if query_score is None:
+            query_score = key_score.new_zeros(graph.num_dst, key_score.shape[1])
+        edge_score = tile_heads(self._edge_score(edge_attr, graph), 1, value.shape[1])
+        score = {"edge_score": edge_score, "negative_slope": self.negative_slope}
+        out = additive_attention(
+            query_score, key_score, value, graph, dropout=self.dropout_now(), **score
+        )
+        if not want_weights:
+            return out, None
+        return out, additive_attention_weights(query_score, key_score, graph, **score)
+
+    def _attend_edge_by_edge(
+        self,
+        query_score: OptTensor,
+        key_score: Tensor,
+        value: Tensor,
+        x_dst: OptTensor,
+        edge_attr: OptTensor,
+        graph: Graph,
+        want_weights: bool,
+    ) -> tuple[Tensor, OptTensor]:
+        edge_index, size, x_proj = graph.edge_index, graph.size, None
+        if x_dst is not None:
+            x_proj = split_heads(project(self._destination_map, x_dst), self.out_channels)
+        if edge_attr is not None and self.add_self_loops:
+            edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
+        # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
+        alpha = self.edge_updater(
+            edge_index, alpha=(key_score, query_score), edge_attr=edge_attr, size=size
+        )
+        # propagate_type: (x: OptPairTensor, alpha: Tensor)
+        out = self.propagate(edge_index, x=(value, x_proj), alpha=alpha, size=size)
+        return out, alpha if want_weights else None
+
+    def edge_update(
+        self,
+        alpha_j: Tensor,
+        alpha_i: OptTensor,
+        edge_attr: OptTensor,
+        index: Tensor,
+        ptr: OptTensor,
+        dim_size: int | None,
+    ) -> Tensor:
+        """Weights [e, h] of the edges, after dropout: the edge by edge path."""
+        score = alpha_j if alpha_i is None else alpha_j + alpha_i
+        if edge_attr is not None and self.lin_edge is not None:
+            (edge_score,) = head_scores(self.lin_edge, edge_attr, None, self.att_edge)
+            score = score + tile_heads(edge_score, 1, score.shape[1])
+        alpha = softmax(F.leaky_relu(score, self.negative_slope), index, ptr, dim_size)
+        return F.dropout(alpha, self.dropout, self.training)
+
+    def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
+        """Weighted values [e, h, c] of the edges: the edge by edge path."""
+        return alpha.unsqueeze(-1) * x_j
+
+    @property
+    def _source_map(self) -> Any:
+        return self.lin_src if self.lin is None else self.lin
+
+    @property
+    def _destination_map(self) -> Any:
+        return self.lin_dst if self.lin is None else self.lin
+
+    def _node_scores(
+        self, x_src: Tensor, x_dst: OptTensor, projected: Tensor
+    ) -> tuple[OptTensor, Tensor]:
+        """a_t . W_t x_i and a_s . W_s x_j; the first is None without destination features."""
+        if self.lin is not None and x_dst is x_src:
+            return head_scores(self.lin, x_src, projected, self.att_dst, self.att_src)
+        (key_score,) = head_scores(self._source_map, x_src, projected, self.att_src)
+        if x_dst is None:
+            return None, key_score
+        (query_score,) = head_scores(self._destination_map, x_dst, None, self.att_dst)
+        return query_score, key_score
+
+    def _edge_score(self, edge_attr: OptTensor, graph: Graph) -> OptTensor:
+        """a_e . W_e e_ij, [e, h]; where a loop's features are linear in the others', so is it."""
+        if edge_attr is None or self.lin_edge is None:
+            return None
+        features_first = self.add_self_loops and not is_linear(self.fill_value)
+        if features_first:
+            edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
+        (edge_score,) = head_scores(self.lin_edge, edge_attr, None, self.att_edge)
+        if self.add_self_loops and not features_first:
+            edge_score = with_loop_features(edge_score, graph, self.fill_value)
+        return edge_score
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
+            f"heads={self.heads})"
+        )
