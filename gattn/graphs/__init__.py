@@ -1,0 +1,29 @@
+"""Builders: the graph on which an attention of the literature is attention over edges.
+
+Every builder takes a batch, with one size per member and members of any size, and returns one
+:class:`gattn.Graph` whose members do not touch. Node numbers run through the batch.
+"""
+
+from gattn.graphs.blocks import band, bipartite, causal, complete
+from gattn.graphs.combine import disjoint, virtual_node
+from gattn.graphs.convert import from_networkx, to_networkx
+from gattn.graphs.lattice import box, grid, grid_offsets
+from gattn.graphs.queries import readout
+from gattn.graphs.spatial import knn, radius
+
+__all__ = [
+    "band",
+    "bipartite",
+    "box",
+    "causal",
+    "complete",
+    "disjoint",
+    "from_networkx",
+    "grid",
+    "grid_offsets",
+    "knn",
+    "radius",
+    "readout",
+    "to_networkx",
+    "virtual_node",
+]

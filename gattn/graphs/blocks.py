@@ -1,0 +1,182 @@
+"""Sets and sequences: complete, causal, band and bipartite graphs, batched by sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.kernels import runs
+
+Device = torch.device | str | None
+
+
+def complete(sizes: Sequence[int], *, device: Device = None) -> Graph:
+    r"""Every node attends to every node of its set, itself included: self-attention over sets.
+
+    .. math:: j \to i \quad\text{for all } i, j \text{ of one set}
+
+    Args:
+        sizes: number of nodes of each set; a set may be empty.
+        device: where to lay it out.
+
+    Returns:
+        The graph of sum(sizes) nodes; edges ordered by (destination, source).
+
+    Raises:
+        TypeError: for sizes that are not a sequence of ints.
+        ValueError: for a negative size.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.complete([3, 2])
+        Graph(num_src=5, num_dst=5, num_edges=13, device='cpu')
+    """
+    return bipartite(sizes, sizes, device=device)
+
+
+def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
+    r"""Every token attends to itself and to those before it: masked self-attention.
+
+    .. math:: j \to i \quad\text{for } j \le i \text{ of one sequence}
+
+    Args:
+        sizes: number of tokens of each sequence; a sequence may be empty.
+        device: where to lay it out.
+
+    Returns:
+        The graph of sum(sizes) nodes; edges ordered by (destination, source).
+
+    Raises:
+        TypeError: for sizes that are not a sequence of ints.
+        ValueError: for a negative size.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.causal([3]).edge_index
+        tensor([[0, 0, 1, 0, 1, 2],
+                [0, 1, 1, 2, 2, 2]])
+    """
+    sizes = check_sizes("sizes", sizes)
+    start, _ = bounds(sizes, sizes, device)
+    last = torch.arange(1, sum(sizes) + 1, device=device)
+    num_edges = sum(size * (size + 1) // 2 for size in sizes)
+    return Graph._from_layout(runs.build(start, last, sum(sizes), num_edges))
+
+
+def band(
+    sizes: Sequence[int], width: int, *, one_sided: bool = False, device: Device = None
+) -> Graph:
+    r"""Every token attends to those at most ``width`` steps away: truncated self-attention.
+
+    .. math:: j \to i \quad\text{for } |i - j| \le w \text{ of one sequence}
+
+    Args:
+        sizes: number of tokens of each sequence; a sequence may be empty.
+        width: w, steps to either side; 0 leaves each token with itself.
+        one_sided: only the tokens before, :math:`i - w \le j \le i`.
+        device: where to lay it out.
+
+    Returns:
+        The graph of sum(sizes) nodes; edges ordered by (destination, source). Time and memory
+        are linear in their number, about sum(sizes) (2 w + 1).
+
+    Raises:
+        TypeError: for sizes that are not a sequence of ints.
+        ValueError: for a negative size or width.
+
+    Reference:
+        Beltagy, Peters, Cohan, "Longformer: the long-document transformer" (2020).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.band([4], 1).edge_index
+        tensor([[0, 1, 0, 1, 2, 1, 2, 3, 2, 3],
+                [0, 0, 1, 1, 1, 2, 2, 2, 3, 3]])
+    """
+    sizes = check_sizes("sizes", sizes)
+    if width < 0:
+        raise ValueError(f"width must be >= 0; got {width}")
+    start, end = bounds(sizes, sizes, device)
+    node = torch.arange(sum(sizes), device=device)
+    first = torch.maximum(start, node - width)
+    last = node + 1 if one_sided else torch.minimum(end, node + width + 1)
+    num_edges = sum(_edges_of_band(size, width, one_sided) for size in sizes)
+    return Graph._from_layout(runs.build(first, last, sum(sizes), num_edges))
+
+
+def bipartite(
+    query_sizes: Sequence[int], key_sizes: Sequence[int], *, device: Device = None
+) -> Graph:
+    r"""Every query attends to every key of its own member of the batch: cross-attention.
+
+    .. math:: j \to i \quad\text{for all queries } i \text{ and keys } j \text{ of one member}
+
+    Args:
+        query_sizes: number of queries (destinations) of each member.
+        key_sizes: number of keys (sources) of each member.
+        device: where to lay it out.
+
+    Returns:
+        The graph from sum(key_sizes) sources to sum(query_sizes) destinations; edges ordered by
+        (destination, source).
+
+    Raises:
+        TypeError: for sizes that are not sequences of ints.
+        ValueError: for a negative size, or sequences of different lengths.
+
+    Reference:
+        Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
+        translate" (ICLR 2015).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.bipartite([2, 1], [3, 4])
+        Graph(num_src=7, num_dst=3, num_edges=10, device='cpu')
+    """
+    query_sizes = check_sizes("query_sizes", query_sizes)
+    key_sizes = check_sizes("key_sizes", key_sizes)
+    if len(query_sizes) != len(key_sizes):
+        raise ValueError(
+            "query_sizes and key_sizes must be of one length; got "
+            f"{len(query_sizes)} and {len(key_sizes)}"
+        )
+    first, last = bounds(query_sizes, key_sizes, device)
+    num_edges = sum(q * k for q, k in zip(query_sizes, key_sizes))
+    return Graph._from_layout(runs.build(first, last, sum(key_sizes), num_edges))
+
+
+def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Raise unless given ints that are not negative."""
+    is_ints = isinstance(sizes, (list, tuple, range)) and all(isinstance(s, int) for s in sizes)
+    if not is_ints:
+        raise TypeError(f"{name} must be a list of ints, one per member; got {sizes!r}")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"{name} must be >= 0; got {min(sizes)}")
+    return tuple(sizes)
+
+
+def bounds(
+    query_sizes: Sequence[int], key_sizes: Sequence[int], device: Device
+) -> tuple[Tensor, Tensor]:
+    """Where the keys of each query's member begin and end: two tensors [n]."""
+    counts = torch.tensor([query_sizes, key_sizes], dtype=torch.int64).reshape(2, -1)
+    end = counts[1].cumsum(0)
+    both = torch.stack([end - counts[1], end]).to(device)
+    repeats = counts[0].to(device)
+    first, last = torch.repeat_interleave(both, repeats, dim=1, output_size=sum(query_sizes))
+    return first.contiguous(), last.contiguous()
+
+
+def _edges_of_band(size: int, width: int, one_sided: bool) -> int:
+    reach = min(width, max(size - 1, 0))
+    half = size * reach - reach * (reach + 1) // 2
+    return size + (half if one_sided else 2 * half)

@@ -1,0 +1,84 @@
+"""Graphs made of graphs: side by side, and with a node that knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.graphs.queries import check_index
+
+
+def disjoint(graphs: Sequence[Graph]) -> Graph:
+    r"""Graphs side by side as one, which no edge joins: a batch.
+
+    Args:
+        graphs: at least one graph, all on one device.
+
+    Returns:
+        The graph with the nodes and the edges of the first, then those of the second, and so on.
+
+    Raises:
+        ValueError: for no graph at all.
+
+    Reference:
+        Fey, Lenssen, "Fast graph representation learning with PyTorch Geometric" (2019).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.disjoint([graphs.causal([3]), graphs.bipartite([1], [2])])
+        Graph(num_src=5, num_dst=4, num_edges=8, device='cpu')
+    """
+    if not graphs:
+        raise ValueError("graphs must hold at least one graph; got none")
+    pairs, num_src, num_dst = [], 0, 0
+    for graph in graphs:
+        pairs.append(graph.edge_index + _column(num_src, num_dst, graph))
+        num_src, num_dst = num_src + graph.num_src, num_dst + graph.num_dst
+    return Graph(torch.cat(pairs, dim=1), (num_src, num_dst))
+
+
+def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
+    r"""Add one node per graph, joined both ways with all of that graph's nodes.
+
+    Any two nodes of a graph are then at most two steps apart.
+
+    Args:
+        graph: a square graph of n nodes.
+        index: [n], the graph of each node; None means a single graph.
+        num_graphs: number of graphs, g.
+
+    Returns:
+        The graph of n + g nodes, that of graph b being node n + b. Edges: those given, in their
+        order, then node -> virtual node for each node, then virtual node -> node for each node.
+
+    Raises:
+        ValueError: for a bipartite graph, or an index of another shape or out of range.
+
+    Reference:
+        Gilmer et al., "Neural message passing for quantum chemistry" (ICML 2017).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> path = graphs.band([4], 1)
+        >>> graphs.virtual_node(path)
+        Graph(num_src=5, num_dst=5, num_edges=18, device='cpu')
+    """
+    nodes = graph.num_src
+    if graph.num_dst != nodes:
+        raise ValueError(f"graph must be square, of n nodes; got {graph!r}")
+    node = torch.arange(nodes, device=graph.device)
+    member = torch.zeros_like(node) if index is None else index
+    check_index(member, num_graphs)
+    if member.shape != node.shape:
+        raise ValueError(f"index must have shape ({nodes},); got {tuple(member.shape)}")
+    virtual = nodes + member.long()
+    pairs = [graph.edge_index, torch.stack([node, virtual]), torch.stack([virtual, node])]
+    return Graph(torch.cat(pairs, dim=1), nodes + num_graphs)
+
+
+def _column(first: int, second: int, graph: Graph) -> Tensor:
+    return torch.tensor([[first], [second]], device=graph.device)

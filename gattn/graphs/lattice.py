@@ -1,0 +1,150 @@
+"""Images and volumes: cells of a grid attend to their neighbourhood."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.graphs.blocks import Device
+
+Neighbourhood = int | Sequence[Sequence[int]]
+
+
+def grid(
+    shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
+) -> Graph:
+    r"""Every cell of a grid attends to the cells at given offsets: attention on images and video.
+
+    .. math:: p + o \to p \quad\text{for offsets } o \text{ of the neighbourhood, inside the grid}
+
+    Args:
+        shape: cells along each axis, (length,), (height, width) or (depth, height, width); any
+            number of axes. Cells are numbered as ``x.flatten()`` numbers them.
+        neighbourhood: the radius of a box around the cell; or the offsets themselves, a sequence
+            of tuples with one int per axis, such as :func:`box` makes.
+        batch: number of grids.
+        device: where to lay it out.
+
+    Returns:
+        The graph of batch * prod(shape) nodes; edges ordered by destination, then by offset in
+        the order of the neighbourhood (that of a box is row-major). Cells on the border have
+        fewer neighbours: there is no padding.
+
+    Raises:
+        TypeError: for a neighbourhood of another type.
+        ValueError: for a negative length, radius or batch, or offsets with the wrong number of
+            axes.
+
+    Reference:
+        Ramachandran et al., "Stand-alone self-attention in vision models" (NeurIPS 2019).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.grid((8, 8), 1)
+        Graph(num_src=64, num_dst=64, num_edges=484, device='cpu')
+        >>> graphs.grid((3,), [(0,), (-1,)]).edge_index
+        tensor([[0, 1, 0, 2, 1],
+                [0, 1, 1, 2, 2]])
+    """
+    source, destination, _ = _edges(shape, neighbourhood, batch, device)
+    cells = batch * torch.Size(shape).numel()
+    return Graph(torch.stack([source, destination]), cells)
+
+
+def grid_offsets(
+    shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
+) -> Tensor:
+    """Which offset each edge of :func:`grid` bridges, to learn a bias or an embedding per offset.
+
+    Args:
+        shape: as in :func:`grid`.
+        neighbourhood: as in :func:`grid`.
+        batch: number of grids.
+        device: where to.
+
+    Returns:
+        [e] int64, the position of the edge's offset in the neighbourhood (a box of radius r on d
+        axes has (2 r + 1)^d offsets in row-major order).
+
+    Raises:
+        TypeError: as :func:`grid`.
+        ValueError: as :func:`grid`.
+
+    Reference:
+        Shaw, Uszkoreit, Vaswani, "Self-attention with relative position representations" (NAACL
+        2018).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.grid_offsets((3,), 1)
+        tensor([1, 2, 0, 1, 2, 0, 1])
+    """
+    return _edges(shape, neighbourhood, batch, device)[2]
+
+
+def box(radii: Sequence[int]) -> list[tuple[int, ...]]:
+    """List the offsets of a box with one radius per axis, row-major.
+
+    Args:
+        radii: steps to either side along each axis.
+
+    Returns:
+        prod(2 r + 1) offsets.
+
+    Raises:
+        ValueError: for no axis or a negative radius.
+
+    Reference:
+        Ramachandran et al., "Stand-alone self-attention in vision models" (NeurIPS 2019).
+
+    Example:
+        >>> from gattn import graphs
+        >>> graphs.box((0, 1))
+        [(0, -1), (0, 0), (0, 1)]
+    """
+    if len(radii) == 0 or min(radii) < 0:
+        raise ValueError(f"radii must be >= 0, one per axis; got {radii}")
+    return list(itertools.product(*(range(-r, r + 1) for r in radii)))
+
+
+def _edges(
+    shape: Sequence[int], neighbourhood: Neighbourhood, batch: int, device: Device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(source, destination, offset) of every edge, ordered by destination and offset."""
+    if len(shape) == 0 or min(shape) < 0 or batch < 0:
+        raise ValueError(f"shape and batch must be >= 0, with an axis; got {shape}, {batch}")
+    offsets = torch.tensor(_offsets(len(shape), neighbourhood), device=device)
+    offsets = offsets.reshape(-1, len(shape))
+    strides = [torch.Size(shape[axis + 1 :]).numel() for axis in range(len(shape))]
+    cells, count = torch.Size(shape).numel(), len(offsets)
+
+    inside = torch.ones(*shape, count, dtype=torch.bool, device=device)
+    for axis, length in enumerate(shape):
+        place = torch.arange(length, device=device)[:, None] + offsets[:, axis]
+        view = [1] * len(shape) + [count]
+        view[axis] = length
+        inside &= ((place >= 0) & (place < length)).view(view)
+    cell, offset = inside.view(cells, count).nonzero().unbind(1)
+    source = cell + (offsets * torch.tensor(strides, device=device)).sum(1)[offset]
+
+    first = (torch.arange(batch, device=device) * cells)[:, None]
+    return (first + source).flatten(), (first + cell).flatten(), offset.repeat(batch)
+
+
+def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
+    """Every offset of a neighbourhood, as given or over a box."""
+    if isinstance(neighbourhood, int):
+        return box([neighbourhood] * axes)
+    if not all(isinstance(offset, Sequence) for offset in neighbourhood):
+        raise TypeError(
+            "neighbourhood must be a radius or a sequence of offsets, such as box(radii) makes; "
+            f"got {neighbourhood!r}"
+        )
+    offsets = [tuple(offset) for offset in neighbourhood]
+    if any(len(offset) != axes for offset in offsets):
+        raise ValueError(f"offsets must have {axes} axes, as shape; got {offsets}")
+    return offsets

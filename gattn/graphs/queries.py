@@ -1,0 +1,61 @@
+"""Readouts: the nodes of each graph are attended by the graph's own queries."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+
+
+def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
+    r"""Every query of a graph attends to every node of that graph: learned-query readout.
+
+    .. math:: j \to (g, q) \quad\text{for all nodes } j \text{ of graph } g \text{ and } q < k
+
+    Args:
+        index: [n] int32 or int64, the graph of each node, in any order.
+        num_queries: queries per graph, k.
+        num_graphs: number of graphs, g; without it ``index.max() + 1`` is read from the device.
+
+    Returns:
+        The graph from n sources to g * k destinations, query q of graph g being destination
+        g * k + q. Edges ordered by node, then by query: a per-edge tensor is ``view(n, k, ...)``.
+        A graph without nodes has queries without edges.
+
+    Raises:
+        TypeError: for an index that is not an integer tensor.
+        ValueError: for an index of another shape or out of range, or num_queries < 1.
+
+    Reference:
+        Lee et al., "Set Transformer" (ICML 2019), pooling by multi-head attention.
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> graphs.readout(torch.tensor([0, 0, 2]), 2, 3)
+        Graph(num_src=3, num_dst=6, num_edges=6, device='cpu')
+    """
+    if num_queries < 1:
+        raise ValueError(f"num_queries must be >= 1; got {num_queries}")
+    num_graphs = check_index(index, num_graphs)
+    nodes = torch.arange(index.numel(), device=index.device)
+    queries = torch.arange(num_queries, device=index.device)
+    destination = index.long()[:, None] * num_queries + queries
+    source = nodes.repeat_interleave(num_queries)
+    pairs = torch.stack([source, destination.flatten()])
+    return Graph(pairs, (index.numel(), num_graphs * num_queries))
+
+
+def check_index(index: Tensor, num_graphs: int | None) -> int:
+    """Number of graphs, once the index is known to name no other."""
+    if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
+        came = index.dtype if isinstance(index, Tensor) else type(index).__name__
+        raise TypeError(f"index must be an int32 or int64 tensor; got {came}")
+    if index.dim() != 1:
+        raise ValueError(f"index must have shape (n,); got {tuple(index.shape)}")
+    low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
+    if low < 0 or (num_graphs is not None and high >= num_graphs):
+        limit = "" if num_graphs is None else f" and < {num_graphs}, num_graphs"
+        raise ValueError(f"index must be >= 0{limit}; got {low} to {high}")
+    return high + 1 if num_graphs is None else num_graphs

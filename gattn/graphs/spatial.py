@@ -1,0 +1,133 @@
+"""Points in space: each attends to its nearest, or to those within a radius."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+
+
+def knn(
+    position: Tensor, k: int, *, index: Tensor | None = None, self_loops: bool = False
+) -> Graph:
+    r"""Every point attends to the k points nearest to it.
+
+    .. math:: j \to i \quad\text{for } j \text{ among the } k \text{ nearest to } i
+
+    Args:
+        position: [n, d], any floating dtype; distances are Euclidean, in fp64.
+        k: neighbours per point; fewer where a cloud holds fewer.
+        index: [n], the cloud of each point, ascending or not; None means one cloud.
+        self_loops: whether a point may be its own neighbour, and then counts among the k.
+
+    Returns:
+        The graph of n nodes, on the device of position; edges ordered by destination, then from
+        near to far. Built on the CPU by SciPy's k-d tree.
+
+    Raises:
+        ImportError: without SciPy.
+        ValueError: for a wrong shape, a position that is not finite, or k < 1.
+
+    Reference:
+        Wang et al., "Dynamic graph CNN for learning on point clouds" (ACM TOG 2019).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> graphs.knn(torch.tensor([[0.0], [1.0], [3.0]]), 1).edge_index
+        tensor([[1, 0, 1],
+                [0, 1, 2]])
+    """
+    if k < 1:
+        raise ValueError(f"k must be >= 1; got {k}")
+    pairs = []
+    for points, tree in _trees(position, index):
+        wanted = k if self_loops else k + 1
+        _, near = tree.query(tree.data, k=range(1, wanted + 1))
+        near = torch.from_numpy(near)
+        valid = near < len(points)
+        if not self_loops:
+            own = near == torch.arange(len(points))[:, None]
+            valid &= ~own
+            valid[:, -1] &= own.any(1)  # among equal points, one may not find itself
+        destination, rank = valid.nonzero().unbind(1)
+        pairs.append(torch.stack([points[near[destination, rank]], points[destination]]))
+    return _collect(pairs, position)
+
+
+def radius(
+    position: Tensor, r: float, *, index: Tensor | None = None, self_loops: bool = False
+) -> Graph:
+    r"""Every point attends to the points at most r away.
+
+    .. math:: j \to i \quad\text{for } \lVert x_i - x_j \rVert \le r
+
+    Args:
+        position: [n, d], any floating dtype; distances are Euclidean, in fp64.
+        r: the radius, in the unit of position.
+        index: [n], the cloud of each point, ascending or not; None means one cloud.
+        self_loops: whether a point is its own neighbour.
+
+    Returns:
+        The graph of n nodes, on the device of position; edges ordered by (destination, source)
+        inside each cloud. Built on the CPU by SciPy's k-d tree.
+
+    Raises:
+        ImportError: without SciPy.
+        ValueError: for a wrong shape, a position that is not finite, or r < 0.
+
+    Reference:
+        Schütt et al., "SchNet" (NeurIPS 2017).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> graphs.radius(torch.tensor([[0.0], [1.0], [3.0]]), 1.5).edge_index
+        tensor([[1, 0],
+                [0, 1]])
+    """
+    if not r >= 0:
+        raise ValueError(f"r must be >= 0; got {r}")
+    pairs = []
+    for points, tree in _trees(position, index):
+        found = tree.query_pairs(r, output_type="ndarray").reshape(-1, 2)
+        one, other = points[torch.from_numpy(found).long()].unbind(1)
+        both = torch.stack([torch.cat([one, other]), torch.cat([other, one])])
+        if self_loops:
+            both = torch.cat([both, points.expand(2, -1)], dim=1)
+        order = (both[1] * position.shape[0] + both[0]).argsort()
+        pairs.append(both[:, order])
+    return _collect(pairs, position)
+
+
+def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
+    """For each cloud the numbers of its points and their k-d tree."""
+    try:
+        from scipy.spatial import KDTree
+    except ImportError as error:
+        raise ImportError("knn and radius need SciPy (pip install gattn[scipy])") from error
+    if position.dim() != 2 or not position.is_floating_point():
+        raise ValueError(
+            f"position must be floating of shape (n, d); got {tuple(position.shape)}, "
+            f"{position.dtype}"
+        )
+    points = position.detach().cpu().double()
+    if not bool(points.isfinite().all()):
+        raise ValueError("position must be finite; got an infinite value or NaN")
+    if index is None:
+        clouds = [torch.arange(len(points))]
+    elif index.shape != position.shape[:1]:
+        raise ValueError(f"index must have shape ({len(points)},); got {tuple(index.shape)}")
+    else:
+        order = index.cpu().argsort(stable=True)
+        _, counts = index.cpu()[order].unique_consecutive(return_counts=True)
+        clouds = order.split(counts.tolist())
+    return [(cloud, KDTree(points[cloud].numpy())) for cloud in clouds]
+
+
+def _collect(pairs: list[Tensor], position: Tensor) -> Graph:
+    edges = torch.cat([torch.empty(2, 0, dtype=torch.int64), *pairs], dim=1)
+    return Graph(edges.to(position.device), position.shape[0])
