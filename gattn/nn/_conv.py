@@ -27,6 +27,7 @@ class AttentionConv(MessagePassing):
     instance, another aggregation than the sum, or a reversed flow.
     """
 
+    dropout: float
     _overridden = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -90,9 +91,9 @@ def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
     return out.flatten(-2) if concat else out.mean(-2)
 
 
-def tile_heads(per_head: Tensor | None, dim: int, heads: int) -> Tensor | None:
+def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
     """Repeat what is given for h heads until it serves b * h, those of a batch."""
-    if per_head is None or per_head.shape[dim] == heads:
+    if per_head.shape[dim] == heads:
         return per_head
     times = [1] * per_head.dim()
     times[dim] = heads // max(per_head.shape[dim], 1)
@@ -123,7 +124,7 @@ def project(linear: Any, x: Tensor) -> Tensor:
 
 
 def head_scores(
-    linear: torch.nn.Module, x: Tensor, projected: Tensor | None, *att: Tensor
+    linear: Any, x: Tensor, projected: Tensor | None, *att: Tensor
 ) -> tuple[Tensor, ...]:
     r"""Scalars per row and head, :math:`\langle W x, a \rangle`, for each a of shape [1, h, c].
 
@@ -149,7 +150,7 @@ def _block_diagonal(vectors: Tensor) -> Tensor:
     return (eye[:, :, None] * vectors[:, None]).flatten(2).flatten(0, 1)
 
 
-def _is_its_weight(linear: torch.nn.Module, x: Tensor) -> bool:
+def _is_its_weight(linear: Any, x: Tensor) -> bool:
     """Whether the map is x W^T and nothing else; initialises a lazy one."""
     if isinstance(getattr(linear, "weight", None), UninitializedParameter):
         linear(x[:0])

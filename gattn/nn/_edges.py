@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
-from torch_geometric.typing import SparseTensor
+from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttributeAccessIssue]
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 
 from gattn.functional import aggregate
@@ -138,7 +138,7 @@ def with_weights(
         return edge_index, alpha
     pairs = graph.edge_index
     if isinstance(edge_index, EdgeIndex):
-        pairs = EdgeIndex(pairs, sparse_size=graph.size)
+        pairs = EdgeIndex(pairs, sparse_size=graph.size)  # pyright: ignore[reportCallIssue]
     return pairs, alpha
 
 

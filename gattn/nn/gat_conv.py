@@ -197,7 +197,9 @@ class GATConv(AttentionConv):
     ) -> tuple[Tensor, OptTensor]:
         if query_score is None:
             query_score = key_score.new_zeros(graph.num_dst, key_score.shape[1])
-        edge_score = tile_heads(self._edge_score(edge_attr, graph), 1, value.shape[1])
+        edge_score = None
+        if edge_attr is not None and self.lin_edge is not None:
+            edge_score = tile_heads(self._edge_score(edge_attr, graph), 1, value.shape[1])
         score = {"edge_score": edge_score, "negative_slope": self.negative_slope}
         out = additive_attention(
             query_score, key_score, value, graph, dropout=self.dropout_now(), **score
@@ -241,8 +243,7 @@ class GATConv(AttentionConv):
         """Weights [e, h] of the edges, after dropout: the edge by edge path."""
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is not None:
-            (edge_score,) = head_scores(self.lin_edge, edge_attr, None, self.att_edge)
-            score = score + tile_heads(edge_score, 1, score.shape[1])
+            score = score + tile_heads(self._edge_term(edge_attr), 1, score.shape[1])
         alpha = softmax(F.leaky_relu(score, self.negative_slope), index, ptr, dim_size)
         return F.dropout(alpha, self.dropout, self.training)
 
@@ -263,24 +264,29 @@ class GATConv(AttentionConv):
     ) -> tuple[OptTensor, Tensor]:
         """a_t . W_t x_i and a_s . W_s x_j; the first is None without destination features."""
         if self.lin is not None and x_dst is x_src:
-            return head_scores(self.lin, x_src, projected, self.att_dst, self.att_src)
+            both = head_scores(self.lin, x_src, projected, self.att_dst, self.att_src)
+            return both[0], both[1]
         (key_score,) = head_scores(self._source_map, x_src, projected, self.att_src)
         if x_dst is None:
             return None, key_score
         (query_score,) = head_scores(self._destination_map, x_dst, None, self.att_dst)
         return query_score, key_score
 
-    def _edge_score(self, edge_attr: OptTensor, graph: Graph) -> OptTensor:
-        """a_e . W_e e_ij, [e, h]; where a loop's features are linear in the others', so is it."""
-        if edge_attr is None or self.lin_edge is None:
-            return None
-        features_first = self.add_self_loops and not is_linear(self.fill_value)
-        if features_first:
-            edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
-        (edge_score,) = head_scores(self.lin_edge, edge_attr, None, self.att_edge)
-        if self.add_self_loops and not features_first:
-            edge_score = with_loop_features(edge_score, graph, self.fill_value)
-        return edge_score
+    def _edge_score(self, edge_attr: Tensor, graph: Graph) -> Tensor:
+        """The edges' part of the score, loops included.
+
+        Where the features of a loop are linear in the others', so is its score: a narrower sum.
+        """
+        if not self.add_self_loops:
+            return self._edge_term(edge_attr)
+        if is_linear(self.fill_value):
+            return with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
+        return self._edge_term(with_loop_features(edge_attr, graph, self.fill_value))
+
+    def _edge_term(self, edge_attr: Tensor) -> Tensor:
+        """a_e . W_e e_ij: [e, h]."""
+        assert self.att_edge is not None
+        return head_scores(self.lin_edge, edge_attr, None, self.att_edge)[0]
 
     def __repr__(self) -> str:
         return (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import LayerNorm, Linear, Parameter
 from torch_geometric.nn.aggr import Aggregation
 
-from gattn.functional import additive_attention, edge_softmax
-from gattn.nn.segments import segment_graph
+from gattn.functional import edge_softmax
+from gattn.nn.learned_query import learned_query_pool, learned_query_score
+from gattn.nn.segments import segment_graph, zero_empty
 
 
 class LearnedQueryReadout(Aggregation):
@@ -125,20 +125,15 @@ class LearnedQueryReadout(Aggregation):
             [g, num_queries * out_channels], or [g, num_queries, out_channels] with
             ``concat=False``; zeros for a graph without nodes.
         """
-        graph = segment_graph(x, index, ptr, dim_size, dim)
-        score = self._score(x)
+        segments = segment_graph(x, index, ptr, dim_size, dim)
         value = self.lin_value(x).unflatten(-1, (self.heads, -1))
-        pooled = additive_attention(
-            score.new_zeros(graph.num_dst, score.shape[1]), score, value, graph,
-            negative_slope=1.0, dropout=self.dropout if self.training else 0.0,
-        )  # fmt: skip
-        out = self.lin_out(pooled.view(graph.num_dst, self.num_queries, self.out_channels))
+        dropout = self.dropout if self.training else 0.0
+        out = self.lin_out(learned_query_pool(self._score(x), value, segments, dropout))
         if self.norm is not None:
             out = self.norm(out)
         if self.feed_forward is not None:
             out = self.feed_forward(out)
-        empty = graph.layout.rowptr.diff() == 0
-        out = out.masked_fill(empty.view(-1, 1, 1), 0.0)
+        out = zero_empty(out, segments)
         return out.flatten(1) if self.concat else out
 
     def attention_weights(
@@ -161,16 +156,14 @@ class LearnedQueryReadout(Aggregation):
         Returns:
             [n, num_queries, heads]; for each query and head they sum to one over each graph.
         """
-        graph = segment_graph(x, index, ptr, dim_size, dim)
-        return edge_softmax(self._score(x), graph).view(-1, self.num_queries, self.heads)
+        segments = segment_graph(x, index, ptr, dim_size, dim)
+        return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
     def _score(self, x: Tensor) -> Tensor:
-        """q . W_k x / sqrt(c) as (W_k^T q / sqrt(c)) . x: [n, k h], query by query."""
-        channels = self.out_channels // self.heads
-        key = self.lin_key.weight.view(self.heads, channels, -1)
-        query = self.query.view(self.num_queries, self.heads, channels)
-        folded = torch.einsum("khc,hcd->khd", query, key).flatten(0, 1) * channels**-0.5
-        return F.linear(x, folded)
+        """q . W_k x / sqrt(c): [n, k h], query by query."""
+        return learned_query_score(
+            self.query, self.lin_key.weight.unflatten(0, (self.heads, -1)), x
+        )
 
     def __repr__(self) -> str:
         return (

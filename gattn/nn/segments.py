@@ -67,6 +67,12 @@ def segment_graph(
     return graph
 
 
+def zero_empty(out: Tensor, segments: Graph) -> Tensor:
+    """Zero what was computed for segments without rows: out is [num_segments, ...]."""
+    empty = segments.layout.rowptr.diff() == 0
+    return out.masked_fill(empty.view(-1, *(1,) * (out.dim() - 1)), 0.0)
+
+
 def _count(index: Tensor) -> int:
     return int(index.max()) + 1 if index.numel() > 0 else 0
 
