@@ -83,8 +83,9 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[Any, Any]:
     try:
         for opcode, argument, position in pickletools.genops(raw):
             if opcode.name == "STOP":
-                if position + 1 != len(raw):
-                    raise PickleRefused(f"{len(raw) - position - 1} bytes follow the end")
+                after = len(raw) - (position or 0) - 1
+                if after:
+                    raise PickleRefused(f"{after} bytes follow the end")
                 break
             machine.step(opcode.name, argument)
         return machine.result()

@@ -1,0 +1,25 @@
+"""What gattn.data offers, and what importing it does not load."""
+
+import subprocess
+import sys
+
+import gattn.data
+
+PUBLIC = """
+ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MolGraph MoleculeError Molecules Score Split
+atom_features batch_molecules bond_features data_root dataset dataset_names load_citation
+load_molecules mol_graph molecules morgan_fingerprints random_split read_csv scaffold_split tanimoto
+tanimoto_neighbours tanimoto_ridge
+"""
+
+
+def test_the_public_names_are_pinned():
+    assert sorted(gattn.data.__all__) == sorted(PUBLIC.split())
+    for name in gattn.data.__all__:
+        assert hasattr(gattn.data, name)
+
+
+def test_importing_loads_no_heavy_optional_package():
+    code = "import sys, gattn.data; print({'rdkit', 'lightning', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
