@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -10,7 +11,10 @@ from torch import Tensor
 
 from gattn.kernels import cpu
 from gattn.kernels import layout as reference
+from gattn.kernels.blocks import Blocks
 from gattn.kernels.layout import Layout
+
+_INTS = (int, torch.SymInt)
 
 
 class Graph:
@@ -41,13 +45,16 @@ class Graph:
         Graph(num_src=3, num_dst=3, num_edges=3, device='cpu')
     """
 
-    layout: Layout
     num_src: int
     num_dst: int
     num_edges: int
+    device: torch.device
+    """Where the layout lives."""
     kept: Tensor | None
     """In a graph made by :meth:`with_self_loops`: the positions, in the parent's edge order, of
     the edges that stand before the loops, or None where every edge was kept."""
+    blocks: Blocks | None
+    """The sizes that a complete or causal graph was made of (see :mod:`gattn.graphs`)."""
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
         if isinstance(edges, Graph):
@@ -63,14 +70,36 @@ class Graph:
         graph._set(layout, kept)
         return graph
 
+    @classmethod
+    def _from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
+        """A complete or causal graph, whose edges are laid out when first asked for."""
+        graph = cls.__new__(cls)
+        graph.__dict__.update(
+            num_src=sum(blocks.key_sizes),
+            num_dst=sum(blocks.query_sizes),
+            num_edges=blocks.num_edges,
+            device=device,
+            kept=None,
+            blocks=blocks,
+        )
+        return graph
+
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
         self.__dict__.update(
             layout=layout,
             num_src=layout.num_src,
             num_dst=layout.num_dst,
             num_edges=layout.num_edges,
+            device=layout.rowptr.device,
             kept=kept,
+            blocks=None,
         )
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The edges sorted by (destination, source) and by (source, destination)."""
+        assert self.blocks is not None  # any other graph is made with its layout
+        return self.blocks.layout(self.device)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Graph is frozen; tried to set {name!r}")
@@ -85,6 +114,8 @@ class Graph:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.blocks is not None:
+            return Graph._from_blocks, (self.blocks, self.device)
         return Graph._from_layout, (self.layout, self.kept)
 
     def __copy__(self) -> Graph:
@@ -94,11 +125,6 @@ class Graph:
     def size(self) -> tuple[int, int]:
         """(num_src, num_dst), as PyG's ``size`` argument."""
         return self.num_src, self.num_dst
-
-    @property
-    def device(self) -> torch.device:
-        """Where the layout lives."""
-        return self.layout.rowptr.device
 
     @property
     def edge_index(self) -> Tensor:
@@ -123,6 +149,8 @@ class Graph:
         """The same graph on another device (itself where it is there already)."""
         if torch.device(device) == self.device:
             return self
+        if self.blocks is not None:
+            return Graph._from_blocks(self.blocks, torch.device(device))
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Graph:
@@ -132,6 +160,19 @@ class Graph:
     def _map(self, function: Any) -> Graph:
         kept = None if self.kept is None else function(self.kept)
         return Graph._from_layout(Layout(*map(function, self.layout)), kept)
+
+    def __or__(self, other: Graph) -> Graph:
+        """Union: these edges, in their order, then those of the other graph that are not here."""
+        if not isinstance(other, Graph):
+            return NotImplemented
+        _check_same_size(self, other.size)
+        pairs, layout = other.edge_index, self.layout
+        sought = pairs[1] * self.num_src + pairs[0]
+        held = layout.destinations() * self.num_src + layout.col  # ascending
+        place = torch.searchsorted(held, sought).clamp(max=max(self.num_edges - 1, 0))
+        new = held[place] != sought if self.num_edges else torch.ones_like(sought, dtype=torch.bool)
+        source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
+        return Graph._from_layout(_build(source, destination, *self.size))
 
     def with_self_loops(self) -> Graph:
         """Drop every self-loop, then append one per node after the edges that remain.
@@ -208,7 +249,12 @@ def as_graph(
 
 
 def _as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    return (size, size) if isinstance(size, int) else None if size is None else tuple(size)
+    if size is None:
+        return None
+    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if len(pair) != 2 or not all(isinstance(s, _INTS) and s >= 0 for s in pair):
+        raise ValueError(f"size must be num_nodes or (num_src, num_dst), >= 0; got {size!r}")
+    return pair[0], pair[1]
 
 
 def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
@@ -262,9 +308,6 @@ def _resolve_size(
 ) -> tuple[int, int]:
     asked = _as_size(size)
     if asked is not None:
-        whole = len(asked) == 2 and all(isinstance(s, int) and s >= 0 for s in asked)
-        if not whole:
-            raise ValueError(f"size must be num_nodes or (num_src, num_dst), >= 0; got {size}")
         if own is not None and own != asked:
             raise ValueError(f"size must be {own}, that of the given edges; got {asked}")
         return asked

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import runs
+from gattn.kernels.blocks import Blocks
 
 Device = torch.device | str | None
 
@@ -66,10 +67,7 @@ def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
                 [0, 1, 1, 2, 2, 2]])
     """
     sizes = check_sizes("sizes", sizes)
-    start, _ = bounds(sizes, sizes, device)
-    last = torch.arange(1, sum(sizes) + 1, device=device)
-    num_edges = sum(size * (size + 1) // 2 for size in sizes)
-    return Graph._from_layout(runs.build(start, last, sum(sizes), num_edges))
+    return Graph._from_blocks(Blocks(sizes, sizes, True), as_device(device))
 
 
 def band(
@@ -105,7 +103,7 @@ def band(
     sizes = check_sizes("sizes", sizes)
     if width < 0:
         raise ValueError(f"width must be >= 0; got {width}")
-    start, end = bounds(sizes, sizes, device)
+    start, end = _sequences(sizes, device)
     node = torch.arange(sum(sizes), device=device)
     first = torch.maximum(start, node - width)
     last = node + 1 if one_sided else torch.minimum(end, node + width + 1)
@@ -149,9 +147,7 @@ def bipartite(
             "query_sizes and key_sizes must be of one length; got "
             f"{len(query_sizes)} and {len(key_sizes)}"
         )
-    first, last = bounds(query_sizes, key_sizes, device)
-    num_edges = sum(q * k for q, k in zip(query_sizes, key_sizes))
-    return Graph._from_layout(runs.build(first, last, sum(key_sizes), num_edges))
+    return Graph._from_blocks(Blocks(query_sizes, key_sizes, False), as_device(device))
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -164,16 +160,19 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def bounds(
-    query_sizes: Sequence[int], key_sizes: Sequence[int], device: Device
-) -> tuple[Tensor, Tensor]:
-    """Where the keys of each query's member begin and end: two tensors [n]."""
-    counts = torch.tensor([query_sizes, key_sizes], dtype=torch.int64).reshape(2, -1)
-    end = counts[1].cumsum(0)
-    both = torch.stack([end - counts[1], end]).to(device)
-    repeats = counts[0].to(device)
-    first, last = torch.repeat_interleave(both, repeats, dim=1, output_size=sum(query_sizes))
-    return first.contiguous(), last.contiguous()
+def as_device(device: Device) -> torch.device:
+    """The device meant, with its number; None means torch's default."""
+    return torch.empty(0, device=device).device
+
+
+def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
+    """Where each token's sequence begins and ends: two tensors [n]."""
+    size = torch.tensor(sizes, dtype=torch.int64)
+    end = size.cumsum(0).to(device)
+    size = size.to(device)
+    return tuple(
+        torch.repeat_interleave(bound, size, output_size=sum(sizes)) for bound in (end - size, end)
+    )
 
 
 def _edges_of_band(size: int, width: int, one_sided: bool) -> int:

@@ -20,22 +20,20 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     sources = torch.arange(num_src, device=first.device)
     begin = torch.searchsorted(last, sources, right=True)
     end = torch.searchsorted(first, sources, right=True)
-    rowptr, col = _enumerate(first, last, num_edges, dtype)
-    colptr, row = _enumerate(begin, end, num_edges, dtype)
-    start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
-    of_source = torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
     edge = torch.arange(num_edges, dtype=dtype, device=first.device)
-    return Layout(rowptr, col, edge, colptr, row, of_source.add_(start[row]))
+    rowptr, col = _members(first, last, edge)
+    colptr, row = _members(begin, end, edge)
+    start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
+    csr = torch.index_select(start, 0, row)
+    csr += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
+    return Layout(rowptr, col, edge, colptr, row, csr)
 
 
-def _enumerate(
-    first: Tensor, last: Tensor, num_edges: int, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
     """Offsets of the runs, [n + 1], and their members one after another, [e]."""
     count = last - first
-    offsets = torch.zeros(count.numel() + 1, dtype=torch.int64, device=count.device)
+    offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
     torch.cumsum(count, 0, out=offsets[1:])
-    shift = (first - offsets[:-1]).to(dtype)
-    members = torch.repeat_interleave(shift, count, output_size=num_edges)
-    members += torch.arange(num_edges, dtype=dtype, device=count.device)
-    return offsets.to(dtype), members
+    shift = (first - offsets[:-1]).to(edge.dtype)
+    members = torch.repeat_interleave(shift, count.to(edge.dtype), output_size=edge.numel())
+    return offsets, members.add_(edge)
