@@ -72,7 +72,7 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
         rowptr=offsets(row, num_dst, dtype),
         col=col.to(dtype),
         edge=edge.to(dtype),
-        colptr=offsets(col, num_src, dtype),
+        colptr=offsets(col[csr], num_src, dtype),
         row=row[csr].to(dtype),
         csr=csr.to(dtype),
     )
