@@ -116,7 +116,7 @@ def dot_product_score(
     scale: float,
 ) -> Tensor:
     """scale q_i . (k_j + W a_ij) + bias_ij in CSR order: [e, h]."""
-    keys = _wide(key)[layout.col.long()]
+    keys = _serve(_wide(key)[layout.col.long()], query.shape[1])
     projected = _project(edge_attr, edge_proj, layout)
     if projected is not None:
         keys = keys + projected
@@ -179,6 +179,11 @@ def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout)
     return torch.einsum("ed,hcd->ehc", _wide(edge_attr)[layout.edge.long()], _wide(edge_proj))
 
 
+def _serve(x: Tensor, heads: int) -> Tensor:
+    """Let the heads of x serve so many heads in turn: [e, heads, c]."""
+    return x if x.shape[1] == heads else x.repeat(1, heads // x.shape[1], 1)
+
+
 def _softmax(score: Tensor, layout: Layout) -> Tensor:
     """Softmax over rows of CSR-ordered scores; a row of only -inf gives zeros, NaN stays NaN."""
     row = layout.destinations()
@@ -216,11 +221,8 @@ def _sum(
     alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None
 ) -> Tensor:
     """out_i = sum_j alpha_ij v_j; the h_v heads of value serve the h heads of alpha in turn."""
-    heads, value_heads, channels = alpha.shape[1], *value.shape[1:]
-    values = _wide(value)[layout.col.long()]
-    if value_heads != heads:
-        values = values.repeat(1, heads // value_heads, 1)
+    values = _serve(_wide(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:
         values = values + edge_value
-    out = values.new_zeros(layout.num_dst, heads, channels)
+    out = values.new_zeros(layout.num_dst, *values.shape[1:])
     return out.index_add(0, layout.destinations(), alpha.unsqueeze(-1) * values).to(value.dtype)

@@ -1,14 +1,26 @@
-"""Launchers of the C++ kernels: from tensors to raw pointers."""
+"""Launchers of the C++ kernels: from tensors to raw pointers.
+
+Each has the name and arguments of its operator in ``gattn.ops``. Inputs may be slices of wider
+rows (any row stride); outputs are allocated here, the kernels allocate only scratch.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor
+
+from gattn.kernels.layout import Layout, index_dtype
 
 try:
     from gattn.kernels.cpu import _kernels
 except ImportError as error:
-    _kernels = None
+    _kernels: Any = None
     _reason = f"the C++ extension is not built ({error})"
+
+_DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+_ABSENT = (0, 0)
 
 
 def unavailable_reason() -> str:
@@ -23,4 +35,315 @@ def serves(device: torch.device) -> bool:
 
 def description() -> str:
     """The instruction set in use."""
-    return "C++" if _kernels is None else _kernels.isa()
+    return f"C++, {_kernels.isa()}" if _kernels is not None else ""
+
+
+def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    """Counting sort; see :func:`gattn.kernels.layout.build`."""
+    edges = source.numel()
+    source, destination = source.contiguous(), destination.contiguous()
+    dtype = index_dtype(num_src, num_dst, edges)
+    sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
+    layout = Layout(*(torch.empty(size, dtype=dtype) for size in sizes))
+    wide = source.dtype == torch.int64
+    _kernels.build_layout(source.data_ptr(), destination.data_ptr(), wide, _layout(layout))
+    return layout
+
+
+def additive_forward(
+    query_score: Tensor,
+    key_score: Tensor,
+    value: Tensor,
+    edge_score: Tensor | None,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    negative_slope: float,
+    dropout: float,
+    for_backward: bool,
+) -> tuple[Tensor, ...]:
+    """Out and its statistics; see ``additive.cpp``."""
+    n, heads = query_score.shape
+    channels = value.shape[2]
+    out = value.new_empty(n, heads, channels)
+    row_max, row_sum = _statistics(n, heads, value), _statistics(n, heads, value)
+    kept = n if for_backward else 0
+    out_plus = _statistics(kept, heads, value, channels)
+    mass_plus = _statistics(kept, heads, value)
+    _run(
+        _kernels.additive_forward,
+        _kernels.AdditiveArgs(),
+        value,
+        layout,
+        dropout=(_pointer(seed), dropout),
+        heads=heads,
+        value_heads=value.shape[1],
+        channels=channels,
+        negative_slope=negative_slope,
+        query_score=query_score,
+        key_score=key_score,
+        value=value,
+        edge_score=edge_score,
+        out=out.data_ptr(),
+        row_max=row_max.data_ptr(),
+        row_sum=row_sum.data_ptr(),
+        out_plus=out_plus.data_ptr(),
+        mass_plus=mass_plus.data_ptr(),
+    )
+    return out, row_max, row_sum, out_plus, mass_plus
+
+
+def additive_backward(
+    grad_out: Tensor,
+    query_score: Tensor,
+    key_score: Tensor,
+    value: Tensor,
+    edge_score: Tensor | None,
+    out: Tensor,
+    row_max: Tensor,
+    row_sum: Tensor,
+    out_plus: Tensor,
+    mass_plus: Tensor,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    negative_slope: float,
+    dropout: float,
+) -> tuple[Tensor, ...]:
+    """Gradients of the four inputs; see ``additive.cpp``."""
+    grads = [_gradient(t, value) for t in (query_score, key_score, value, edge_score)]
+    _run(
+        _kernels.additive_backward,
+        _kernels.AdditiveArgs(),
+        value,
+        layout,
+        dropout=(_pointer(seed), dropout),
+        heads=query_score.shape[1],
+        value_heads=value.shape[1],
+        channels=value.shape[2],
+        negative_slope=negative_slope,
+        query_score=query_score,
+        key_score=key_score,
+        value=value,
+        edge_score=edge_score,
+        out=out.data_ptr(),
+        row_max=row_max.data_ptr(),
+        row_sum=row_sum.data_ptr(),
+        out_plus=out_plus.data_ptr(),
+        mass_plus=mass_plus.data_ptr(),
+        grad_out=grad_out,
+        grad_query_score=grads[0].data_ptr(),
+        grad_key_score=grads[1].data_ptr(),
+        grad_value=grads[2].data_ptr(),
+        grad_edge_score=grads[3].data_ptr(),
+    )
+    return tuple(grads)
+
+
+def dot_product_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_query: Tensor | None,
+    edge_attr: Tensor | None,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, ...]:
+    """Out, the weighted sum of edge features, and statistics; see ``dot_product.cpp``."""
+    n, heads, channels = query.shape
+    out = value.new_empty(n, heads, value.shape[2])
+    edge_out = _gradient(edge_query, value)
+    row_max, row_sum = _statistics(n, heads, value), _statistics(n, heads, value)
+    _run(
+        _kernels.dot_product_forward,
+        _kernels.DotProductArgs(),
+        value,
+        layout,
+        dropout=(_pointer(seed), dropout),
+        heads=heads,
+        channels=channels,
+        value_channels=value.shape[2],
+        features=0 if edge_attr is None else edge_attr.shape[1],
+        scale=scale,
+        query=query,
+        key=key,
+        value=value,
+        bias=bias,
+        edge_query=edge_query,
+        edge_attr=edge_attr,
+        out=out.data_ptr(),
+        edge_out=edge_out.data_ptr(),
+        row_max=row_max.data_ptr(),
+        row_sum=row_sum.data_ptr(),
+    )
+    return out, edge_out, row_max, row_sum
+
+
+def dot_product_backward(
+    grad_out: Tensor,
+    grad_edge_out: Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_query: Tensor | None,
+    edge_attr: Tensor | None,
+    out: Tensor,
+    edge_out: Tensor,
+    row_max: Tensor,
+    row_sum: Tensor,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, ...]:
+    """Gradients of the six inputs; see ``dot_product.cpp``."""
+    heads, edges = query.shape[1], layout[1].shape[0]
+    inputs = query, key, value, bias, edge_query, edge_attr
+    grads = [_gradient(t, value) for t in inputs]
+    alpha, grad_score = _statistics(edges, heads, value), _statistics(edges, heads, value)
+    _run(
+        _kernels.dot_product_backward,
+        _kernels.DotProductArgs(),
+        value,
+        layout,
+        dropout=(_pointer(seed), dropout),
+        heads=heads,
+        channels=query.shape[2],
+        value_channels=value.shape[2],
+        features=0 if edge_attr is None else edge_attr.shape[1],
+        scale=scale,
+        query=query,
+        key=key,
+        value=value,
+        bias=bias,
+        edge_query=edge_query,
+        edge_attr=edge_attr,
+        out=out.data_ptr(),
+        edge_out=edge_out.data_ptr(),
+        row_max=row_max.data_ptr(),
+        row_sum=row_sum.data_ptr(),
+        grad_out=grad_out,
+        grad_edge_out=grad_edge_out,
+        grad_query=grads[0].data_ptr(),
+        grad_key=grads[1].data_ptr(),
+        grad_value=grads[2].data_ptr(),
+        grad_bias=grads[3].data_ptr(),
+        grad_edge_query=grads[4].data_ptr(),
+        grad_edge_attr=grads[5].data_ptr(),
+        alpha=alpha.data_ptr(),
+        grad_score=grad_score.data_ptr(),
+    )
+    return tuple(grads)
+
+
+def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
+    """Softmax over the edges into each destination; see ``edge.cpp``."""
+    alpha = torch.empty_like(score, memory_format=torch.contiguous_format)
+    return _edge(_kernels.edge_softmax, score, None, alpha, layout, heads=score.shape[1])
+
+
+def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
+    """Gradient of the score from that of alpha; see ``edge.cpp``."""
+    found = torch.empty_like(alpha, memory_format=torch.contiguous_format)
+    return _edge(_kernels.edge_softmax_backward, alpha, grad, found, layout, heads=alpha.shape[1])
+
+
+def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool) -> Tensor:
+    """Weighted sum over the edges into (transposed: out of) each node; see ``edge.cpp``."""
+    heads, value_heads, channels = weight.shape[1], *value.shape[1:]
+    rows = layout[3 if transposed else 0].shape[0] - 1
+    return _edge(
+        _kernels.aggregate,
+        weight,
+        value,
+        value.new_empty(rows, heads, channels),
+        layout,
+        heads=heads,
+        value_heads=value_heads,
+        channels=channels,
+        transposed=transposed,
+    )
+
+
+def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
+    """Dot product at each edge; see ``edge.cpp``."""
+    heads, channels = query.shape[1:]
+    return _edge(
+        _kernels.edge_dot,
+        query,
+        key,
+        query.new_empty(layout[1].shape[0], heads),
+        layout,
+        heads=heads,
+        value_heads=key.shape[1],
+        channels=channels,
+    )
+
+
+def row_gather(table: Tensor, layout: list[Tensor]) -> float:
+    """Sum of the rows [m, channels] that the edges name: the roof of every gather here."""
+    args = _kernels.EdgeArgs()
+    args.dtype, args.layout = _DTYPES[table.dtype], _layout(layout)
+    args.channels, args.right = table.shape[1], _rows(table)
+    return _kernels.row_gather(args)
+
+
+def _edge(
+    kernel: Any, left: Tensor, right: Tensor | None, out: Tensor, layout: list[Tensor], **sizes: int
+) -> Tensor:
+    args = _kernels.EdgeArgs()
+    _run(kernel, args, left, layout, left=left, right=right, out=out.data_ptr(), **sizes)
+    return out
+
+
+def _run(kernel: Any, args: Any, like: Tensor, layout: list[Tensor], **fields: Any) -> None:
+    """Fill the argument struct and call. Tensors stand for (pointer, row stride)."""
+    args.dtype, args.layout = _DTYPES[like.dtype], _layout(layout)
+    held = []  # copies made for contiguity must outlive the call
+    for name, value in fields.items():
+        if isinstance(value, Tensor):
+            value = _inner_contiguous(value)
+            held.append(value)
+            value = _rows(value)
+        setattr(args, name, _ABSENT if value is None else value)
+    kernel(args)
+
+
+def _layout(layout: list[Tensor] | Layout) -> Any:
+    rowptr, col, _, colptr, *_ = layout
+    return _kernels.LayoutArgs(
+        *(t.data_ptr() for t in layout),
+        rowptr.shape[0] - 1,
+        colptr.shape[0] - 1,
+        col.shape[0],
+        rowptr.dtype == torch.int64,
+    )
+
+
+def _inner_contiguous(t: Tensor) -> Tensor:
+    """The tensor itself where each row's elements are contiguous, whatever the row stride."""
+    expected = 1
+    for size, stride in zip(reversed(t.shape[1:]), reversed(t.stride()[1:])):
+        if size != 1 and stride != expected:
+            return t.contiguous()
+        expected *= size
+    return t
+
+
+def _rows(t: Tensor) -> tuple[int, int]:
+    return t.data_ptr(), t.stride(0)
+
+
+def _pointer(t: Tensor | None) -> int:
+    return 0 if t is None else t.data_ptr()
+
+
+def _gradient(t: Tensor | None, like: Tensor) -> Tensor:
+    return like.new_empty(0 if t is None else t.shape)
+
+
+def _statistics(rows: int, heads: int, like: Tensor, *channels: int) -> Tensor:
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return like.new_empty(rows, heads, *channels, dtype=dtype)

@@ -1,0 +1,97 @@
+// What the launchers hand to the kernels: raw pointers and sizes. Pointers to absent tensors are
+// null. Row strides are in elements; within a row, heads and channels are contiguous.
+#pragma once
+
+#include <cstdint>
+
+namespace gattn {
+
+using i64 = std::int64_t;
+
+enum class Dtype { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
+
+struct LayoutArgs {
+  const void *rowptr, *col, *edge, *colptr, *row, *csr;
+  i64 n, m, e;
+  bool wide;  // int64 indices
+};
+
+struct DropoutArgs {
+  const i64* seed;
+  double p;
+};
+
+struct Rows {
+  void* data;
+  i64 stride;
+};
+
+struct AdditiveArgs {
+  Dtype dtype;
+  LayoutArgs layout;
+  DropoutArgs dropout;
+  i64 heads, value_heads, channels;
+  double negative_slope;
+  Rows query_score, key_score, value, edge_score;
+  void *out, *row_max, *row_sum, *out_plus, *mass_plus;
+  // backward
+  Rows grad_out;
+  void *grad_query_score, *grad_key_score, *grad_value, *grad_edge_score;
+};
+
+struct DotProductArgs {
+  Dtype dtype;
+  LayoutArgs layout;
+  DropoutArgs dropout;
+  i64 heads, channels, value_channels, features;
+  double scale;
+  Rows query, key, value, bias, edge_query, edge_attr;
+  void *out, *edge_out, *row_max, *row_sum;
+  // backward
+  Rows grad_out, grad_edge_out;
+  void *grad_query, *grad_key, *grad_value, *grad_bias, *grad_edge_query, *grad_edge_attr;
+  void *alpha, *grad_score;  // hand-over, [e, h] in CSR order
+};
+
+struct MLPArgs {
+  Dtype dtype;
+  LayoutArgs layout;
+  DropoutArgs dropout;
+  i64 heads, channels, value_channels, features;
+  bool tanh;
+  double negative_slope;
+  Rows query, key, value, weight, edge_attr, edge_proj;  // edge_proj transposed: [d, h * c]
+  void *out, *row_max, *row_sum, *score;
+  // backward
+  Rows grad_out;
+  void *grad_query, *grad_key, *grad_value, *grad_weight, *grad_edge_attr, *grad_edge_proj;
+  void *alpha, *grad_score;
+};
+
+struct EdgeArgs {
+  Dtype dtype;
+  LayoutArgs layout;
+  i64 heads, value_heads, channels;
+  bool transposed;
+  Rows left, right;  // what each function says of them
+  void* out;
+};
+
+// One table of kernels per instruction set.
+struct Kernels {
+  const char* isa;
+  void (*additive_forward)(const AdditiveArgs&);
+  void (*additive_backward)(const AdditiveArgs&);
+  void (*dot_product_forward)(const DotProductArgs&);
+  void (*dot_product_backward)(const DotProductArgs&);
+  void (*mlp_forward)(const MLPArgs&);
+  void (*mlp_backward)(const MLPArgs&);
+  void (*mlp_score)(const MLPArgs&);
+  void (*edge_softmax)(const EdgeArgs&);
+  void (*edge_softmax_backward)(const EdgeArgs&);
+  void (*aggregate)(const EdgeArgs&);
+  void (*edge_dot)(const EdgeArgs&);
+  double (*row_gather)(const EdgeArgs&);
+};
+
+}  // namespace gattn

@@ -1,0 +1,77 @@
+// From run-time dtype, index type and channel count to template arguments.
+#pragma once
+
+#include "args.h"
+#include "philox.h"
+#include "row_ops.h"
+
+namespace gattn::GATTN_ISA {
+
+// Call function.template operator()<T, I, C>(). Common channel counts are compiled in; the rest,
+// fp64 and int64 indices take the generic loops.
+template <class T, class Function> void with_channels(i64 channels, Function&& function) {
+#ifdef GATTN_FIXED_CHANNELS
+  switch (channels) {
+    case 4: return function.template operator()<T, std::int32_t, 4>();
+    case 8: return function.template operator()<T, std::int32_t, 8>();
+    case 16: return function.template operator()<T, std::int32_t, 16>();
+    case 32: return function.template operator()<T, std::int32_t, 32>();
+    case 64: return function.template operator()<T, std::int32_t, 64>();
+    case 128: return function.template operator()<T, std::int32_t, 128>();
+  }
+#endif
+  function.template operator()<T, std::int32_t, 0>();
+}
+
+template <class Function>
+void dispatch(Dtype dtype, bool wide_index, i64 channels, Function&& function) {
+  switch (dtype) {
+    case Dtype::f32:
+      if (wide_index) return function.template operator()<float, i64, 0>();
+      return with_channels<float>(channels, function);
+    case Dtype::bf16:
+      if (wide_index) return function.template operator()<bf16, i64, 0>();
+      return with_channels<bf16>(channels, function);
+    case Dtype::f16:
+      if (wide_index) return function.template operator()<f16, i64, 0>();
+      return with_channels<f16>(channels, function);
+    case Dtype::f64:
+      if (wide_index) return function.template operator()<double, i64, 0>();
+      return function.template operator()<double, std::int32_t, 0>();
+  }
+}
+
+// The layout with its index type restored.
+template <class I> struct Edges {
+  const I *rowptr, *col, *edge, *colptr, *row, *csr;
+  i64 n, m, e;
+
+  explicit Edges(const LayoutArgs& a)
+      : rowptr(static_cast<const I*>(a.rowptr)), col(static_cast<const I*>(a.col)),
+        edge(static_cast<const I*>(a.edge)), colptr(static_cast<const I*>(a.colptr)),
+        row(static_cast<const I*>(a.row)), csr(static_cast<const I*>(a.csr)),
+        n(a.n), m(a.m), e(a.e) {}
+};
+
+// A tensor of rows.
+template <class T> struct Table {
+  T* data;
+  i64 stride;
+
+  Table(const Rows& rows) : data(static_cast<T*>(rows.data)), stride(rows.stride) {}
+  Table(void* data, i64 stride) : data(static_cast<T*>(data)), stride(stride) {}
+  T* operator[](i64 row) const { return data + row * stride; }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+inline Dropout dropout_of(const DropoutArgs& a) {
+  Dropout dropout;
+  if (a.seed == nullptr) return dropout;
+  dropout.seed = a.seed;
+  const double threshold = a.p * 4294967296.0;
+  dropout.threshold = threshold >= 4294967295.0 ? 0xffffffffu : std::uint32_t(threshold);
+  dropout.scale = a.p < 1 ? 1 / (1 - a.p) : 0;
+  return dropout;
+}
+
+}  // namespace gattn::GATTN_ISA

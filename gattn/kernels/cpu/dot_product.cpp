@@ -1,0 +1,248 @@
+// Dot-product attention with factored edge features.
+//
+//   s_ij = scale (q_i . k_j + u_i . a_ij) + bias_ij     u = W^T q given, [n, h, d]
+//   out_i = sum_j alpha_ij v_j                          edge_out_i = sum_j alpha_ij a_ij
+//
+// Forward reads, per edge, a row of k and one of v (2 h c elements), d features and h biases.
+//
+// Backward is two walks. Over the edges into each destination, k and v are gathered again, alpha
+// and the score's gradient are formed,
+//   ds_ij = alpha_ij (<dO_i, v_j> + <dE_i, a_ij> - D_i),   D_i = <dO_i, O_i> + <dE_i, E_i>
+// dq, du, da and dbias are finished, and alpha (after dropout) and scale ds are handed over, [e, h]
+// in CSR order. Over the edges out of each source, dk_j = sum_i ds_ij q_i and
+// dv_j = sum_i alpha_ij dO_i then gather q and dO and compute nothing else.
+#include "attention.h"
+
+namespace gattn::GATTN_ISA {
+
+namespace {
+
+template <class T, class I, int C> struct Score {
+  using A = acc_t<T>;
+
+  Edges<I> graph;
+  Table<const T> query, key, value, bias, edge_query, edge_attr;
+  i64 heads, channels, value_channels, features;
+  A scale;
+  T* edge_out;
+
+  std::vector<A> q, u;
+
+  i64 extra_size() const { return features; }
+  void prepare() { q.resize(heads * channels), u.resize(heads * features); }
+  void begin(i64 row) {
+    load(q.data(), query[row], heads * width<C>(channels));
+    if (features) load(u.data(), edge_query[row], heads * features);
+  }
+
+  void scores(i64 first, i64 count, A* __restrict s) {
+    const i64 c = width<C>(channels);
+    for (i64 t = 0; t < count; ++t) {
+      const i64 at = first + t, j = graph.col[at];
+      if (at + ahead < graph.e) prefetch(key[graph.col[at + ahead]], heads * c);
+      if (t < ahead) prefetch(value[j], heads * value_channels);
+      const T* k = key[j];
+      A* own = s + t * heads;
+      for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
+      if (features) {
+        const T* a = edge_attr[graph.edge[at]];
+        for (i64 x = 0; x < heads; ++x) own[x] += dot<0>(u.data() + x * features, a, features);
+      }
+#pragma omp simd
+      for (i64 x = 0; x < heads; ++x) own[x] *= scale;
+      if (bias) axpy<0>(own, A(1), bias[graph.edge[at]], heads);
+    }
+  }
+
+  void take(A* sum, A*, i64 first, i64 count, const A*, const A* after, const i64*) {
+    if (!features) return;
+    for (i64 t = 0; t < count; ++t) {
+      const T* a = edge_attr[graph.edge[first + t]];
+      for (i64 x = 0; x < heads; ++x)
+        axpy<0>(sum + x * features, after[t * heads + x], a, features);
+    }
+  }
+
+  void end(const A* sum, const A*, const A* inverse, i64 row) {
+    for (i64 x = 0; x < heads; ++x)
+      for (i64 k = 0; k < features; ++k)
+        edge_out[(row * heads + x) * features + k] = narrow<T>(sum[x * features + k] * inverse[x]);
+  }
+};
+
+template <class T, class I, int C> Score<T, I, C> score_of(const DotProductArgs& args) {
+  return {Edges<I>(args.layout), args.query, args.key, args.value, args.bias, args.edge_query,
+          args.edge_attr, args.heads, args.channels, args.value_channels, args.features,
+          acc_t<T>(args.scale), static_cast<T*>(args.edge_out), {}, {}};
+}
+
+template <class T, class I, int C> struct Destination {
+  using A = acc_t<T>;
+
+  Score<T, I, C> score;
+  Table<const T> grad_out, grad_edge_out, out, edge_out;
+  const A *row_max, *row_sum;
+  T *grad_query, *grad_edge_query, *grad_bias, *grad_edge_attr;
+  A *alpha, *grad_score;
+  Dropout dropout;
+
+  std::vector<A> s, ds, g, ge, ga, d, inverse;
+
+  i64 heads() const { return score.heads; }
+  i64 c() const { return width<C>(score.channels); }
+  i64 cv() const { return C ? C : score.value_channels; }
+  i64 features() const { return score.features; }
+  i64 state_size() const { return heads() * (c() + features()); }
+  i64 shared_size() const { return 0; }
+  void prepare() {
+    score.prepare();
+    s.resize(block * heads()), ds.resize(block * heads());
+    g.resize(heads() * cv()), ge.resize(heads() * features()), ga.resize(features());
+    d.resize(heads()), inverse.resize(heads());
+  }
+  void begin(A* state) const { fill(state, A(0), state_size()); }
+  void merge(A* into, const A* from) const { add(into, from, state_size()); }
+
+  void begin_row(i64 row) {
+    score.begin(row);
+    load(g.data(), grad_out[row], heads() * cv());
+    if (grad_edge_out) load(ge.data(), grad_edge_out[row], heads() * features());
+    for (i64 x = 0; x < heads(); ++x) {
+      d[x] = dot<C>(g.data() + x * cv(), out[row] + x * cv(), cv());
+      if (grad_edge_out)
+        d[x] += dot<0>(ge.data() + x * features(), edge_out[row] + x * features(), features());
+      inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
+    }
+  }
+
+  void edges(A* state, A*, i64 row, i64 first, i64 last) {
+    const Edges<I>& graph = score.graph;
+    A *grad_q = state, *grad_u = state + heads() * c();
+    begin_row(row);
+    for (i64 at = first; at < last; at += block) {
+      const i64 count = std::min(block, last - at);
+      score.scores(at, count, s.data());
+      for (i64 t = 0; t < count; ++t)
+#pragma omp simd
+        for (i64 x = 0; x < heads(); ++x) s[t * heads() + x] -= row_max[row * heads() + x];
+#pragma omp simd
+      for (i64 y = 0; y < count * heads(); ++y) s[y] = exp_below(s[y]);
+      for (i64 t = 0; t < count; ++t) {
+        const i64 position = at + t, j = graph.col[position], y = t * heads();
+        if (position + ahead < last) prefetch(score.value[graph.col[position + ahead]], heads() * cv());
+        const T *k = score.key[j], *v = score.value[j];
+        const T* a = features() ? score.edge_attr[graph.edge[position]] : nullptr;
+        A *p = s.data() + y, *r = ds.data() + y;
+#pragma omp simd
+        for (i64 x = 0; x < heads(); ++x) p[x] *= inverse[x];
+        for (i64 x = 0; x < heads(); ++x) r[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
+        if (grad_edge_out)
+          for (i64 x = 0; x < heads(); ++x) r[x] += dot<0>(ge.data() + x * features(), a, features());
+        A* kept = alpha + position * heads();
+        std::copy_n(p, heads(), kept);
+        if (dropout) {
+          dropout.apply(kept, position, heads());
+          dropout.apply(r, position, heads());
+        }
+#pragma omp simd
+        for (i64 x = 0; x < heads(); ++x) r[x] = p[x] * (r[x] - d[x]);
+        if (grad_bias) store(grad_bias + graph.edge[position] * heads(), r, heads());
+#pragma omp simd
+        for (i64 x = 0; x < heads(); ++x) r[x] *= score.scale;
+        std::copy_n(r, heads(), grad_score + position * heads());
+        for (i64 x = 0; x < heads(); ++x) axpy<C>(grad_q + x * c(), r[x], k + x * c(), c());
+        if (features()) edge_features(grad_u, a, r, kept, graph.edge[position]);
+      }
+    }
+  }
+
+  void edge_features(A* grad_u, const T* a, const A* r, const A* kept, i64 edge) {
+    for (i64 x = 0; x < heads(); ++x) axpy<0>(grad_u + x * features(), r[x], a, features());
+    if (!grad_edge_attr) return;
+    fill(ga.data(), A(0), features());
+    for (i64 x = 0; x < heads(); ++x) {
+      axpy<0>(ga.data(), r[x], score.u.data() + x * features(), features());
+      if (grad_edge_out) axpy<0>(ga.data(), kept[x], ge.data() + x * features(), features());
+    }
+    store(grad_edge_attr + edge * features(), ga.data(), features());
+  }
+
+  void end(const A* state, i64 row) const {
+    store(grad_query + row * heads() * c(), state, heads() * c());
+    if (features())
+      store(grad_edge_query + row * heads() * features(), state + heads() * c(), heads() * features());
+  }
+};
+
+template <class T, class I, int C> struct Source {
+  using A = acc_t<T>;
+
+  Edges<I> graph;
+  Table<const T> query, grad_out;
+  const A *alpha, *grad_score;
+  T *grad_key, *grad_value;
+  i64 heads, channels, value_channels;
+
+  i64 c() const { return width<C>(channels); }
+  i64 cv() const { return C ? C : value_channels; }
+  i64 state_size() const { return heads * (c() + cv()); }
+  i64 shared_size() const { return 0; }
+  void prepare() {}
+  void begin(A* state) const { fill(state, A(0), state_size()); }
+  void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void edges(A* state, A*, i64, i64 first, i64 last) const {
+    A *grad_k = state, *grad_v = state + heads * c();
+    for (i64 at = first; at < last; ++at) {
+      if (at + ahead < last) {
+        prefetch(query[graph.row[at + ahead]], heads * c());
+        prefetch(grad_out[graph.row[at + ahead]], heads * cv());
+        prefetch(alpha + graph.csr[at + ahead] * heads, heads);
+        prefetch(grad_score + graph.csr[at + ahead] * heads, heads);
+      }
+      const i64 i = graph.row[at], y = graph.csr[at] * heads;
+      const T *q = query[i], *g = grad_out[i];
+      for (i64 x = 0; x < heads; ++x) axpy<C>(grad_k + x * c(), grad_score[y + x], q + x * c(), c());
+      for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + x * cv(), alpha[y + x], g + x * cv(), cv());
+    }
+  }
+  void end(const A* state, i64 source) const {
+    store(grad_key + source * heads * c(), state, heads * c());
+    store(grad_value + source * heads * cv(), state + heads * c(), heads * cv());
+  }
+};
+
+// Channel counts that are compiled in serve key and value alike.
+i64 common_channels(const DotProductArgs& args) {
+  return args.channels == args.value_channels ? args.channels : 0;
+}
+
+}  // namespace
+
+void dot_product_forward(const DotProductArgs& args) {
+  dispatch(args.dtype, args.layout.wide, common_channels(args), [&]<class T, class I, int C>() {
+    attend<Score<T, I, C>, T, I, C>(score_of<T, I, C>(args), args.layout, args.value, args.out,
+        args.row_max, args.row_sum, args.heads, args.heads, args.value_channels, args.dropout);
+  });
+}
+
+void dot_product_backward(const DotProductArgs& args) {
+  dispatch(args.dtype, args.layout.wide, common_channels(args), [&]<class T, class I, int C>() {
+    using A = acc_t<T>;
+    const Edges<I> edges(args.layout);
+    const i64 heads = args.heads, work = heads * (args.channels + args.value_channels + 8);
+    A *alpha = static_cast<A*>(args.alpha), *grad_score = static_cast<A*>(args.grad_score);
+    walk_rows(edges.rowptr, edges.n, 2 * work,
+              Destination<T, I, C>{score_of<T, I, C>(args), args.grad_out, args.grad_edge_out,
+                  {args.out, heads * args.value_channels}, {args.edge_out, heads * args.features},
+                  static_cast<const A*>(args.row_max), static_cast<const A*>(args.row_sum),
+                  static_cast<T*>(args.grad_query), static_cast<T*>(args.grad_edge_query),
+                  static_cast<T*>(args.grad_bias), static_cast<T*>(args.grad_edge_attr), alpha,
+                  grad_score, dropout_of(args.dropout), {}, {}, {}, {}, {}, {}, {}});
+    walk_rows(edges.colptr, edges.m, work,
+              Source<T, I, C>{edges, args.query, args.grad_out, alpha, grad_score,
+                  static_cast<T*>(args.grad_key), static_cast<T*>(args.grad_value), heads,
+                  args.channels, args.value_channels});
+  });
+}
+
+}  // namespace gattn::GATTN_ISA

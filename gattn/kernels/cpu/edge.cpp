@@ -1,0 +1,267 @@
+// Building blocks over edges: softmax of any score, weighted sums, dot products. Edge tensors
+// [e, h] are read and written at the caller's positions.
+#include "attention.h"
+
+namespace gattn::GATTN_ISA {
+
+namespace {
+
+// A walk that writes per edge and keeps nothing per row.
+struct Stateless {
+  i64 state_size() const { return 0; }
+  i64 shared_size() const { return 0; }
+};
+
+template <class T, class I> struct Statistics {  // running maximum and sum of exponentials
+  using A = acc_t<T>;
+  const I* edge;
+  Table<const T> score;
+  A* result;  // [n, 2, h]
+  i64 heads;
+
+  i64 state_size() const { return 2 * heads; }
+  i64 shared_size() const { return 0; }
+  void prepare() {}
+  void begin(A* state) const { fill(state, -infinity<A>, heads), fill(state + heads, A(0), heads); }
+  void take(A* state, const A m, const A l, i64 x) const {
+    const A larger = m > state[x] ? m : state[x];
+    const A shift = larger == -infinity<A> ? A(0) : larger;
+    state[heads + x] = state[heads + x] * exp_below(state[x] - shift) + l * exp_below(m - shift);
+    state[x] = larger;
+  }
+  void edges(A* state, A*, i64, i64 first, i64 last) const {
+    for (i64 at = first; at < last; ++at) {
+      const T* s = score[edge[at]];
+#pragma omp simd
+      for (i64 x = 0; x < heads; ++x) {
+        // A NaN compares false: it stays out of the maximum and reaches the sum.
+        const A m = wide(s[x]);
+        const A larger = m > state[x] ? m : state[x];
+        const A shift = larger == -infinity<A> ? A(0) : larger;
+        state[heads + x] = state[heads + x] * exp_below(state[x] - shift) + exp_below(m - shift);
+        state[x] = larger;
+      }
+    }
+  }
+  void merge(A* into, const A* from) const {
+    for (i64 x = 0; x < heads; ++x) take(into, from[x], from[heads + x], x);
+  }
+  void end(const A* state, i64 row) const {
+    for (i64 x = 0; x < heads; ++x) {
+      result[row * 2 * heads + x] = state[x] == -infinity<A> ? A(0) : state[x];
+      result[row * 2 * heads + heads + x] = Softmax::inverse(state[heads + x]);
+    }
+  }
+};
+
+template <class T, class I> struct Normalise : Stateless {
+  using A = acc_t<T>;
+  const I* edge;
+  Table<const T> score;
+  const A* statistics;
+  T* alpha;
+  i64 heads;
+
+  void prepare() {}
+  void begin(A*) const {}
+  void merge(A*, const A*) const {}
+  void end(const A*, i64) const {}
+  void edges(A*, A*, i64 row, i64 first, i64 last) const {
+    const A* own = statistics + row * 2 * heads;
+    for (i64 at = first; at < last; ++at) {
+      const T* s = score[edge[at]];
+      T* to = alpha + edge[at] * heads;
+#pragma omp simd
+      for (i64 x = 0; x < heads; ++x)
+        to[x] = narrow<T>(exp_below(wide(s[x]) - own[x]) * own[heads + x]);
+    }
+  }
+};
+
+template <class T, class I> struct Inner {  // sum over a row of alpha * grad, per head
+  using A = acc_t<T>;
+  const I* edge;
+  Table<const T> alpha, grad;
+  A* result;
+  i64 heads;
+
+  i64 state_size() const { return heads; }
+  i64 shared_size() const { return 0; }
+  void prepare() {}
+  void begin(A* state) const { fill(state, A(0), heads); }
+  void merge(A* into, const A* from) const { add(into, from, heads); }
+  void end(const A* state, i64 row) const { std::copy_n(state, heads, result + row * heads); }
+  void edges(A* state, A*, i64, i64 first, i64 last) const {
+    for (i64 at = first; at < last; ++at) {
+      const T *p = alpha[edge[at]], *g = grad[edge[at]];
+#pragma omp simd
+      for (i64 x = 0; x < heads; ++x) state[x] += wide(p[x]) * wide(g[x]);
+    }
+  }
+};
+
+template <class T, class I> struct SoftmaxGradient : Stateless {
+  using A = acc_t<T>;
+  const I* edge;
+  Table<const T> alpha, grad;
+  const A* inner;
+  T* result;
+  i64 heads;
+
+  void prepare() {}
+  void begin(A*) const {}
+  void merge(A*, const A*) const {}
+  void end(const A*, i64) const {}
+  void edges(A*, A*, i64 row, i64 first, i64 last) const {
+    for (i64 at = first; at < last; ++at) {
+      const T *p = alpha[edge[at]], *g = grad[edge[at]];
+      T* to = result + edge[at] * heads;
+#pragma omp simd
+      for (i64 x = 0; x < heads; ++x)
+        to[x] = narrow<T>(wide(p[x]) * (wide(g[x]) - inner[row * heads + x]));
+    }
+  }
+};
+
+// One direction of the layout: rows, their neighbours, and the caller's positions.
+template <class I> struct Side {
+  const I *ptr, *neighbour, *edge, *csr;
+  i64 rows;
+
+  Side(const LayoutArgs& args, bool transposed) {
+    const Edges<I> e(args);
+    ptr = transposed ? e.colptr : e.rowptr;
+    neighbour = transposed ? e.row : e.col;
+    rows = transposed ? e.m : e.n;
+    csr = transposed ? e.csr : nullptr;
+    edge = e.edge;
+  }
+  i64 position(i64 at) const { return csr ? edge[csr[at]] : edge[at]; }
+};
+
+template <class T, class I, int C> struct Aggregate {
+  using A = acc_t<T>;
+  Side<I> side;
+  Table<const T> weight, value;
+  T* out;
+  i64 heads, value_heads, channels;
+  std::vector<i64> voff;
+
+  i64 c() const { return width<C>(channels); }
+  i64 state_size() const { return heads * c(); }
+  i64 shared_size() const { return 0; }
+  void prepare() {
+    voff.resize(heads);
+    for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
+  }
+  void begin(A* state) const { fill(state, A(0), state_size()); }
+  void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
+  void edges(A* state, A*, i64, i64 first, i64 last) const {
+    for (i64 at = first; at < last; ++at) {
+      if (at + ahead < last) prefetch(value[side.neighbour[at + ahead]], value_heads * c());
+      const T *w = weight[side.position(at)], *v = value[side.neighbour[at]];
+      for (i64 x = 0; x < heads; ++x) axpy<C>(state + x * c(), wide(w[x]), v + voff[x], c());
+    }
+  }
+};
+
+template <class T, class I, int C> struct EdgeDot : Stateless {
+  using A = acc_t<T>;
+  const I *edge, *col;
+  Table<const T> query, key;
+  T* out;
+  i64 heads, key_heads, channels;
+  std::vector<A> q;
+
+  void prepare() { q.resize(heads * channels); }
+  void begin(A*) const {}
+  void merge(A*, const A*) const {}
+  void end(const A*, i64) const {}
+  void edges(A*, A*, i64 row, i64 first, i64 last) {
+    const i64 c = width<C>(channels);
+    load(q.data(), query[row], heads * c);
+    for (i64 at = first; at < last; ++at) {
+      if (at + ahead < last) prefetch(key[col[at + ahead]], key_heads * c);
+      const T* k = key[col[at]];
+      T* to = out + edge[at] * heads;
+      for (i64 x = 0; x < heads; ++x)
+        to[x] = narrow<T>(dot<C>(q.data() + x * c, k + (x % key_heads) * c, c));
+    }
+  }
+};
+
+}  // namespace
+
+// left: score. out: alpha.
+void edge_softmax(const EdgeArgs& args) {
+  dispatch(args.dtype, args.layout.wide, 0, [&]<class T, class I, int C>() {
+    using A = acc_t<T>;
+    const Edges<I> edges(args.layout);
+    const i64 heads = args.heads;
+    std::vector<A> statistics(args.layout.n * 2 * heads);
+    walk_rows(edges.rowptr, edges.n, heads * 16,
+              Statistics<T, I>{edges.edge, args.left, statistics.data(), heads});
+    walk_rows(edges.rowptr, edges.n, heads * 16,
+              Normalise<T, I>{{}, edges.edge, args.left, statistics.data(), static_cast<T*>(args.out), heads});
+  });
+}
+
+// left: alpha. right: its gradient. out: the score's gradient.
+void edge_softmax_backward(const EdgeArgs& args) {
+  dispatch(args.dtype, args.layout.wide, 0, [&]<class T, class I, int C>() {
+    using A = acc_t<T>;
+    const Edges<I> edges(args.layout);
+    const i64 heads = args.heads;
+    std::vector<A> inner(args.layout.n * heads);
+    walk_rows(edges.rowptr, edges.n, heads * 2,
+              Inner<T, I>{edges.edge, args.left, args.right, inner.data(), heads});
+    walk_rows(edges.rowptr, edges.n, heads * 2,
+              SoftmaxGradient<T, I>{{}, edges.edge, args.left, args.right, inner.data(),
+                                    static_cast<T*>(args.out), heads});
+  });
+}
+
+// left: weight [e, h]. right: value.
+void aggregate(const EdgeArgs& args) {
+  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
+    const Side<I> side(args.layout, args.transposed);
+    walk_rows(side.ptr, side.rows, args.heads * args.channels,
+              Aggregate<T, I, C>{side, args.left, args.right, static_cast<T*>(args.out), args.heads,
+                                 args.value_heads, args.channels, {}});
+  });
+}
+
+// left: query. right: key.
+void edge_dot(const EdgeArgs& args) {
+  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
+    const Edges<I> edges(args.layout);
+    walk_rows(edges.rowptr, edges.n, args.heads * args.channels,
+              EdgeDot<T, I, C>{{}, edges.edge, edges.col, args.left, args.right,
+                               static_cast<T*>(args.out), args.heads, args.value_heads, args.channels, {}});
+  });
+}
+
+// The roof of every gather: read the row of right that each edge names, and add it up.
+double row_gather(const EdgeArgs& args) {
+  double sum = 0;
+  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
+    using A = acc_t<T>;
+    const Edges<I> edges(args.layout);
+    const Table<const T> table(args.right);
+    const i64 c = width<C>(args.channels);
+#pragma omp parallel reduction(+ : sum)
+    {
+      std::vector<A> own(c, A(0));
+#pragma omp for schedule(static)
+      for (i64 at = 0; at < edges.e; ++at) {
+        if (at + 2 * ahead < edges.e) prefetch(table[edges.col[at + 2 * ahead]], c);
+        axpy<C>(own.data(), A(1), table[edges.col[at]], c);
+      }
+      for (i64 k = 0; k < c; ++k) sum += double(own[k]);
+    }
+  });
+  return sum;
+}
+
+}  // namespace gattn::GATTN_ISA

@@ -1,0 +1,106 @@
+// Element types, conversions, and the exponential: everything here is branch-free so that the
+// loops that call it become vector code.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace gattn::GATTN_ISA {
+
+using i64 = std::int64_t;
+
+struct bf16 { std::uint16_t bits; };
+struct f16 { std::uint16_t bits; };
+
+// The type that sums are kept in.
+template <class T> struct accumulator { using type = float; };
+template <> struct accumulator<double> { using type = double; };
+template <class T> using acc_t = typename accumulator<T>::type;
+
+template <class A> constexpr A infinity = std::numeric_limits<A>::infinity();
+
+inline float wide(float x) { return x; }
+inline double wide(double x) { return x; }
+inline float wide(bf16 x) { return std::bit_cast<float>(std::uint32_t(x.bits) << 16); }
+inline float wide(f16 x) {
+  // The fp16 exponent and mantissa, moved into place, are 2^112 too small as an fp32 number.
+  const std::uint32_t magnitude = std::uint32_t(x.bits & 0x7fff) << 13;
+  const std::uint32_t sign = std::uint32_t(x.bits & 0x8000) << 16;
+  const std::uint32_t finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const std::uint32_t special = magnitude | 0x7f800000u;
+  return std::bit_cast<float>((magnitude >= 0x0f800000u ? special : finite) | sign);
+}
+
+template <class T> inline T narrow(acc_t<T> x) { return x; }
+template <> inline bf16 narrow<bf16>(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const std::uint32_t nan = (bits >> 16) | 0x0040;
+  return {std::uint16_t(x != x ? nan : rounded)};
+}
+template <> inline f16 narrow<f16>(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t sign = (bits >> 16) & 0x8000;
+  const float magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
+  const std::uint32_t scaled = std::bit_cast<std::uint32_t>(magnitude * 0x1p-112f);
+  std::uint32_t rounded = (scaled + 0xfff + ((scaled >> 13) & 1)) >> 13;
+  rounded = rounded > 0x7c00 ? 0x7c00 : rounded;
+  return {std::uint16_t((x != x ? 0x7e00u : rounded) | sign)};
+}
+
+// exp for arguments up to about zero: what a softmax asks for once its maximum is subtracted.
+// x = n ln2 + r; Taylor's series in r, |r| <= ln2 / 2, is exact to the last bit or two; n goes
+// into the exponent. Results below the smallest normal number are zero; NaN stays NaN.
+inline float exp_below(float x) {
+  constexpr float lowest = -87.0f, shift = 12582912.0f;  // 1.5 * 2^23 rounds to an integer
+  const float safe = x > lowest ? x : lowest;
+  const float t = safe * 1.44269504089f + shift;
+  const float n = t - shift;
+  const float r = (safe - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
+  float y = 1.0f / 5040;
+  y = y * r + 1.0f / 720;
+  y = y * r + 1.0f / 120;
+  y = y * r + 1.0f / 24;
+  y = y * r + 1.0f / 6;
+  y = y * r + 0.5f;
+  y = y * r + 1.0f;
+  y = y * r + 1.0f;
+  const float scaled =
+      std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + (std::bit_cast<std::uint32_t>(t) << 23));
+  const float kept = x < lowest ? 0.0f : scaled;
+  return x != x ? x : kept;
+}
+inline double exp_below(double x) {
+  constexpr double lowest = -708.0, shift = 6755399441055744.0;  // 1.5 * 2^52
+  const double safe = x > lowest ? x : lowest;
+  const double t = safe * 1.4426950408889634074 + shift;
+  const double n = t - shift;
+  const double r = (safe - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10;
+  double y = 1.0 / 6227020800.0;
+  y = y * r + 1.0 / 479001600.0;
+  y = y * r + 1.0 / 39916800.0;
+  y = y * r + 1.0 / 3628800.0;
+  y = y * r + 1.0 / 362880.0;
+  y = y * r + 1.0 / 40320.0;
+  y = y * r + 1.0 / 5040.0;
+  y = y * r + 1.0 / 720.0;
+  y = y * r + 1.0 / 120.0;
+  y = y * r + 1.0 / 24.0;
+  y = y * r + 1.0 / 6.0;
+  y = y * r + 0.5;
+  y = y * r + 1.0;
+  y = y * r + 1.0;
+  const double scaled =
+      std::bit_cast<double>(std::bit_cast<std::uint64_t>(y) + (std::bit_cast<std::uint64_t>(t) << 52));
+  const double kept = x < lowest ? 0.0 : scaled;
+  return x != x ? x : kept;
+}
+
+template <class A> inline A tanh_of(A x) {
+  const A small = exp_below(x < 0 ? 2 * x : -2 * x);
+  const A y = (1 - small) / (1 + small);
+  return x < 0 ? -y : y;
+}
+
+}  // namespace gattn::GATTN_ISA
