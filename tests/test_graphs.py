@@ -1,0 +1,366 @@
+"""Builders against their definition written as loops."""
+
+import itertools
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gattn
+from gattn import graphs
+from gattn.kernels import layout as reference
+from gattn.testing import awkward_graphs
+
+SIZES = [[], [0], [1], [4], [3, 5], [0, 2, 0, 4, 1, 0], [1, 1, 1]]
+
+
+def pairs(graph):
+    """The edges as a list of (source, destination), in the caller's order."""
+    return [tuple(pair) for pair in graph.edge_index.t().tolist()]
+
+
+def members(sizes):
+    """The nodes of each member of a batch."""
+    ends = list(itertools.accumulate(sizes))
+    return [range(end - size, end) for size, end in zip(sizes, ends)]
+
+
+def assert_consistent(graph):
+    """The layout is the one that sorting its edges gives."""
+    source, destination = graph.edge_index
+    expected = reference.build(source, destination, graph.num_src, graph.num_dst)
+    for name, got, wanted in zip(expected._fields, graph.layout, expected):
+        assert got.dtype == wanted.dtype, name
+        assert torch.equal(got, wanted), name
+    assert graph.num_edges == source.numel()
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_complete(sizes):
+    graph = graphs.complete(sizes)
+    assert pairs(graph) == [(j, i) for nodes in members(sizes) for i in nodes for j in nodes]
+    assert graph.size == (sum(sizes), sum(sizes))
+    assert_consistent(graph)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_causal(sizes):
+    graph = graphs.causal(sizes)
+    expected = [(j, i) for nodes in members(sizes) for i in nodes for j in nodes if j <= i]
+    assert pairs(graph) == expected
+    assert_consistent(graph)
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("width", [0, 1, 2, 10])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_band(sizes, width, one_sided):
+    graph = graphs.band(sizes, width, one_sided=one_sided)
+    assert pairs(graph) == [
+        (j, i)
+        for nodes in members(sizes)
+        for i in nodes
+        for j in nodes
+        if i - width <= j <= (i if one_sided else i + width)
+    ]
+    assert_consistent(graph)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6),
+)
+@settings(max_examples=60, deadline=None)
+def test_bipartite(sizes):
+    query_sizes, key_sizes = [q for q, _ in sizes], [k for _, k in sizes]
+    graph = graphs.bipartite(query_sizes, key_sizes)
+    expected = [
+        (j, i)
+        for queries, keys in zip(members(query_sizes), members(key_sizes))
+        for i in queries
+        for j in keys
+    ]
+    assert pairs(graph) == expected
+    assert graph.size == (sum(key_sizes), sum(query_sizes))
+    assert_consistent(graph)
+
+
+@pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
+def test_blocks_are_laid_out_when_asked_for(build):
+    graph = build([10**7, 10**6])
+    assert graph.num_edges > 10**13
+    assert "layout" not in graph.__dict__
+    assert "num_edges" in repr(graph)
+    small = build([2, 3])
+    assert small.layout is small.layout
+
+
+def test_blocks_survive_pickle_and_copy():
+    import copy
+    import pickle
+
+    for graph in (graphs.complete([2, 3]), graphs.causal([2, 3])):
+        for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph), graph.to("cpu")):
+            assert again.blocks == graph.blocks
+            assert torch.equal(again.edge_index, graph.edge_index)
+        assert graph.transpose().blocks is None
+        assert torch.equal(graph.transpose().edge_index, graph.edge_index.flip(0))
+        assert gattn.Graph(graph).blocks == graph.blocks
+
+
+@pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 1)])
+def test_sizes_are_checked(build):
+    for sizes in (3, torch.tensor([3]), [1.0], ["a"], None, [[1, 2]]):
+        with pytest.raises(TypeError, match="sizes must be a list of ints"):
+            build(sizes)
+    with pytest.raises(ValueError, match="must be >= 0; got -1"):
+        build([3, -1])
+
+
+def test_band_and_bipartite_are_checked():
+    with pytest.raises(ValueError, match="width must be >= 0; got -1"):
+        graphs.band([3], -1)
+    with pytest.raises(ValueError, match="one length; got 1 and 2"):
+        graphs.bipartite([3], [1, 2])
+
+
+def brute_grid(shape, offsets, batch):
+    cells = list(itertools.product(*map(range, shape)))
+    number = {cell: position for position, cell in enumerate(cells)}
+    found, kinds = [], []
+    for b in range(batch):
+        for cell in cells:
+            for kind, offset in enumerate(offsets):
+                other = tuple(c + o for c, o in zip(cell, offset))
+                if other in number:
+                    found.append((b * len(cells) + number[other], b * len(cells) + number[cell]))
+                    kinds.append(kind)
+    return found, kinds
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("shape", "radii"),
+    [((5,), (1,)), ((4, 3), (1, 1)), ((3, 4), (0, 2)), ((3, 2, 4), (1, 1, 1)), ((0, 3), (1, 1)),
+     ((2, 2), (5, 5)), ((2, 2, 2, 2), (1, 0, 1, 0))],
+)  # fmt: skip
+def test_grid(shape, radii, batch):
+    offsets = graphs.box(radii)
+    expected, kinds = brute_grid(shape, offsets, batch)
+    graph = graphs.grid(shape, offsets, batch=batch)
+    assert pairs(graph) == expected
+    assert graph.size == (batch * int(np.prod(shape)),) * 2
+    assert graphs.grid_offsets(shape, offsets, batch=batch).tolist() == kinds
+    assert_consistent(graph)
+    if len(set(radii)) == 1:
+        assert pairs(graphs.grid(shape, radii[0], batch=batch)) == expected
+
+
+def test_grid_with_offsets_in_any_order():
+    cross = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
+    graph = graphs.grid((3, 3), cross, batch=2)
+    assert pairs(graph) == brute_grid((3, 3), cross, 2)[0]
+
+
+def test_grid_of_box_is_complete_when_wide():
+    assert pairs(graphs.grid((3, 2), 3)) == pairs(graphs.complete([6]))
+
+
+def test_grid_is_band_on_one_axis():
+    assert pairs(graphs.grid((7,), 2, batch=2)) == pairs(graphs.band([7, 7], 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "neighbourhood", "error"),
+    [((), 1, "with an axis"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
+     ((3, 3), [(1,)], "must have 2 axes")],
+)  # fmt: skip
+def test_grid_is_checked(shape, neighbourhood, error):
+    with pytest.raises(ValueError, match=error):
+        graphs.grid(shape, neighbourhood)
+
+
+def test_grid_refuses_bare_radii():
+    with pytest.raises(TypeError, match="such as box"):
+        graphs.grid((3, 3), [1, 1])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("index", [[], [0], [0, 0, 1, 1, 1, 3], [2, 0, 2, 1, 0]])
+@pytest.mark.parametrize("k", [1, 3])
+def test_readout(index, k, dtype):
+    graph = graphs.readout(torch.tensor(index, dtype=dtype), k, 5)
+    assert pairs(graph) == [(j, g * k + q) for j, g in enumerate(index) for q in range(k)]
+    assert graph.size == (len(index), 5 * k)
+    assert_consistent(graph)
+    assert graphs.readout(torch.tensor(index, dtype=dtype)).num_dst == max(index, default=-1) + 1
+
+
+def test_readout_is_checked():
+    with pytest.raises(ValueError, match="index must be >= 0 and < 2, num_graphs; got 0 to 2"):
+        graphs.readout(torch.tensor([0, 2]), 1, 2)
+    with pytest.raises(ValueError, match="index must be >= 0; got -1 to 2"):
+        graphs.readout(torch.tensor([-1, 2]))
+    with pytest.raises(ValueError, match=r"shape \(n,\); got \(1, 1\)"):
+        graphs.readout(torch.tensor([[0]]))
+    with pytest.raises(ValueError, match="num_queries must be >= 1; got 0"):
+        graphs.readout(torch.tensor([0]), 0)
+    for index in (torch.tensor([0.0]), torch.tensor([True]), [0]):
+        with pytest.raises(TypeError, match="index must be an int32 or int64 tensor"):
+            graphs.readout(index)
+
+
+def brute_neighbours(position, index, self_loops):
+    """For each point, the others of its cloud from near to far."""
+    distance = torch.cdist(position.double(), position.double())
+    for i in range(len(position)):
+        near = [
+            (float(distance[i, j]), j)
+            for j in range(len(position))
+            if index[j] == index[i] and (self_loops or j != i)
+        ]
+        yield i, sorted(near)
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("clouds", [None, [0] * 9 + [2] * 3 + [1] * 8, [0, 1, 2, 0] * 5])
+def test_knn_and_radius(clouds, self_loops):
+    position = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
+    index = None if clouds is None else torch.tensor(clouds)
+    expected_knn, expected_radius = [], []
+    for i, near in brute_neighbours(position, clouds or [0] * 20, self_loops):
+        expected_knn += [(j, i) for _, j in near[:4]]
+        expected_radius += [(j, i) for distance, j in near if distance <= 0.5]
+    knn = graphs.knn(position, 4, index=index, self_loops=self_loops)
+    assert sorted(pairs(knn)) == sorted(expected_knn)
+    radius = graphs.radius(position, 0.5, index=index, self_loops=self_loops)
+    assert sorted(pairs(radius)) == sorted(expected_radius)
+    if clouds is None:
+        assert pairs(knn) == expected_knn
+        assert pairs(radius) == sorted(expected_radius, key=lambda pair: pair[::-1])
+
+
+def test_knn_of_equal_points():
+    graph = graphs.knn(torch.zeros(6, 2), 2)
+    assert graph.in_degree().tolist() == [2] * 6
+    assert all(j != i for j, i in pairs(graph))
+    assert graphs.radius(torch.zeros(6, 2), 0.0).num_edges == 30
+
+
+@pytest.mark.parametrize("points", [0, 1, 2])
+def test_knn_and_radius_of_few_points(points):
+    position = torch.arange(points, dtype=torch.float32)[:, None]
+    both = [(1, 0), (0, 1)] if points == 2 else []
+    assert pairs(graphs.knn(position, 5)) == both
+    assert pairs(graphs.radius(position, 1.0)) == both
+    assert graphs.knn(position, 5).num_dst == points
+
+
+def test_knn_and_radius_are_checked():
+    position = torch.rand(4, 2)
+    with pytest.raises(ValueError, match="k must be >= 1"):
+        graphs.knn(position, 0)
+    with pytest.raises(ValueError, match="r must be >= 0; got nan"):
+        graphs.radius(position, float("nan"))
+    with pytest.raises(ValueError, match=r"shape \(n, d\)"):
+        graphs.knn(position[0], 1)
+    with pytest.raises(ValueError, match=r"index must have shape \(4,\)"):
+        graphs.knn(position, 1, index=torch.zeros(3))
+    position[1, 1] = float("nan")
+    with pytest.raises(ValueError, match="must be finite"):
+        graphs.radius(position, 1.0)
+
+
+def test_networkx_both_ways():
+    for case in awkward_graphs():
+        graph = case.graph()
+        made = graphs.to_networkx(graph)
+        if case.size[0] != case.size[1]:
+            sources = [node for node, part in made.nodes(data="bipartite") if part == 0]
+            assert len(sources) == case.size[0]
+            assert made.number_of_nodes() == sum(case.size)
+            continue
+        again = graphs.from_networkx(made)
+        assert again.size == graph.size
+        assert sorted(pairs(again)) == sorted(pairs(graph))
+        by_key = {key: (j, i) for j, i, key in made.edges(keys=True)}
+        assert [by_key[key] for key in range(graph.num_edges)] == pairs(graph)
+
+
+def test_from_networkx_of_any_kind():
+    undirected = networkx.Graph([("a", "b"), ("b", "b")])
+    assert pairs(graphs.from_networkx(undirected)) == [(0, 1), (1, 0), (1, 1)]
+    multi = networkx.MultiDiGraph([(5, 7), (5, 7), (7, 5)])
+    assert pairs(graphs.from_networkx(multi)) == [(0, 1), (0, 1), (1, 0)]
+    assert graphs.from_networkx(networkx.Graph()).size == (0, 0)
+    with pytest.raises(TypeError, match="networkx graph; got list"):
+        graphs.from_networkx([(0, 1)])
+
+
+def test_disjoint():
+    parts = [graphs.causal([3]), graphs.bipartite([1], [2]), graphs.complete([])]
+    graph = graphs.disjoint(parts)
+    assert graph.size == (5, 4)
+    assert pairs(graph) == [*pairs(parts[0]), (3, 3), (4, 3)]
+    assert pairs(graphs.disjoint([graphs.causal([2]), graphs.causal([3])])) == pairs(
+        graphs.causal([2, 3])
+    )
+    with pytest.raises(ValueError, match="at least one graph"):
+        graphs.disjoint([])
+
+
+def test_virtual_node():
+    graph = gattn.Graph(torch.tensor([[1, 0], [0, 1]]), 3)
+    index = torch.tensor([0, 0, 2])
+    expected = [(1, 0), (0, 1), (0, 3), (1, 3), (2, 5), (3, 0), (3, 1), (5, 2)]
+    made = graphs.virtual_node(graph, index, 3)
+    assert pairs(made) == expected
+    assert made.size == (6, 6)
+    assert networkx.diameter(graphs.to_networkx(graphs.virtual_node(graphs.band([9], 1)))) == 2
+    with pytest.raises(ValueError, match="must be square"):
+        graphs.virtual_node(graphs.bipartite([1], [2]))
+    with pytest.raises(ValueError, match=r"shape \(3,\); got \(2,\)"):
+        graphs.virtual_node(graph, index[:2], 3)
+    with pytest.raises(ValueError, match="index must be >= 0 and < 2"):
+        graphs.virtual_node(graph, index, 2)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_union(data):
+    n, m = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    edge = st.tuples(st.integers(0, m - 1), st.integers(0, n - 1))
+    one, other = data.draw(st.lists(edge, max_size=8)), data.draw(st.lists(edge, max_size=8))
+
+    def graph(edges):
+        edge_index = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
+        return gattn.Graph(edge_index, (m, n))
+
+    union = graph(one) | graph(other)
+    assert pairs(union) == one + [pair for pair in other if pair not in one]
+    assert union.size == (m, n)
+    assert_consistent(union)
+
+
+def test_union_is_checked():
+    with pytest.raises(ValueError, match=r"size must be \(3, 3\)"):
+        graphs.causal([3]) | graphs.causal([4])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        graphs.causal([3]) | torch.zeros(2, 3)
+
+
+def test_window_with_global_tokens():
+    """A band joined with two tokens that see all and are seen by all."""
+    star = [(j, i) for i in range(12) for j in range(12) if i < 2 or j < 2]
+    graph = graphs.band([12], 1) | gattn.Graph(torch.tensor(star).t(), 12)
+    assert sorted(pairs(graph)) == sorted(set(pairs(graphs.band([12], 1))) | set(star))
+
+
+def test_million_tokens_are_laid_out_without_sorting():
+    graph = graphs.band([10**6], 2)
+    assert graph.num_edges == 5 * 10**6 - 6
+    assert graph.layout.col.dtype == torch.int32
+    rows = graph.layout.row.view(torch.int32)
+    assert torch.equal(rows, graph.layout.col)  # a symmetric graph
