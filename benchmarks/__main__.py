@@ -1,0 +1,68 @@
+"""Runs cases: ``python -m benchmarks [PATTERN ...]``."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks import record, tables
+from benchmarks.cases import cases
+from benchmarks.settings import Settings
+from benchmarks.verify import CheckFailed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the chosen cases; the exit code tells whether all checks passed."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser().parse_args(arguments)
+    every = cases()
+    names = [n for n in every if any(fnmatch.fnmatch(n, p) for p in options.pattern)]
+    if not names:
+        raise SystemExit(f"no case matches {' '.join(options.pattern)}; --list shows them")
+    if options.list:
+        print("\n".join(names))
+        return 0
+    settings = Settings(
+        options.seconds, options.scale, options.threads, not options.no_memory, options.largest
+    )
+    torch.set_num_threads(settings.threads)
+    known = record.environment(arguments)
+    failed = 0
+    for name in names:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            measured = every[name].measure(settings)
+        except FileNotFoundError as missing:
+            print(f"{name}: skipped, {missing}", flush=True)
+            continue
+        except CheckFailed as problem:
+            failed += 1
+            print(f"{name}: check failed, not timed: {problem}", flush=True)
+            continue
+        found = {"case": name, "scale": settings.scale, **measured, "environment": known}
+        record.append(options.output, found)
+        print(tables.lines(found), flush=True)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    default = Settings()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("pattern", nargs="*", default=["*"], help="cases, as 'esol-64/*'")
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--seconds", type=float, default=default.seconds, help="for each case")
+    parser.add_argument("--scale", type=float, default=default.scale, help="of the large graph")
+    parser.add_argument("--threads", type=int, default=default.threads)
+    parser.add_argument("--no-memory", action="store_true", help="leave out peak memory")
+    parser.add_argument("--largest", type=int, default=default.largest, help="edges of growth")
+    parser.add_argument("--output", type=Path, default=record.RESULTS / "cpu.jsonl")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,115 @@
+"""An epoch of the GAT paper's model on Cora: a training step and an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+import gattn
+from benchmarks import timing, verify
+from benchmarks.contenders import Contender, Pair
+from benchmarks.graphs import data_root
+from benchmarks.settings import Settings
+
+DROPOUT = 0.6
+
+
+class GAT(nn.Module):
+    """Two layers of 8 x 8 and 1 x classes channels."""
+
+    def __init__(self, layer: Any, features: int, classes: int) -> None:
+        super().__init__()
+        self.conv1 = layer(features, 8, heads=8, dropout=DROPOUT)
+        self.conv2 = layer(64, classes, heads=1, concat=False, dropout=DROPOUT)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = F.elu(self.conv1(drop(x, self.training), edge_index))
+        return self.conv2(drop(h, self.training), edge_index)
+
+
+def drop(x: Tensor, training: bool) -> Tensor:
+    """Dropout of dense features, or of the entries that a sparse matrix stores."""
+    if x.layout == torch.strided:
+        return F.dropout(x, DROPOUT, training)
+    values = F.dropout(x.values(), DROPOUT, training)
+    return torch.sparse_csr_tensor(
+        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
+    )
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """gattn's layers on the sparse features beside PyG's on the dense ones it needs."""
+
+    def measure(self, settings: Settings) -> dict[str, Any]:
+        data = gattn.data.load_citation("cora", data_root(), normalize_features=True)
+        torch.manual_seed(0)
+        models = self._models(data)
+        inputs = {"gattn": data.x, "pyg": data.x.to_dense()}
+        found = self._check(models, inputs, data.edge_index)
+        epochs = {
+            side: _epoch(model, inputs[side], data.edge_index, data.y, data.train_mask)
+            for side, model in models.items()
+        }
+        return {
+            "nodes": data.num_nodes,
+            "edges": data.edge_index.shape[1],
+            "dtype": "float32",
+            "check": found,
+            "seconds": {"training": timing.alternate(epochs, settings.seconds)},
+        }
+
+    @staticmethod
+    def _models(data: Any) -> dict[str, GAT]:
+        sides = {"gattn": gattn.nn.GATConv, "pyg": pyg.GATConv}
+        models = {
+            side: GAT(layer, data.x.shape[1], data.num_classes) for side, layer in sides.items()
+        }
+        models["gattn"].load_state_dict(models["pyg"].state_dict())
+        return models
+
+    @staticmethod
+    def _check(
+        models: dict[str, GAT], inputs: dict[str, Tensor], edge_index: Tensor
+    ) -> dict[str, float]:
+        def pair(dtype: torch.dtype) -> Pair:
+            sides = {}
+            for side, model in models.items():
+                model = model.to(dtype).eval()
+                x = inputs[side].to(dtype)
+                sides[side] = Contender(
+                    lambda model=model, x=x: model(x, edge_index), dict(model.named_parameters())
+                )
+            return sides
+
+        exact = {side: verify.step(contender) for side, contender in pair(torch.float64).items()}
+        apart = verify.error(exact["gattn"], exact["pyg"])
+        if apart > verify.FLOOR[torch.float64]:
+            raise verify.CheckFailed(f"gattn and PyG differ by {apart:.1e} in float64")
+        single = pair(torch.float32)
+        verify.repeatable(single["gattn"])
+        return verify.against_peer(single)
+
+
+def _epoch(
+    model: GAT, x: Tensor, edge_index: Tensor, y: Tensor, train_mask: Tensor
+) -> Callable[[], object]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)
+
+    def run() -> Tensor:
+        model.train()
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x, edge_index)[train_mask], y[train_mask])
+        loss.backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            return model(x, edge_index).argmax(-1)
+
+    return run

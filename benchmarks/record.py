@@ -1,0 +1,83 @@
+"""What a measurement is kept with: versions, hardware, commit and command, as JSON lines."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gattn
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("torch", "torch_geometric", "numpy")
+
+Record = dict[str, Any]
+
+
+def environment(arguments: Sequence[str]) -> Record:
+    """Everything that a number depends on and that can be read off the machine."""
+    return {
+        "command": shlex.join(["python", "-m", "benchmarks", *arguments]),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "commit": commit(),
+        "versions": {
+            "gattn": gattn.__version__,
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+        },
+        "backend": gattn.backend_info()["cpu"],
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name."""
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """The checkout's commit, with a plus where tracked sources differ from it."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "../gattn", ".")
+    changed = [line for line in changed.splitlines() if "/results/" not in line]
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
+
+
+def append(path: Path, record: Record) -> None:
+    """Add one line to a file of records."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def newest(path: Path) -> dict[str, Record]:
+    """The last record of each case, in the order of the file."""
+    found: dict[str, Record] = {}
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        found[record["case"]] = record
+    return found

@@ -1,0 +1,81 @@
+"""Writes the benchmark table of the README: ``python -m benchmarks.report``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from benchmarks import record, tables
+
+README = Path(__file__).parents[1] / "README.md"
+START, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
+
+
+def report(records: dict[str, record.Record]) -> str:
+    """The README's section from the newest full-size record of each case."""
+    full = {name: found for name, found in records.items() if found["scale"] == 1}
+    if not full:
+        raise SystemExit("no full-size results: run python -m benchmarks first")
+    parts = [_circumstances(list(full.values())), tables.comparison_table(full.values())]
+    if "power-law/roof" in full:
+        parts.append(_roof(full["power-law/roof"]))
+    if "power-law/threads" in full:
+        parts.append(_threads(full["power-law/threads"]))
+    if "growth" in full:
+        parts.append(tables.growth_table(full["growth"]))
+    return "\n\n".join(parts)
+
+
+def _circumstances(records: list[record.Record]) -> str:
+    """Hardware, versions and command; one line for each way the cases were run."""
+    seen: dict[str, None] = {}
+    for found in records:
+        known: dict[str, Any] = found["environment"]
+        versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
+        seen[
+            f"Measured {known['date']} by `{known['command']}` at commit {known['commit']}: "
+            f"{known['cpu']}, {known['threads']} threads, {known['backend']}; {versions}."
+        ] = None
+    return (
+        "Forward + backward, medians of alternating runs in one process; peak memory above the "
+        "inputs, each side in a process of its own. Every case was first checked against float64 "
+        "and its peer.\n\n" + "\n".join(seen)
+    )
+
+
+def _roof(found: record.Record) -> str:
+    speed = found["gather_bytes_per_second"] / 1e9
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in found["share_of_roof"].items())
+    return (
+        f"Gathering and summing the same rows and doing nothing else ({found['fastest_gather']}) "
+        f"runs at {speed:.1f} GB/s; of that speed the operators' forward reaches: {shares}."
+    )
+
+
+def _threads(found: record.Record) -> str:
+    count = found["environment"]["threads"]
+    speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in found["threads"].items())
+    return f"{count} threads against one, forward + backward: {speedups}."
+
+
+def fill(text: str, section: str) -> str:
+    """Put the section between the two marks."""
+    if text.count(START) != 1 or text.count(END) != 1:
+        raise SystemExit(f"the README must hold {START} and {END} once each")
+    before, rest = text.split(START)
+    after = rest.split(END)[1]
+    return f"{before}{START}\n\n{section}\n\n{END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=record.RESULTS / "cpu.jsonl")
+    parser.add_argument("--readme", type=Path, default=README)
+    options = parser.parse_args()
+    section = report(record.newest(options.results))
+    options.readme.write_text(fill(options.readme.read_text(), section))
+
+
+if __name__ == "__main__":
+    main()
