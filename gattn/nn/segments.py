@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from gattn import graphs
 from gattn.graph import Graph, _memory
+from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
 
 
@@ -34,6 +38,7 @@ def segment_graph(
         A graph from n sources to dim_size destinations.
 
     Raises:
+        TypeError: for an index or ptr that is not int32 or int64.
         ValueError: for another shape or dimension, or an index or ptr out of range.
 
     Example:
@@ -57,20 +62,113 @@ def segment_graph(
         raise ValueError(f"dim_size must be {segments}, one less than ptr holds; got {dim_size}")
     if torch.compiler.is_compiling():
         return Graph._from_layout(_traced_layout(_membership(name, ptr, rows), segments))
-    graphs, key = _memory.lookup(name), ("segments", rows, segments, ptr is not None)
-    graph = graphs.get(key)
+    remembered, key = _memory.lookup(name), ("segments", rows, segments, ptr is not None)
+    graph = remembered.get(key)
     if graph is None:
         _check(name, ptr, rows, segments)
         member = _membership(name, ptr, rows)
-        pairs = torch.stack([torch.arange(rows, dtype=member.dtype, device=x.device), member])
-        graph = graphs[key] = Graph(pairs, (rows, segments))
+        row = torch.arange(rows, dtype=member.dtype, device=x.device)
+        graph = remembered[key] = lay_out(row, member, (rows, segments))
     return graph
+
+
+def members(segments: Graph) -> Tensor:
+    """The segment of each row: [n] int64."""
+    return segments.layout.row.long()
 
 
 def zero_empty(out: Tensor, segments: Graph) -> Tensor:
     """Zero what was computed for segments without rows: out is [num_segments, ...]."""
     empty = segments.layout.rowptr.diff() == 0
     return out.masked_fill(empty.view(-1, *(1,) * (out.dim() - 1)), 0.0)
+
+
+def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
+    """The graph on which every row attends to all rows of its segment.
+
+    Under torch.compile the number of such edges is not known; there each row gets ``width``
+    slots, and the second result, [e, 1], is the bias that drops those in excess (0 or -inf).
+    """
+    if torch.compiler.is_compiling():
+        return _traced_within(segments, width)
+    return remember(segments, "within", lambda: _within(segments)), None
+
+
+def from_points(segments: Graph, points: int) -> Graph:
+    """The graph from ``points`` sources per segment to every row of the segment.
+
+    Point p of segment g is source ``g * points + p``; edges are ordered by row, then point.
+    """
+
+    def build() -> Graph:
+        number = torch.arange(points, device=segments.device)
+        source = (members(segments)[:, None] * points + number).flatten()
+        row = torch.arange(segments.num_src, device=segments.device)
+        destination = row.repeat_interleave(points)
+        return lay_out(source, destination, (segments.num_dst * points, segments.num_src))
+
+    return remember(segments, ("from_points", points), build)
+
+
+def among_points(segments: Graph, points: int) -> Graph:
+    """The graph on which the ``points`` nodes of each segment attend to one another."""
+
+    def build() -> Graph:
+        total = segments.num_dst * points
+        node = torch.arange(total, device=segments.device)
+        number = torch.arange(points, device=segments.device)
+        first = node - node % max(points, 1)
+        source = (first[:, None] + number).flatten()
+        return lay_out(source, node.repeat_interleave(points), (total, total))
+
+    return remember(segments, ("among_points", points), build)
+
+
+def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
+    """The graph of these edges; in operations that can be traced where that is called for."""
+    if torch.compiler.is_compiling():
+        return Graph._from_layout(reference.build(source, destination, *size))
+    return Graph(torch.stack([source, destination]), size)
+
+
+def remember(graph: Graph, key: object, build: Callable[[], Graph]) -> Graph:
+    """What was built from a graph, kept with it; under torch.compile it is built in place."""
+    if torch.compiler.is_compiling():
+        return build()
+    derived = graph.__dict__.setdefault("_derived", {})
+    if key not in derived:
+        derived[key] = build()
+    return derived[key]
+
+
+def _within(segments: Graph) -> Graph:
+    layout = segments.layout
+    sizes = layout.rowptr.diff().long()
+    complete = graphs.complete(sizes.tolist(), device=segments.device)
+    rows = torch.arange(segments.num_src, device=segments.device)
+    if torch.equal(layout.col.long(), rows):
+        return complete
+    pairs = layout.col.long()[complete.edge_index]  # the rows in the order of their segments
+    return Graph(pairs, segments.num_src)
+
+
+def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
+    if width is None:
+        raise ValueError(
+            "under torch.compile, max_num_elements must be given: the most rows of any segment"
+        )
+    rowptr, rows = segments.layout.rowptr.long(), segments.num_src
+    member, row = members(segments), torch.arange(rows, device=segments.device)
+    first = rowptr[member]
+    size = rowptr[member + 1] - first
+    torch._assert_async((size <= width).all(), "a segment has more rows than max_num_elements")
+    slot = torch.arange(width, device=segments.device)
+    valid = slot < size[:, None]
+    place = (first[:, None] + slot).clamp(max=max(rows - 1, 0))
+    source = torch.where(valid, segments.layout.col.long()[place], row[:, None])
+    graph = lay_out(source.flatten(), row.repeat_interleave(width), (rows, rows))
+    bias = torch.zeros_like(valid, dtype=torch.float32).masked_fill(~valid, -torch.inf)
+    return graph, bias.view(-1, 1)
 
 
 def _count(index: Tensor) -> int:
@@ -105,7 +203,7 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     rows = member.shape[0]
     dtype = index_dtype(rows, segments, rows)
     inside = ((member >= 0) & (member < segments)).all()
-    torch._assert_async(inside, f"index must be in [0, {segments})")
+    torch._assert_async(inside, "index must be in [0, dim_size)")
     nodes = torch.arange(rows + 1, device=member.device)
     order = torch.argsort(member, stable=True)
     position = torch.empty_like(order).index_copy(0, order, nodes[:-1]).to(dtype)

@@ -189,6 +189,7 @@ def test_autocast():
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiles_in_one_graph(backend):
+    torch._dynamo.reset()
     readout = _readout(ff_channels=16)
     x, index = _batch()
     x.requires_grad_()
@@ -203,7 +204,19 @@ def test_compiles_in_one_graph(backend):
     torch.testing.assert_close(gradient, wanted)
 
 
+def test_compiles_for_any_batch():
+    torch._dynamo.reset()
+    readout = _readout()
+    compiled = torch.compile(readout, fullgraph=True, backend="eager", dynamic=True)
+    for size in (4, 9):
+        x = torch.randn(3 * size, 6, dtype=torch.float64)
+        index = torch.arange(3 * size) % size
+        found = compiled(x, index, dim_size=size)
+        torch.testing.assert_close(found, readout(x, index, dim_size=size))
+
+
 def test_traced_index_out_of_range_raises():
+    torch._dynamo.reset()
     readout = _readout()
     x, index = _batch()
     compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")

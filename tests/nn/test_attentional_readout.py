@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch_geometric.nn import MLP, AttentionalAggregation
+
+from gattn.nn import AttentionalReadout
+from gattn.testing import assert_batch_independent, assert_permutation_invariant
+
+
+def _batch():
+    generator = torch.Generator().manual_seed(0)
+    index = torch.tensor([0, 0, 0, 2, 2, 3])
+    return torch.randn(6, 8, generator=generator, dtype=torch.float64), index
+
+
+def _networks(kind):
+    torch.manual_seed(0)
+    if kind == "node":
+        return torch.nn.Linear(8, 1), torch.nn.Linear(8, 6)
+    if kind == "feature":
+        return torch.nn.Linear(8, 6), torch.nn.Linear(8, 6)
+    if kind == "bare":
+        return torch.nn.Linear(8, 1), None
+    return MLP([8, 4, 1], norm="graph_norm"), MLP([8, 6], norm=None)
+
+
+@pytest.mark.parametrize("kind", ["node", "feature", "bare", "mlp"])
+def test_it_is_pygs_with_pygs_parameters(kind):
+    theirs = AttentionalAggregation(*_networks(kind)).double()
+    ours = AttentionalReadout(*_networks(kind)).double()
+    ours.reset_parameters()
+    ours.load_state_dict(theirs.state_dict())
+    x, index = _batch()
+    x.requires_grad_()
+    expected = theirs(x, index, dim_size=5)
+    found = ours(x, index, dim_size=5)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(found[[1, 4]], torch.zeros_like(found[:2]))
+    inputs = [x, *theirs.parameters()], [x, *ours.parameters()]
+    wanted = torch.autograd.grad(expected.square().sum(), inputs[0])
+    gotten = torch.autograd.grad(found.square().sum(), inputs[1])
+    torch.testing.assert_close(gotten, wanted, rtol=1e-9, atol=1e-9)
+    ptr = torch.tensor([0, 3, 3, 5, 6, 6])
+    torch.testing.assert_close(ours(x, ptr=ptr), found)
+
+
+def test_weights_rebuild_the_output():
+    readout = AttentionalReadout(*_networks("node")).double()
+    x, index = _batch()
+    weights = readout.attention_weights(x, index, dim_size=4)
+    assert weights.shape == (6, 1)
+    rebuilt = x.new_zeros(4, 6).index_add(0, index, weights * readout.nn(x))
+    torch.testing.assert_close(readout(x, index, dim_size=4), rebuilt)
+
+
+def test_invariant_and_independent_of_the_batch():
+    readout = AttentionalReadout(*_networks("node"))
+    assert_permutation_invariant(readout, 8)
+    assert_batch_independent(readout, 8, readout=True)
+
+
+def test_compiles_in_one_graph():
+    torch._dynamo.reset()
+    readout = AttentionalReadout(*_networks("feature")).double()
+    x, index = _batch()
+    compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, index, dim_size=4), readout(x, index, dim_size=4))
+
+
+def test_a_gate_must_divide_the_features():
+    readout = AttentionalReadout(torch.nn.Linear(8, 3)).double()
+    x, index = _batch()
+    with pytest.raises(ValueError, match="width of the gate must divide 8, the features; got 3"):
+        readout(x, index, dim_size=4)

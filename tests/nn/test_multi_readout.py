@@ -1,0 +1,80 @@
+import pytest
+import torch
+from torch_geometric.nn import aggr
+
+from gattn.nn import LearnedQueryReadout, MultiReadout, SetTransformerReadout
+from gattn.testing import assert_batch_independent, assert_permutation_invariant
+
+
+def _batch():
+    generator = torch.Generator().manual_seed(0)
+    index = torch.tensor([0, 0, 0, 2, 2, 3])
+    return torch.randn(6, 8, generator=generator, dtype=torch.float64), index
+
+
+def test_it_concatenates():
+    query = LearnedQueryReadout(8, 4, num_queries=2).double()
+    stacked = LearnedQueryReadout(8, 4, num_queries=2, concat=False).double()
+    readout = MultiReadout(["sum", "mean", query, "max", stacked])
+    x, index = _batch()
+    out = readout(x, index, dim_size=5)
+    parts = [
+        aggr.SumAggregation()(x, index, dim_size=5),
+        aggr.MeanAggregation()(x, index, dim_size=5),
+        query(x, index, dim_size=5),
+        aggr.MaxAggregation()(x, index, dim_size=5),
+        stacked(x, index, dim_size=5).flatten(1),
+    ]
+    torch.testing.assert_close(out, torch.cat(parts, dim=1))
+    assert torch.equal(out[[1, 4]], torch.zeros_like(out[:2]))
+
+
+def test_gradients():
+    readout = MultiReadout(["sum", "mean", LearnedQueryReadout(8, 2)]).double()
+    x, index = _batch()
+    torch.autograd.gradcheck(lambda x: readout(x, index, dim_size=4), (x.requires_grad_(),))
+
+
+def test_weights_of_every_member():
+    query = LearnedQueryReadout(8, 4, num_queries=2).double()
+    readout = MultiReadout(["add", "mean", query])
+    x, index = _batch()
+    ones, share, learned = readout.attention_weights(x, index, dim_size=4)
+    assert torch.equal(ones, torch.ones(6, 1, dtype=torch.float64))
+    torch.testing.assert_close(share.flatten(), x.new_tensor([1 / 3] * 3 + [0.5, 0.5, 1.0]))
+    assert torch.equal(learned, query.attention_weights(x, index, dim_size=4))
+    with pytest.raises(TypeError, match=r"MaxAggregation\(\) gives no weight per node"):
+        MultiReadout(["max"]).attention_weights(x, index)
+
+
+def test_invariant_and_independent_of_the_batch():
+    members = ["sum", "mean", LearnedQueryReadout(8, 4), SetTransformerReadout(8)]
+    readout = MultiReadout(members)
+    assert_permutation_invariant(readout, 8)
+    assert_batch_independent(readout, 8, readout=True)
+
+
+def test_compiles_in_one_graph():
+    torch._dynamo.reset()
+    readout = MultiReadout(["sum", "mean", SetTransformerReadout(8)]).double()
+    x, index = _batch()
+    compiled = torch.compile(readout, fullgraph=True, backend="eager")
+    found = compiled(x, index, dim_size=4, max_num_elements=3)
+    torch.testing.assert_close(found, readout(x, index, dim_size=4))
+
+
+def test_parameters_are_drawn_anew():
+    readout = MultiReadout(["sum", LearnedQueryReadout(8, 4)])
+    before = readout.readouts[1].query.clone()
+    readout.reset_parameters()
+    assert not torch.equal(readout.readouts[1].query, before)
+    assert (
+        repr(readout) == "MultiReadout(['sum', LearnedQueryReadout(8, 4, num_queries=1, heads=1)])"
+    )
+
+
+def test_bad_input_gets_one_clear_error():
+    with pytest.raises(ValueError, match="readouts must hold at least one"):
+        MultiReadout([])
+    with pytest.raises(ValueError, match="nothing_like_it"):
+        MultiReadout(["nothing_like_it"])

@@ -1,0 +1,185 @@
+import pytest
+import torch
+from torch_geometric.nn import SetTransformerAggregation
+from torch_geometric.nn.aggr import utils
+
+from gattn import graphs
+from gattn.nn import (
+    InducedSetAttentionBlock,
+    MultiheadAttentionBlock,
+    SetAttentionBlock,
+    SetTransformerReadout,
+)
+from gattn.testing import assert_batch_independent, assert_permutation_invariant
+
+SIZES = [3, 1, 5, 2]
+
+
+def _batch(sizes=SIZES, channels=8, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    index = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    x = torch.randn(index.numel(), channels, generator=generator, dtype=dtype)
+    return x, index
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_seed_points": 3, "heads": 2},
+        {"num_seed_points": 2, "heads": 4, "layer_norm": True, "concat": False},
+        {"num_seed_points": 2, "num_encoder_blocks": 2, "num_decoder_blocks": 0},
+        {"num_seed_points": 2, "num_encoder_blocks": 0, "num_decoder_blocks": 2, "heads": 8},
+    ],
+)
+def test_it_is_pygs_with_pygs_parameters(options):
+    torch.manual_seed(0)
+    theirs = SetTransformerAggregation(8, **options).double()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    ours = SetTransformerReadout(8, **options).double()
+    ours.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict(ours.state_dict())
+    x, index = _batch()
+    x.requires_grad_()
+    expected = theirs(x, index, dim_size=4)
+    found = ours(x, index, dim_size=4)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+    direction = torch.randn_like(expected)
+    wanted = torch.autograd.grad((expected * direction).sum(), [x, *theirs.parameters()])
+    gotten = torch.autograd.grad((found * direction).sum(), [x, *ours.parameters()])
+    for (name, _), one, other in zip(ours.named_parameters(), gotten[1:], wanted[1:]):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
+    torch.testing.assert_close(gotten[0], wanted[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_induced_block_is_pygs_on_each_set(layer_norm):
+    torch.manual_seed(0)
+    theirs = utils.InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
+    ours = InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
+    ours.load_state_dict(theirs.state_dict())
+    x, index = _batch()
+    found = ours(x, graphs.readout(index))
+    for graph in range(4):
+        expected = theirs(x[index == graph].unsqueeze(0)).squeeze(0)
+        torch.testing.assert_close(found[index == graph], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_block_runs_on_any_graph():
+    torch.manual_seed(0)
+    theirs = utils.SetAttentionBlock(8, heads=2).double()
+    ours = SetAttentionBlock(8, heads=2).double()
+    ours.load_state_dict(theirs.state_dict())
+    x, _ = _batch([4])
+    out = ours(x, graphs.causal([4]))
+    for last in range(4):
+        expected = theirs(x[: last + 1].unsqueeze(0))[0, -1]
+        torch.testing.assert_close(out[last], expected, rtol=1e-10, atol=1e-10)
+
+
+READOUTS = [
+    {"num_seed_points": 2, "heads": 2},
+    {"num_seed_points": 2, "heads": 2, "layer_norm": True, "num_induced_points": 3},
+]
+
+
+@pytest.mark.parametrize("options", READOUTS)
+def test_invariant_and_independent_of_the_batch(options):
+    torch.manual_seed(0)
+    readout = SetTransformerReadout(6, **options)
+    assert_permutation_invariant(readout, 6)
+    assert_batch_independent(readout, 6, readout=True)
+
+
+@pytest.mark.parametrize("options", READOUTS)
+def test_an_empty_graph_gives_zeros(options):
+    readout = SetTransformerReadout(8, **options).double()
+    x, index = _batch([2, 0, 3, 0])
+    out = readout(x, index, dim_size=4)
+    assert torch.equal(out[[1, 3]], torch.zeros(2, 16, dtype=torch.float64))
+    torch.testing.assert_close(out[[0, 2]], readout(x, (index > 0).long(), dim_size=2))
+    assert torch.equal(readout(x[:0], index[:0], dim_size=2), out.new_zeros(2, 16))
+
+
+def test_nan_stays_in_its_graph():
+    readout = SetTransformerReadout(8, num_seed_points=2).double()
+    x, index = _batch()
+    expected = readout(x, index, dim_size=4)
+    x[0] = torch.nan
+    found = readout(x, index, dim_size=4)
+    assert found[0].isnan().all()
+    assert torch.equal(found[1:], expected[1:])
+
+
+@pytest.mark.parametrize("options", READOUTS)
+def test_weights_sum_to_one_over_each_graph(options):
+    readout = SetTransformerReadout(8, **options).double()
+    x, index = _batch()
+    weights = readout.attention_weights(x, index, dim_size=4)
+    sums = weights.new_zeros(4, 2, 2).index_add(0, index, weights)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+    ptr = torch.tensor([0, *SIZES]).cumsum(0)
+    assert torch.equal(readout.attention_weights(x, ptr=ptr), weights)
+
+
+def test_gradients():
+    readout = SetTransformerReadout(4, num_seed_points=2, heads=2, layer_norm=True).double()
+    x, index = _batch([2, 3], channels=4)
+    torch.autograd.gradcheck(lambda x: readout(x, index, dim_size=2), (x.requires_grad_(),))
+    torch.autograd.gradgradcheck(lambda x: readout(x, index, dim_size=2), (x,))
+
+
+def test_dropout_acts_in_training_only():
+    readout = SetTransformerReadout(8, heads=2, dropout=0.5)
+    x, index = _batch(dtype=torch.float32)
+    assert not torch.equal(readout(x, index, dim_size=4), readout(x, index, dim_size=4))
+    readout.eval()
+    assert torch.equal(readout(x, index, dim_size=4), readout(x, index, dim_size=4))
+
+
+@pytest.mark.parametrize("options", READOUTS)
+def test_compiles_in_one_graph(options):
+    torch._dynamo.reset()
+    readout = SetTransformerReadout(8, **options).double()
+    x, index = _batch([3, 0, 5, 2])
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
+    x, index = x[order].requires_grad_(), index[order]
+    expected = readout(x, index, dim_size=4)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+    compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")
+    found = compiled(x, index, dim_size=4, max_num_elements=6)
+    torch.testing.assert_close(found, expected)
+    (gradient,) = torch.autograd.grad(found.square().sum(), x)
+    torch.testing.assert_close(gradient, wanted)
+
+
+def test_compiles_for_any_batch():
+    torch._dynamo.reset()
+    readout = SetTransformerReadout(8).double()
+    compiled = torch.compile(readout, fullgraph=True, backend="eager", dynamic=True)
+    for size in (4, 9):
+        x = torch.randn(3 * size, 8, dtype=torch.float64)
+        index = torch.arange(3 * size) % size
+        found = compiled(x, index, dim_size=size, max_num_elements=3)
+        torch.testing.assert_close(found, readout(x, index, dim_size=size))
+    with pytest.raises(RuntimeError, match="more rows than max_num_elements"):
+        compiled(x, index, dim_size=9, max_num_elements=2)
+
+
+def test_parameters_are_drawn_anew():
+    readout = SetTransformerReadout(8, num_seed_points=2, layer_norm=True, num_induced_points=2)
+    before = {name: p.clone() for name, p in readout.named_parameters()}
+    readout.reset_parameters()
+    for name, parameter in readout.named_parameters():
+        if parameter.dim() > 1:
+            assert not torch.equal(parameter, before[name]), name
+    assert repr(readout) == (
+        "SetTransformerReadout(8, num_seed_points=2, heads=1, layer_norm=True, dropout=0.0)"
+    )
+
+
+def test_bad_input_gets_one_clear_error():
+    with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
+        MultiheadAttentionBlock(8, heads=3)
