@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from gattn.kernels import cpu
+from gattn.kernels import cpu, runs
 from gattn.kernels import layout as reference
 from gattn.kernels.blocks import Blocks
 from gattn.kernels.layout import Layout
 
 _INTS = (int, torch.SymInt)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _lasting(function: _F) -> _F:
+    """Make normal tensors in inference mode too: a graph outlives it and may serve training."""
+
+    @functools.wraps(function)
+    def make(*args: Any, **options: Any) -> Any:
+        if not torch.is_inference_mode_enabled():
+            return function(*args, **options)
+        with torch.inference_mode(False):
+            return function(*args, **options)
+
+    return cast(_F, make)
 
 
 class Graph:
@@ -71,6 +86,12 @@ class Graph:
         return graph
 
     @classmethod
+    @_lasting
+    def _from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
+        """The edges j -> i for first[i] <= j < last[i]; both bounds ascend with i."""
+        return cls._from_layout(runs.build(first, last, num_src, num_edges))
+
+    @classmethod
     def _from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
         """A complete or causal graph, whose edges are laid out when first asked for."""
         graph = cls.__new__(cls)
@@ -96,6 +117,7 @@ class Graph:
         )
 
     @functools.cached_property
+    @_lasting
     def layout(self) -> Layout:
         """The edges sorted by (destination, source) and by (source, destination)."""
         assert self.blocks is not None  # any other graph is made with its layout
@@ -141,6 +163,7 @@ class Graph:
         """Number of edges out of each source: [m] int64."""
         return self.layout.colptr.diff().long()
 
+    @_lasting
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
         return Graph._from_layout(self.layout.transpose())
@@ -157,6 +180,7 @@ class Graph:
         """The same graph in page-locked memory."""
         return self._map(lambda t: t.pin_memory())
 
+    @_lasting
     def _map(self, function: Any) -> Graph:
         kept = None if self.kept is None else function(self.kept)
         return Graph._from_layout(Layout(*map(function, self.layout)), kept)
@@ -174,6 +198,7 @@ class Graph:
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
         return Graph._from_layout(_build(source, destination, *self.size))
 
+    @_lasting
     def with_self_loops(self) -> Graph:
         """Drop every self-loop, then append one per node after the edges that remain.
 
@@ -262,6 +287,7 @@ def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
         raise ValueError(f"size must be {graph.size}, that of the given {graph!r}; got {size}")
 
 
+@_lasting
 def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     _check_range(source, num_src, "source")
     _check_range(destination, num_dst, "destination")
@@ -325,7 +351,7 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
     if edges.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
     own = None
-    sparse_size = getattr(edges, "sparse_size", None)
+    sparse_size: Any = getattr(edges, "sparse_size", None)
     if callable(sparse_size):  # an EdgeIndex: rows are sources
         rows, cols = sparse_size()
         own = (rows, cols) if rows is not None and cols is not None else None

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gattn.graph import Graph
-from gattn.kernels import runs
 from gattn.kernels.blocks import Blocks
 
 Device = torch.device | str | None
@@ -108,7 +107,7 @@ def band(
     first = torch.maximum(start, node - width)
     last = node + 1 if one_sided else torch.minimum(end, node + width + 1)
     num_edges = sum(_edges_of_band(size, width, one_sided) for size in sizes)
-    return Graph._from_layout(runs.build(first, last, sum(sizes), num_edges))
+    return Graph._from_runs(first, last, sum(sizes), num_edges)
 
 
 def bipartite(

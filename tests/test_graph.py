@@ -1,0 +1,533 @@
+"""Graph: every input, the layout, the memory, validation."""
+
+import copy
+import gc
+import pickle
+import threading
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric import EdgeIndex
+
+import gattn.graph
+import gattn.graphs
+from gattn import Graph
+from gattn.graph import _memory, as_graph
+from gattn.kernels import cpu
+from gattn.kernels import layout as reference
+from gattn.testing import awkward_graphs
+
+BUILDERS = ["reference", "cpu"]
+CASES = pytest.mark.parametrize("case", awkward_graphs(), ids=lambda case: case.name)
+
+
+def builder(name):
+    if name == "cpu" and not cpu.serves(torch.device("cpu")):
+        pytest.skip("the C++ extension is not built")
+    return {"cpu": getattr(cpu, "build_layout", None), "reference": reference.build}[name]
+
+
+def brute_layout(source, destination, num_src, num_dst):
+    """The layout by Python's sort."""
+    edges = list(zip(source, destination))
+    by_row = sorted(range(len(edges)), key=lambda e: (destination[e], source[e]))
+    position = {e: p for p, e in enumerate(by_row)}
+    by_col = sorted(by_row, key=lambda e: (source[e], position[e]))
+
+    def offsets(values, size):
+        return [sum(v < bound for v in values) for bound in range(size + 1)]
+
+    return {
+        "rowptr": offsets(destination, num_dst),
+        "col": [source[e] for e in by_row],
+        "edge": by_row,
+        "colptr": offsets(source, num_src),
+        "row": [destination[e] for e in by_col],
+        "csr": [position[e] for e in by_col],
+    }
+
+
+def assert_same_layout(layout, expected):
+    for name, values in expected.items():
+        got = getattr(layout, name)
+        assert got.dtype == torch.int32, name
+        assert got.is_contiguous(), name
+        assert got.tolist() == values, name
+
+
+def assert_same_graph(one, other):
+    assert one.size == other.size
+    assert one.num_edges == other.num_edges
+    for a, b in zip(one.layout, other.layout):
+        assert torch.equal(a, b)
+
+
+# The layout
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@CASES
+def test_layout_of_awkward_graphs(name, dtype, case):
+    source, destination = case.edge_index.to(dtype)
+    layout = builder(name)(source, destination, *case.size)
+    expected = brute_layout(source.tolist(), destination.tolist(), *case.size)
+    assert_same_layout(layout, expected)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_layout_of_any_graph(name, data):
+    build = builder(name)
+    num_src, num_dst = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
+    ends = st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1))
+    edges = data.draw(st.lists(ends, max_size=40))
+    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()  # rows with a stride
+    layout = build(pairs[0], pairs[1], num_src, num_dst)
+    source, destination = [j for j, _ in edges], [i for _, i in edges]
+    assert_same_layout(layout, brute_layout(source, destination, num_src, num_dst))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_builders_agree_on_a_larger_graph(name):
+    generator = torch.Generator().manual_seed(0)
+    source = (torch.rand(200_000, generator=generator) ** 3 * 3000).long()
+    destination = (torch.rand(200_000, generator=generator) ** 3 * 2000).long()
+    one = builder(name)(source, destination, 3000, 2000)
+    other = reference.build(source, destination, 3000, 2000)
+    for field, a, b in zip(one._fields, one, other):
+        assert torch.equal(a, b), field
+
+
+@CASES
+def test_edges_come_back_in_the_callers_order(case):
+    graph = case.graph()
+    assert torch.equal(graph.edge_index, case.edge_index)
+    assert graph.num_edges == case.edge_index.shape[1]
+    source, destination = case.edge_index
+    assert torch.equal(graph.in_degree(), torch.bincount(destination, minlength=case.size[1]))
+    assert torch.equal(graph.out_degree(), torch.bincount(source, minlength=case.size[0]))
+
+
+@CASES
+def test_transpose(case):
+    graph = case.graph()
+    turned = graph.transpose()
+    assert turned.size == graph.size[::-1]
+    assert torch.equal(turned.edge_index, case.edge_index.flip(0))
+    assert_same_graph(turned.transpose(), graph)
+    source, destination = case.edge_index
+    expected = brute_layout(destination.tolist(), source.tolist(), *case.size[::-1])
+    del expected["edge"], expected["csr"]  # multi-edges may stand in another order
+    assert_same_layout(turned.layout, expected)
+
+
+def test_layout_does_not_depend_on_the_order_of_the_edges():
+    case = next(case for case in awkward_graphs() if case.name == "edges in no order")
+    order = torch.randperm(case.edge_index.shape[1], generator=torch.Generator().manual_seed(0))
+    one, other = case.graph(), Graph(case.edge_index[:, order], 4)
+    for name in ("rowptr", "col", "colptr", "row", "csr"):
+        assert torch.equal(getattr(one.layout, name), getattr(other.layout, name)), name
+    assert torch.equal(order[other.layout.edge], one.layout.edge)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [((10, 10, 10), torch.int32), ((2**31 - 2, 1, 1), torch.int32),
+     ((2**31 - 1, 1, 1), torch.int64), ((1, 2**31, 1), torch.int64), ((1, 1, 2**40), torch.int64)],
+)  # fmt: skip
+def test_indices_are_32_bit_where_they_fit(sizes, dtype):
+    assert reference.index_dtype(*sizes) == dtype
+
+
+def test_graph_without_layout_of_64_bit_positions():
+    """With 64-bit positions every operator still has one dtype to read."""
+    layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
+    wide = Graph._from_layout(type(layout)(*(t.long() for t in layout)))
+    x = torch.randn(3, 2, 4)
+    got = gattn.functional.dot_product_attention(x, x, x, wide, impl="reference")
+    expected = gattn.functional.dot_product_attention(
+        x, x, x, Graph._from_layout(layout), impl="reference"
+    )
+    assert torch.equal(got, expected)
+    assert wide.transpose().layout.csr.dtype == torch.int64
+
+
+# Every kind of input
+
+
+@CASES
+def test_inputs_of_one_graph_agree(case):
+    expected = case.graph()
+    source, destination = case.edge_index
+    num_src, num_dst = case.size
+    ones = torch.ones(source.numel())
+    assert_same_graph(Graph(case.edge_index.int(), case.size), expected)
+    assert_same_graph(Graph(case.edge_index.t().contiguous().t(), case.size), expected)
+    assert_same_graph(Graph(expected), expected)
+    assert_same_graph(Graph(EdgeIndex(case.edge_index, sparse_size=case.size)), expected)
+    coo = torch.sparse_coo_tensor(
+        torch.stack([destination, source]), ones, (num_dst, num_src), check_invariants=True
+    )
+    assert_same_graph(Graph(coo), expected)
+    scipy_coo = scipy.sparse.coo_array(
+        (ones.numpy(), (destination.numpy(), source.numpy())), (num_dst, num_src)
+    )
+    assert_same_graph(Graph(scipy_coo), expected)
+    unique = Graph(torch.unique(case.edge_index, dim=1), case.size)
+    for matrix in (
+        coo.coalesce(), scipy_coo.tocsr(), scipy_coo.tocsc(), scipy.sparse.csr_matrix(scipy_coo)
+    ):  # fmt: skip
+        got = Graph(matrix)
+        assert got.size == case.size
+        assert torch.equal(got.layout.col, unique.layout.col)
+        assert torch.equal(got.layout.rowptr, unique.layout.rowptr)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning", "ignore:Sparse CSC:UserWarning")
+@CASES
+def test_compressed_torch_matrices(case):
+    source, destination = case.edge_index
+    dense = torch.zeros(case.size[::-1])
+    dense[destination, source] = 1
+    unique = Graph(torch.unique(case.edge_index, dim=1), case.size)
+    for matrix in (dense.to_sparse_csr(), dense.to_sparse_csc()):
+        got = Graph(matrix)
+        assert got.size == case.size
+        assert torch.equal(got.layout.col, unique.layout.col)
+        assert torch.equal(got.layout.rowptr, unique.layout.rowptr)
+
+
+def test_matrix_keeps_stored_zeros_and_reads_rows_as_destinations():
+    adj_t = torch.sparse_coo_tensor([[0, 0], [1, 2]], [0.0, 5.0], (1, 3), check_invariants=True)
+    graph = Graph(adj_t)
+    assert graph.size == (3, 1)
+    assert graph.edge_index.tolist() == [[1, 2], [0, 0]]
+
+
+def test_networkx_input():
+    graph = Graph(networkx.DiGraph([("a", "b"), ("c", "a")]))
+    assert graph.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert graph.size == (3, 3)
+    assert Graph(networkx.empty_graph(4)).size == (4, 4)
+
+
+def test_size_from_the_edges():
+    assert Graph(torch.tensor([[0, 6], [1, 2]])).size == (7, 7)
+    assert Graph(torch.empty(2, 0, dtype=torch.int64)).size == (0, 0)
+    assert Graph(torch.tensor([[0], [1]]), (3, 5)).size == (3, 5)
+    assert Graph(torch.tensor([[0], [1]]), [3, 5]).size == (3, 5)
+    assert Graph(EdgeIndex([[0, 1], [1, 0]])).size == (2, 2)
+
+
+@pytest.mark.parametrize("size", [-1, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)])
+def test_size_is_checked(size):
+    with pytest.raises(ValueError, match=r"size must be num_nodes or \(num_src, num_dst\)"):
+        Graph(torch.tensor([[0], [1]]), size)
+
+
+def test_size_must_match_the_input():
+    with pytest.raises(ValueError, match=r"size must be \(3, 2\), that of the given edges"):
+        Graph(torch.zeros(2, 3).to_sparse(), 3)
+    graph = Graph(torch.tensor([[0], [1]]), 3)
+    for make in (Graph, as_graph):
+        assert_same_graph(make(graph, (3, 3)), graph)
+        with pytest.raises(ValueError, match=r"size must be \(3, 3\), that of the given Graph"):
+            make(graph, 4)
+
+
+# Validation
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    ("edges", "size", "error"),
+    [
+        ([[0, 3], [1, 1]], 3, r"source indices must be in \[0, 3\); got 3 at edge 1"),
+        ([[0, 1], [1, 7]], (9, 3), r"destination indices must be in \[0, 3\); got 7 at edge 1"),
+        ([[-1, 1], [1, 0]], 3, r"source indices must be in \[0, 3\); got -1 at edge 0"),
+        ([[0, 1], [0, -2]], None, r"destination indices must be in \[0, 2\); got -2 at edge 1"),
+        ([[-1], [-1]], None, r"source indices must be in \[0, 0\); got -1 at edge 0"),
+        ([[0], [0]], 0, r"source indices must be in \[0, 0\); got 0 at edge 0"),
+    ],
+)
+def test_index_out_of_range(edges, size, error, dtype):
+    with pytest.raises(ValueError, match=error):
+        Graph(torch.tensor(edges, dtype=dtype), size)
+
+
+def test_index_beyond_32_bits_does_not_wrap():
+    for index in (2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63)):
+        with pytest.raises(ValueError, match=rf"source indices .*got {index} at edge 1"):
+            Graph(torch.tensor([[0, index], [0, 0]]), 3)
+        adj_t = scipy.sparse.coo_array(([1.0], ([0], [1])), (2, 2))
+        adj_t.coords = (np.array([0]), np.array([index]))
+        with pytest.raises(ValueError, match=rf"got {index} at edge 0"):
+            Graph(adj_t)
+
+
+def test_sizes_too_large_are_refused():
+    with pytest.raises((ValueError, RuntimeError, MemoryError)):
+        Graph(torch.tensor([[0], [2**62]]))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.int8, torch.int16, torch.float32, torch.float64,
+     torch.complex64],
+)  # fmt: skip
+def test_index_of_another_dtype(dtype):
+    with pytest.raises(TypeError, match=f"edge_index must be int32 or int64; got {dtype}"):
+        Graph(torch.ones(2, 3).to(dtype), 3)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (3, 4), (4, 2), (2, 3, 1), (0,)])
+def test_index_of_another_shape(shape):
+    error = r"edge_index must have shape \(2, e\); got \(" + ", ".join(map(str, shape))
+    with pytest.raises(ValueError, match=error):
+        Graph(torch.zeros(shape, dtype=torch.int64), 5)
+
+
+@pytest.mark.parametrize("edges", [None, "ab", 3, [[0, 1], [1, 0]], ([0], [1]), np.zeros((2, 1))])
+def test_edges_of_another_type(edges):
+    with pytest.raises(TypeError, match=f"edges must be .*; got {type(edges).__name__}"):
+        Graph(edges, 3)
+
+
+def test_sparse_of_another_dimension():
+    with pytest.raises(ValueError, match="must have 2 dimensions; got 3"):
+        Graph(torch.zeros(2, 2, 2).to_sparse())
+
+
+# A frozen object
+
+
+def test_frozen():
+    graph = Graph(torch.tensor([[0], [1]]), 2)
+    for change in (
+        lambda: setattr(graph, "num_src", 3),
+        lambda: setattr(graph, "layout", None),
+        lambda: setattr(graph, "mine", 1),
+        lambda: delattr(graph, "num_src"),
+    ):
+        with pytest.raises(AttributeError, match="a Graph is frozen"):
+            change()
+    assert graph.size == (2, 2)
+
+
+def test_repr_names_sizes_and_device():
+    graph = Graph(torch.tensor([[0], [1]]), (2, 3))
+    assert repr(graph) == "Graph(num_src=2, num_dst=3, num_edges=1, device='cpu')"
+
+
+def test_does_not_alias_the_callers_tensor():
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graph = Graph(edge_index, 2)
+    edge_index.zero_()
+    assert graph.edge_index.tolist() == [[0, 1], [1, 0]]
+
+
+@CASES
+def test_pickle_copy_and_move(case, tmp_path):
+    graph = case.graph().with_self_loops()
+    torch.save(graph, tmp_path / "graph.pt")
+    with torch.serialization.safe_globals([Graph, Graph._from_layout, reference.Layout, getattr]):
+        loaded = torch.load(tmp_path / "graph.pt")
+    for again in (
+        pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph), copy.copy(graph), loaded,
+        graph.to("cpu"), graph.to("meta"),
+    ):  # fmt: skip
+        assert again.size == graph.size
+        assert (again.kept is None) == (graph.kept is None)
+        if again.device.type != "meta":
+            assert_same_graph(again, graph)
+            assert graph.kept is None or torch.equal(again.kept, graph.kept)
+    assert graph.to("cpu") is graph
+    assert graph.to("meta").device.type == "meta"
+
+
+@CASES
+def test_with_self_loops(case):
+    graph = case.graph()
+    looped = graph.with_self_loops()
+    source, destination = case.edge_index
+    nodes = torch.arange(min(case.size))
+    rest = case.edge_index[:, source != destination]
+    assert torch.equal(looped.edge_index, torch.cat([rest, nodes.expand(2, -1)], dim=1))
+    assert looped.size == graph.size
+    kept = torch.arange(graph.num_edges) if looped.kept is None else looped.kept
+    assert torch.equal(case.edge_index[:, kept], rest)
+    again = looped.with_self_loops()
+    assert torch.equal(again.edge_index, looped.edge_index)
+
+
+# The memory
+
+
+@pytest.fixture
+def sorts(monkeypatch):
+    """Counts the layouts that are built."""
+    count = []
+    build = gattn.graph._build
+
+    def counted(*args):
+        count.append(args)
+        return build(*args)
+
+    monkeypatch.setattr(gattn.graph, "_build", counted)
+    return count
+
+
+def test_two_hundred_epochs_sort_once(sorts):
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    for _ in range(200):
+        graphs = {as_graph(edge_index, 3) for _layer in range(3)}
+        assert len(graphs) == 1
+    assert len(sorts) == 1
+
+
+def test_self_loops_are_remembered_too(sorts):
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+    looped = {as_graph(edge_index, 3, self_loops=True) for _ in range(10)}
+    assert len(looped) == 1
+    assert len(sorts) == 2
+    assert as_graph(edge_index, 3).num_edges == 3
+    assert len(sorts) == 2
+
+
+def test_self_loops_of_a_graph_are_remembered(sorts):
+    graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 2]]), 3)
+    assert as_graph(graph, self_loops=True) is as_graph(graph, self_loops=True)
+    assert len(sorts) == 2
+
+
+def test_int_and_pair_of_sizes_share(sorts):
+    edge_index = torch.tensor([[0], [1]])
+    assert as_graph(edge_index, 3) is as_graph(edge_index, (3, 3))
+    assert as_graph(edge_index, 4).size == (4, 4)
+    assert len(sorts) == 2
+
+
+def test_change_in_place_is_seen(sorts):
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    before = as_graph(edge_index, 3)
+    edge_index[0, 0] = 2
+    after = as_graph(edge_index, 3)
+    assert before.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert after.edge_index.tolist() == [[2, 1], [1, 0]]
+    edge_index[1] = edge_index[0]
+    assert as_graph(edge_index, 3).edge_index.tolist() == [[2, 1], [2, 1]]
+    assert len(sorts) == 3
+
+
+def test_equal_tensors_are_not_confused(sorts):
+    one, other = torch.tensor([[0], [1]]), torch.tensor([[0], [1]])
+    assert as_graph(one, 2) is not as_graph(other, 2)
+    assert len(sorts) == 2
+
+
+def test_memory_holds_neither_tensor_nor_graph():
+    import weakref
+
+    before = len(_memory)
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graph = weakref.ref(as_graph(edge_index, 2))
+    assert len(_memory) == before + 1
+    assert graph() is not None
+    tensor = weakref.ref(edge_index)
+    del edge_index
+    gc.collect()
+    assert tensor() is None
+    assert graph() is None
+    assert len(_memory) == before
+
+
+def test_reused_addresses_are_not_confused():
+    for number in range(200):
+        edge_index = torch.tensor([[number % 5], [number % 3]])
+        assert as_graph(edge_index, 5).edge_index.tolist() == edge_index.tolist()
+
+
+def test_inference_tensors_are_not_remembered(sorts):
+    with torch.inference_mode():
+        edge_index = torch.tensor([[0, 1], [1, 0]])
+        assert as_graph(edge_index, 2).num_edges == 2
+        edge_index[0, 0] = 1
+        assert as_graph(edge_index, 2).edge_index.tolist() == [[1, 1], [1, 0]]
+    assert len(sorts) == 2
+    normal = torch.tensor([[0, 1], [1, 0]])
+    with torch.inference_mode():
+        made_inside = as_graph(normal, 2)
+        assert as_graph(normal, 2) is made_inside
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_graph_made_in_inference_mode_serves_training(self_loops):
+    edge_index = torch.tensor([[0, 1, 1], [1, 0, 1]])
+    with torch.inference_mode():
+        remembered = as_graph(edge_index, 2, self_loops=self_loops)
+        inside = torch.tensor([[0, 1], [1, 0]])
+        graphs = [
+            remembered, remembered.transpose(), Graph(inside, 2), Graph(inside.int(), 2),
+            gattn.graphs.causal([2]), gattn.graphs.band([2], 1),
+            gattn.graphs.knn(torch.ones(2, 1), 1),
+        ]  # fmt: skip
+        assert all(graph.layout for graph in graphs)
+    assert as_graph(edge_index, 2, self_loops=self_loops) is remembered
+    assert remembered.kept is None or not remembered.kept.is_inference()
+    for graph in graphs:
+        assert not any(tensor.is_inference() for tensor in graph.layout)
+        x = torch.randn(2, 1, 4, requires_grad=True)
+        gattn.functional.dot_product_attention(x, x, x, graph).sum().backward()
+        assert x.grad is not None
+
+
+def test_other_inputs_are_laid_out_anew(sorts):
+    matrix = scipy.sparse.eye_array(3).tocsr()
+    assert as_graph(matrix) is not as_graph(matrix)
+    assert as_graph(EdgeIndex([[0], [1]], sparse_size=(2, 2))).num_edges == 1
+
+
+def test_edge_index_class_is_remembered(sorts):
+    edge_index = EdgeIndex([[0, 1], [1, 0]], sparse_size=(2, 2))
+    assert as_graph(edge_index) is as_graph(edge_index)
+    assert len(sorts) == 1
+
+
+def test_errors_are_not_remembered():
+    edge_index = torch.tensor([[0, 5], [1, 0]])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="got 5 at edge 1"):
+            as_graph(edge_index, 3)
+    assert as_graph(edge_index, 6).num_edges == 2
+
+
+def test_threads_share_the_memory():
+    tensors = [torch.tensor([[0, k % 4], [1, 0]]) for k in range(20)]
+    errors = []
+
+    def work():
+        try:
+            for _ in range(30):
+                for k, tensor in enumerate(tensors):
+                    graph = as_graph(tensor, 4, self_loops=k % 2 == 0)
+                    assert graph.size == (4, 4)
+                    own = torch.tensor([[k % 4], [0]])
+                    assert as_graph(own, 4).edge_index.tolist() == own.tolist()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    for tensor in tensors:
+        assert torch.equal(as_graph(tensor, 4).edge_index, tensor)
