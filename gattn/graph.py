@@ -352,7 +352,7 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
     own = None
     sparse_size: Any = getattr(edges, "sparse_size", None)
-    if callable(sparse_size):  # an EdgeIndex: rows are sources
+    if sparse_size is not None:  # an EdgeIndex: rows are sources
         rows, cols = sparse_size()
         own = (rows, cols) if rows is not None and cols is not None else None
         edges = edges.as_tensor()  # type: ignore[attr-defined]
