@@ -28,6 +28,7 @@ class AttentionConv(MessagePassing):
     """
 
     dropout: float
+    heads: int
     _overridden = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -51,6 +52,29 @@ class AttentionConv(MessagePassing):
         """The layer's dropout probability while training, else 0."""
         return self.dropout if self.training else 0.0
 
+    def edge_term(
+        self, edge_attr: Tensor | None, like: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """(a, W_e) as an operator takes them, in the heads and the dtype of [n, h, c]."""
+        if edge_attr is None:
+            return None, None
+        weight = tile_heads(self._edge_weight(edge_attr), 0, like.shape[1])
+        return edge_attr.to(like.dtype), weight.to(like.dtype)
+
+    def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
+        """W_e a_ij written out, [e, h, c]: for the edge by edge path."""
+        weight = tile_heads(self._edge_weight(edge_attr), 0, heads)
+        return F.linear(edge_attr, weight.flatten(0, 1)).unflatten(1, weight.shape[:2])
+
+    def _edge_weight(self, edge_attr: Tensor) -> Tensor:
+        """The weight of the edges' projection as [h, c, d]; initialises a lazy one."""
+        linear: Any = self.lin_edge
+        if linear is None:
+            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+        if isinstance(linear.weight, UninitializedParameter):
+            linear(edge_attr[:0])
+        return linear.weight.unflatten(0, (self.heads, -1))
+
 
 def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
     """Source and destination features with nodes first: [m, d], or [m, b, d] from [b, m, d].
@@ -63,6 +87,19 @@ def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
         return x, x
     x_src, x_dst = x
     return _nodes_first(x_src), None if x_dst is None else _nodes_first(x_dst)
+
+
+def node_pair(x: Any) -> tuple[Tensor, Tensor]:
+    """As :func:`node_inputs`, where the destinations must have features, too."""
+    x_src, x_dst = node_inputs(x)
+    if x_dst is None:
+        raise ValueError("x must hold features for source and destination nodes; got None for one")
+    return x_src, x_dst
+
+
+def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
+    """Widths of the source's and the destination's features."""
+    return (in_channels, in_channels) if isinstance(in_channels, int) else in_channels
 
 
 def _nodes_first(x: Tensor) -> Tensor:
@@ -79,6 +116,11 @@ def _nodes_first(x: Tensor) -> Tensor:
 def split_heads(x: Tensor, channels: int) -> Tensor:
     """[n, h * c] to [n, h, c], and [n, b, h * c] to [n, b * h, c]."""
     return x.unflatten(-1, (-1, channels)).flatten(1, -2)
+
+
+def as_heads(x: Tensor) -> Tensor:
+    """[n, d] as one head, [n, 1, d]; [n, b, d] as b heads."""
+    return x.unsqueeze(1) if x.dim() == 2 else x
 
 
 def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:

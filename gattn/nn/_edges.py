@@ -10,7 +10,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttributeAccessIssue]
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 
-from gattn.functional import aggregate
+from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, as_graph
 
 
@@ -19,7 +19,7 @@ def read_edges(
     edge_attr: Tensor | None,
     x_src: Tensor,
     x_dst: Tensor | None,
-    size: tuple[int | None, int | None] | None,
+    size: tuple[int | None, int | None] | None = None,
     *,
     self_loops: bool = False,
 ) -> tuple[Graph, Tensor | None]:
@@ -130,16 +130,23 @@ def with_weights(
     """
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
         return _sparse_weights(edge_index, graph, alpha)
-    if x.dim() == 3:
-        alpha = alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
-    if isinstance(edge_index, Graph):
-        return graph.edge_index, alpha
+    alpha = batch_first(alpha, x)
     if not self_loops:
-        return edge_index, alpha
+        return given_edges(edge_index, graph), alpha
     pairs = graph.edge_index
     if isinstance(edge_index, EdgeIndex):
         pairs = EdgeIndex(pairs, sparse_size=graph.size)  # pyright: ignore[reportCallIssue]
     return pairs, alpha
+
+
+def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
+    """Weights [e, b * h] as [b, e, h] where x has a batch dimension."""
+    return alpha if x.dim() == 2 else alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
+
+
+def given_edges(edge_index: Any, graph: Graph) -> Any:
+    """The edges as the caller gave them; the pairs of a :class:`Graph`."""
+    return graph.edge_index if isinstance(edge_index, Graph) else edge_index
 
 
 def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
@@ -156,3 +163,10 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
         return torch.sparse_csr_tensor(rows, cols, alpha, shape), alpha
     entries = torch.stack([layout.destinations(), layout.col.long()])
     return torch.sparse_coo_tensor(entries, alpha, shape, is_coalesced=True), alpha
+
+
+def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
+    """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]: [a_i, 1] . [1, b_j]."""
+    query = torch.stack([query_score, torch.ones_like(query_score)], dim=-1)
+    key = torch.stack([torch.ones_like(key_score), key_score], dim=-1)
+    return edge_dot(query, key, graph)

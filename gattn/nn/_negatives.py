@@ -1,0 +1,72 @@
+"""Negative sampling: pairs of nodes that no edge joins."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+
+DENSE_PAIRS = 1 << 16
+"""Up to so many pairs of nodes are listed, beyond they are drawn."""
+TRIES = 3
+
+
+def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Tensor:
+    """Draw pairs of different nodes with no edge between them in either direction.
+
+    Args:
+        graph: a square graph of n nodes.
+        count: how many pairs to draw.
+        symmetric: whether each edge is there in both directions: one is then looked up.
+
+    Returns:
+        int64 [2, count], without doubles, in no order; fewer where there are not so many.
+    """
+    n = graph.num_src
+    population = n * (n - 1)
+    if population <= DENSE_PAIRS:
+        pairs = torch.arange(population, device=graph.device)
+        found = pairs[_without_edge(pairs, graph, symmetric)]
+    else:
+        found = _draw(graph, count, population, symmetric)
+    if found.numel() > count:
+        found = found[torch.randperm(found.numel(), device=found.device)[:count]]
+    return torch.stack(_unrank(found, n))
+
+
+def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
+    """At least ``count`` different pairs without an edge, if a few tries find them."""
+    present = min(graph.num_edges * (1 if symmetric else 2), population - 1)
+    size = int(1.1 * count / (1 - present / population)) + 16
+    size = min(size, 4 * population)
+    found = torch.empty(0, dtype=torch.int64, device=graph.device)
+    for _ in range(TRIES):
+        drawn = torch.randint(population, (size,), device=graph.device)
+        drawn = torch.cat([found, drawn]).unique()
+        found = drawn[_without_edge(drawn, graph, symmetric)]
+        if found.numel() >= count:
+            break
+    return found
+
+
+def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The k-th pair of different nodes."""
+    row, col = pairs // max(n - 1, 1), pairs % max(n - 1, 1)
+    return row, col + (col >= row)
+
+
+def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
+    row, col = _unrank(pairs, graph.num_src)
+    keys = graph.layout.destinations() * graph.num_src + graph.layout.col
+    there = _contains(keys, row * graph.num_src + col)
+    if not symmetric:
+        there |= _contains(keys, col * graph.num_src + row)
+    return ~there
+
+
+def _contains(sorted_keys: Tensor, wanted: Tensor) -> Tensor:
+    if sorted_keys.numel() == 0:
+        return torch.zeros_like(wanted, dtype=torch.bool)
+    place = torch.searchsorted(sorted_keys, wanted).clamp_(max=sorted_keys.numel() - 1)
+    return sorted_keys[place] == wanted

@@ -1,0 +1,163 @@
+"""Layers beside PyG's of the same name: the same parameters, inputs, outputs and gradients."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric import EdgeIndex
+
+import gattn.nn
+from gattn.graph import Graph
+from gattn.testing import awkward_graphs, random_graphs
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+@pytest.fixture(params=TOLERANCE, ids=str)
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def beside_pyg():
+    """``pair`` builds a layer twice from one seed; ``check`` compares the two on one input."""
+    return SimpleNamespace(
+        pair=_pair, check=_check, leaves=_leaves, graphs=_graphs, draw=_draw, kinds=EDGE_KINDS
+    )
+
+
+def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, **kwargs):
+    """PyG's layer and ours: same repr, state_dict keys and initial values under one seed."""
+    layers = []
+    for factory in (theirs or getattr(pyg, name), ours or getattr(gattn.nn, name)):
+        torch.manual_seed(7)
+        layers.append(factory(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    theirs, ours = layers
+    assert repr(theirs) == repr(ours)
+    assert list(theirs.state_dict()) == list(ours.state_dict())
+    for key, value in theirs.state_dict().items():
+        assert torch.equal(value, ours.state_dict()[key]), key
+    # Biases and gates start at constants: move everything, so that nothing hides behind a zero.
+    for theirs_p, ours_p in zip(theirs.parameters(), ours.parameters()):
+        if not isinstance(theirs_p, torch.nn.parameter.UninitializedParameter):
+            moved = theirs_p.detach() + 0.1 * torch.randn_like(theirs_p)
+            theirs_p.data, ours_p.data = moved.clone(), moved.clone()
+    return theirs.to(dtype), ours.to(dtype)
+
+
+def _check(theirs, ours, *args, where="", **kwargs):
+    """Outputs, and gradients of every parameter and floating input, agree."""
+    expected, expected_grads = _run(theirs, args, kwargs)
+    got, grads = _run(ours, args, kwargs)
+    _assert_same(expected, got, f"output {where}")
+    for name, grad in expected_grads.items():
+        _assert_same(grad, grads[name], f"gradient of {name} {where}")
+    return got
+
+
+def _run(layer, args, kwargs):
+    args, kwargs = _fresh(args), _fresh(kwargs)
+    layer.zero_grad()
+    out = layer(*args, **kwargs)
+    torch.manual_seed(3)
+    loss = sum((t * torch.randn_like(t)).sum() for t in _tensors(out) if t.requires_grad)
+    if isinstance(loss, torch.Tensor):
+        loss.backward()
+    grads = {name: p.grad for name, p in layer.named_parameters()}
+    inputs = [t for t in _tensors((args, kwargs)) if t.requires_grad]
+    grads.update({f"input {i}": t.grad for i, t in enumerate(inputs)})
+    return out, {k: g if g is None else g.to_dense() for k, g in grads.items()}
+
+
+def _assert_same(expected, got, what):
+    if isinstance(expected, (tuple, list)):
+        assert isinstance(got, (tuple, list)), what
+        assert len(expected) == len(got), what
+        for i, (a, b) in enumerate(zip(expected, got)):
+            _assert_same(a, b, f"{what}[{i}]")
+    elif isinstance(expected, dict):
+        assert list(expected) == list(got), what
+        for key in expected:
+            _assert_same(expected[key], got[key], f"{what}[{key!r}]")
+    elif isinstance(expected, torch.Tensor) or isinstance(got, torch.Tensor):
+        _assert_same_tensor(expected, got, what)
+    else:
+        assert type(expected) is type(got), what
+
+
+def _assert_same_tensor(expected, got, what):
+    """Equal within tolerance; no gradient at all is as good as one of zeros."""
+    if expected is None or got is None:
+        assert "gradient" in what, what
+        other = expected if got is None else got
+        assert not other.any(), what
+        return
+    assert expected.layout == got.layout, what
+    if expected.layout != torch.strided:
+        expected, got = (t.detach().to_sparse_coo().coalesce() for t in (expected, got))
+        assert torch.equal(expected.indices(), got.indices()), what
+        expected, got = expected.values(), got.values()
+    assert expected.shape == got.shape, f"{what}: {expected.shape}, {got.shape}"
+    if isinstance(expected, EdgeIndex):
+        expected, got = expected.as_tensor(), torch.Tensor(got.as_tensor())
+    tolerance = TOLERANCE.get(expected.dtype, 0)
+    torch.testing.assert_close(
+        got, expected, rtol=tolerance, atol=tolerance, msg=lambda m: f"{what}: {m}"
+    )
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value] if value.layout == torch.strided and value.is_floating_point() else []
+    if isinstance(value, dict):
+        value = value.values()
+    if isinstance(value, (tuple, list, type({}.values()))):
+        return [t for item in value for t in _tensors(item)]
+    return []
+
+
+def _fresh(value):
+    """A copy whose floating tensors are leaves that want gradients."""
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        return value.detach().clone().requires_grad_() if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: _fresh(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_fresh(item) for item in value)
+    return value
+
+
+_leaves = _fresh
+
+
+def _graphs(bipartite=False):
+    """The awkward graphs and two random ones, square or bipartite."""
+    chosen = [case for case in awkward_graphs() if case.bipartite == bipartite]
+    return chosen + random_graphs(2, bipartite=bipartite)
+
+
+def _draw(*shape, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def _as_coo(pairs, size):
+    values = torch.ones(pairs.shape[1])
+    return torch.sparse_coo_tensor(pairs.flip(0), values, size[::-1], is_coalesced=True)
+
+
+def _as_csr(pairs, size):
+    return _as_coo(pairs, size).to_sparse_csr()
+
+
+EDGE_KINDS = {
+    "pairs": lambda pairs, size: pairs,
+    "int32 pairs": lambda pairs, size: pairs.int(),
+    "EdgeIndex": lambda pairs, size: EdgeIndex(pairs, sparse_size=size),
+    "coo": _as_coo,
+    "csr": _as_csr,
+    "Graph": Graph,
+}
+"""Ways to give edges, from pairs sorted by destination and source without doubles."""
