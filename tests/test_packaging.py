@@ -1,0 +1,124 @@
+"""What is built and shipped, and that it works where nothing can be compiled."""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import gattn
+
+ROOT = Path(__file__).parents[1]
+SOURCES = (".cpp", ".h", "CMakeLists.txt")
+
+LAYER = """
+import json, warnings
+import torch, torch_geometric.nn as pyg
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import gattn
+    from gattn.data import dataset_names
+    edge_index = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
+    x = torch.randn(3, 4)
+    theirs, ours = pyg.GATConv(4, 2, heads=2), gattn.nn.GATConv(4, 2, heads=2)
+    ours.load_state_dict(theirs.state_dict())
+    apart = max((ours(x, edge_index) - theirs(x, edge_index)).abs().max().item() for _ in range(2))
+print(json.dumps({
+    "file": gattn.__file__,
+    "info": gattn.backend_info(),
+    "warnings": [str(w.message) for w in caught if "gattn" in str(w.message)],
+    "apart": apart,
+    "datasets": list(dataset_names()),
+}))
+"""
+
+
+def _run(*command: str | Path, **environment: str) -> str:
+    kept = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**kept, **environment},
+        cwd=environment.get("PWD"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that comes out where the compilers named do not exist."""
+    folder = tmp_path_factory.mktemp("wheel")
+    missing = str(folder / "no-such-compiler")
+    _run(
+        sys.executable, "-m", "pip", "wheel", ROOT, "--wheel-dir", folder, "--no-deps",
+        "--no-index", "--no-build-isolation", f"--config-settings=build-dir={folder / 'build'}",
+        CC=missing, CXX=missing,
+    )  # fmt: skip
+    (wheel,) = folder.glob("gattn-*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "clean"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    site = _run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    # Everything but gattn comes from the environment of the tests.
+    Path(site, "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    _run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index",
+        pure_wheel,
+    )  # fmt: skip
+    found = json.loads(_run(python, "-c", LAYER, PWD=str(tmp_path)).splitlines()[-1])
+    assert Path(found["file"]).is_relative_to(Path(site).resolve()), found["file"]
+    assert found["info"]["cpu"].startswith("the C++ extension is not built")
+    assert found["info"]["reference"] == "available"
+    (warning,) = found["warnings"]
+    assert "runs on its plain PyTorch reference" in warning
+    assert "the C++ extension is not built" in warning
+    assert found["apart"] < 1e-5
+    assert "cora" in found["datasets"]
+
+
+@pytest.mark.slow
+def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
+    names = zipfile.ZipFile(pure_wheel).namelist()
+    assert pure_wheel.name.endswith("-none-any.whl")
+    assert {"gattn/py.typed", "gattn/data/registry.toml", "gattn/functional.py"} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert [name for name in names if name.endswith(SOURCES)] == []
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"gattn", f"gattn-{gattn.__version__}.dist-info"}
+
+
+def test_source_distribution_carries_the_sources(tmp_path: Path) -> None:
+    code = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
+    name = _run(sys.executable, "-c", code, tmp_path, PWD=str(ROOT)).splitlines()[-1]
+    with tarfile.open(tmp_path / name) as archive:
+        names = archive.getnames()
+    top = name.removesuffix(".tar.gz")
+    wanted = ["pyproject.toml", "LICENSE", "README.md", "datasets/registry.toml"]
+    wanted += [str(path.relative_to(ROOT)) for path in (ROOT / "gattn").rglob("*.cpp")]
+    assert {f"{top}/{path}" for path in wanted} <= set(names)
+    assert [found for found in names if found.endswith((".so", ".pyc"))] == []
+
+
+def test_version_is_the_installed_one() -> None:
+    assert importlib.metadata.version("gattn") == gattn.__version__
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+def test_kernels_are_built_where_a_compiler_is() -> None:
+    assert gattn.backend_info()["cpu"].startswith("available"), gattn.backend_info()["cpu"]
