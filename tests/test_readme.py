@@ -1,0 +1,26 @@
+"""The README's Python blocks run, one after the other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"\[[^\]]+\]\(([^)#:]+)\)")
+
+
+def test_readme_blocks_run() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    missing = [link for link in LINK.findall(path.read_text())
+               if not (path.parent / link).exists()]  # fmt: skip
+    assert missing == []
