@@ -1,0 +1,136 @@
+"""Attention on a graph equals torch's dense attention with the graph as its mask."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gattn import Graph, functional, graphs
+
+GRAPHS = {
+    "complete": lambda: graphs.complete([5, 1, 17, 3]),
+    "complete, of one size": lambda: graphs.complete([6, 6, 6]),
+    "causal": lambda: graphs.causal([4, 1, 19, 2]),
+    "band": lambda: graphs.band([13, 2, 5], 2),
+    "band, one-sided": lambda: graphs.band([13, 2, 5], 3, one_sided=True),
+    "grid, 1-D": lambda: graphs.grid((9,), 2, batch=2),
+    "grid, 2-D": lambda: graphs.grid((4, 5), 1, batch=2),
+    "grid, 3-D": lambda: graphs.grid((2, 3, 4), graphs.box((0, 1, 1)), batch=2),
+    "bipartite": lambda: graphs.bipartite([3, 1, 6], [2, 9, 4]),
+    "readout": lambda: graphs.readout(torch.tensor([0, 0, 2, 1, 2, 2, 0]), 3, 3),
+    "window and global tokens": lambda: graphs.band([12], 1) | graphs.grid((12,), [(0,), (5,)]),
+    "nearest in space": lambda: graphs.knn(torch.linspace(0, 1, 15)[:, None] ** 2, 4),
+    "virtual node": lambda: graphs.virtual_node(graphs.band([6], 1)),
+}
+EVERY_GRAPH = pytest.mark.parametrize("name", GRAPHS)
+
+
+def dense_mask(graph: Graph) -> torch.Tensor:
+    """[n, m], True where an edge j -> i stands; every graph here is without multi-edges."""
+    source, destination = graph.edge_index
+    mask = torch.zeros(graph.num_dst, graph.num_src, dtype=torch.bool)
+    mask[destination, source] = True
+    assert int(mask.sum()) == graph.num_edges
+    return mask
+
+
+def inputs(graph: Graph, dtype: torch.dtype, heads: int = 3, channels: int = 8):
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(rows):
+        return torch.randn(rows, heads, channels, generator=generator, dtype=torch.float64).to(
+            dtype
+        )
+
+    return draw(graph.num_dst), draw(graph.num_src), draw(graph.num_src)
+
+
+def dense(query, key, value, mask, scale=None):
+    """torch's attention over all pairs, with heads first as it wants them."""
+    q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[0].transpose(0, 1)
+
+
+def with_gradients(function, tensors, grad):
+    leaves = [t.detach().clone().requires_grad_() for t in tensors]
+    out = function(*leaves)
+    return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("impl", [None, "reference"])
+@EVERY_GRAPH
+def test_outputs_and_gradients_equal_dense_attention(name, impl, dtype, tolerance):
+    graph = GRAPHS[name]()
+    tensors = inputs(graph, dtype)
+    mask = dense_mask(graph)
+    grad = torch.randn_like(tensors[0])
+    got = with_gradients(
+        lambda q, k, v: functional.dot_product_attention(q, k, v, graph, impl=impl), tensors, grad
+    )
+    expected = with_gradients(lambda q, k, v: dense(q, k, v, mask), tensors, grad)
+    for what, a, b in zip(("out", "query", "key", "value"), got, expected):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {what}")
+
+
+@EVERY_GRAPH
+def test_bias_equals_a_mask_of_numbers(name):
+    graph = GRAPHS[name]()
+    *tensors, bias = *inputs(graph, torch.float64), torch.randn(graph.num_edges, 3).double()
+    grad = torch.randn_like(tensors[0])
+    source, destination = graph.edge_index
+
+    def masked(q, k, v, bias):
+        mask = torch.full((graph.num_dst, graph.num_src, 3), -torch.inf, dtype=torch.float64)
+        mask = mask.index_put((destination, source), bias)
+        return dense(q, k, v, mask.permute(2, 0, 1), scale=0.3)
+
+    got = with_gradients(
+        lambda q, k, v, b: functional.dot_product_attention(q, k, v, graph, bias=b, scale=0.3),
+        [*tensors, bias],
+        grad,
+    )
+    expected = with_gradients(masked, [*tensors, bias], grad)
+    for what, a, b in zip(("out", "query", "key", "value", "bias"), got, expected):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=f"{name}: {what}")
+
+
+@EVERY_GRAPH
+def test_weights_are_the_dense_softmax(name):
+    graph = GRAPHS[name]()
+    query, key, _ = inputs(graph, torch.float64)
+    scores = torch.einsum("ihc,jhc->ijh", query, key) / 8**0.5
+    alpha = scores.masked_fill(~dense_mask(graph)[..., None], -torch.inf).softmax(1)
+    source, destination = graph.edge_index
+    got = functional.dot_product_attention_weights(query, key, graph)
+    torch.testing.assert_close(got, alpha[destination, source], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 2)])
+def test_a_batch_equals_its_members_alone(build):
+    """Ragged sizes need no padding: each member gives what it gives alone, bit for bit."""
+    sizes = [5, 0, 1, 9]
+    query, key, value = inputs(build(sizes), torch.float32)
+    together = functional.dot_product_attention(query, key, value, build(sizes))
+    alone = [
+        functional.dot_product_attention(q, k, v, build([len(q)]))
+        for q, k, v in zip(query.split(sizes), key.split(sizes), value.split(sizes))
+    ]
+    assert torch.equal(together, torch.cat(alone))
+
+
+@pytest.mark.parametrize("kind", ["query", "key"])
+def test_a_member_without_queries_or_keys(kind):
+    sizes = {"query": ([0, 2], [3, 4]), "key": ([3, 2], [0, 4])}[kind]
+    graph = graphs.bipartite(*sizes)
+    tensors = inputs(graph, torch.float64)
+    grad = torch.randn_like(tensors[0])
+    out, *grads = with_gradients(
+        lambda q, k, v: functional.dot_product_attention(q, k, v, graph), tensors, grad
+    )
+    alone = functional.dot_product_attention(
+        *(t[-len_:] for t, len_ in zip(tensors, (2, 4, 4))), graphs.bipartite([2], [4])
+    )
+    torch.testing.assert_close(out[-2:], alone, rtol=1e-12, atol=1e-12)
+    assert not out[:-2].any()
+    for gradient, last in zip(grads, (2, 4, 4)):
+        assert not gradient[:-last].any()
