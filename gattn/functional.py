@@ -3,6 +3,7 @@
 from gattn.ops.additive import additive_attention, additive_attention_weights
 from gattn.ops.dot_product import dot_product_attention, dot_product_attention_weights
 from gattn.ops.edge import aggregate, edge_dot, edge_softmax
+from gattn.ops.linear import linear_attention, linear_attention_weights
 from gattn.ops.mlp import mlp_attention, mlp_attention_weights
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "dot_product_attention_weights",
     "edge_dot",
     "edge_softmax",
+    "linear_attention",
+    "linear_attention_weights",
     "mlp_attention",
     "mlp_attention_weights",
 ]

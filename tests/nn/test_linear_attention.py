@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from gattn.nn import LinearAttention
+from gattn.testing import assert_batch_independent, assert_permutation_equivariant
+
+
+def _layer():
+    torch.manual_seed(0)
+    return LinearAttention(8, heads=2)
+
+
+def test_it_is_its_equation():
+    layer = _layer().double()
+    x = torch.randn(5, 8, dtype=torch.float64)
+    phi = lambda z: torch.nn.functional.elu(z).view(5, 2, 4) + 1  # noqa: E731
+    score = torch.einsum("ihc,jhc->ijh", phi(layer.lin_query(x)), phi(layer.lin_key(x)))
+    weights = score / score.sum(1, keepdim=True)
+    summed = torch.einsum("ijh,jhc->ihc", weights, layer.lin_value(x).view(5, 2, 4))
+    torch.testing.assert_close(layer(x), layer.lin_out(summed.flatten(1)))
+
+
+def test_equivariant_and_independent_of_the_batch():
+    layer = _layer().double()
+
+    def call(x, edge_index, batch):
+        return layer(x, batch)
+
+    assert_permutation_equivariant(call, 8, batch=True)
+    assert_batch_independent(call, 8, batch=True)
+
+
+def test_index_and_ptr_agree():
+    layer = _layer()
+    x, index = torch.randn(5, 8), torch.tensor([0, 0, 2, 2, 2])
+    out = layer(x, index, dim_size=3)
+    assert torch.equal(layer(x, ptr=torch.tensor([0, 2, 2, 5])), out)
+    assert not torch.equal(layer(x), out)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
+def test_compiles_in_one_graph():
+    torch._dynamo.reset()
+    layer = _layer()
+    x, index = torch.randn(5, 8, requires_grad=True), torch.tensor([0, 1, 0, 1, 1])
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    found, expected = compiled(x, index, dim_size=2), layer(x, index, dim_size=2)
+    torch.testing.assert_close(found, expected)
+    (gradient,) = torch.autograd.grad(found.square().sum(), x)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+    torch.testing.assert_close(gradient, wanted)
+
+
+def test_head_channels_and_errors():
+    assert LinearAttention(8, heads=3, head_channels=5)(torch.randn(2, 8)).shape == (2, 8)
+    with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
+        LinearAttention(8, heads=3)
+    layer = _layer()
+    before = layer.lin_query.weight.clone()
+    layer.reset_parameters()
+    assert not torch.equal(layer.lin_query.weight, before)
+    assert repr(layer) == "LinearAttention(8, heads=2, feature_map='elu')"
