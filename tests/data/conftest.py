@@ -2,15 +2,10 @@
 
 import os
 import struct
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-with warnings.catch_warnings():  # its import warns, and the first test to import it would fail
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import torch_geometric  # noqa: F401
 
 
 @pytest.fixture(scope="session")
