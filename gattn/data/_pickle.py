@@ -8,6 +8,7 @@ imported. So nothing a file says can call code, and SciPy is not needed.
 from __future__ import annotations
 
 import pickletools
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -79,6 +80,12 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[Any, Any]:
         ...
     gattn.data._pickle.PickleRefused: the name 'os system' is not allowed
     """
+    with warnings.catch_warnings():  # of text opcodes with odd escapes, which are refused anyway
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _run(raw)
+
+
+def _run(raw: bytes) -> SparseMatrix | np.ndarray | dict[Any, Any]:
     machine = _Machine()
     try:
         for opcode, argument, position in pickletools.genops(raw):

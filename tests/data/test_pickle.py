@@ -79,6 +79,7 @@ HOSTILE = {
     "two values": b"\x80\x02}}.",
     "after the end": b"\x80\x02}.}",
     "endless string": b"\x80\x02T\xff\xff\xff\x7fab.",
+    "odd escape": b"\x80\x02S'\\n\\y'\n.",
     "negative string": b"\x80\x02T\xff\xff\xff\xffab.",
 }
 

@@ -78,6 +78,13 @@ def test_molecule_property_on_one_s_own_table(run, table):
     assert "2/2" in err
 
 
+def test_molecule_property_on_the_sample(run):
+    sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
+    result, _, err = run("molecule_property", "--csv", sample, "--target", "celsius", "--epochs", 2)
+    assert result["mean_rmse"] > 0
+    assert "left out" not in err
+
+
 def test_molecule_property_at_its_defaults(run, monkeypatch):
     """The 1,017 compounds, thinned out so that an epoch is short."""
     load = gattn.data.load_molecules
