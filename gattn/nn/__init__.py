@@ -2,10 +2,26 @@
 
 from gattn.nn.agnn_conv import AGNNConv
 from gattn.nn.attentional_readout import AttentionalReadout
+from gattn.nn.encoding import (
+    DegreeEncoding,
+    LaplacianEncoding,
+    LearnedEncoding,
+    RandomWalkEncoding,
+    SinusoidalEncoding,
+)
+from gattn.nn.fa_conv import FAConv
+from gattn.nn.folding import fold, unfold
 from gattn.nn.gat_conv import GATConv
+from gattn.nn.gate_conv import GATEConv
 from gattn.nn.gatv2_conv import GATv2Conv
+from gattn.nn.graph_attention import GraphAttention
+from gattn.nn.han_conv import HANConv
+from gattn.nn.hgt_conv import HGTConv
+from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
 from gattn.nn.readout import LearnedQueryReadout
+from gattn.nn.relative_bias import RelativeBias, ShortestPathBias, token_offsets
+from gattn.nn.rgat_conv import RGATConv
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
     MultiheadAttentionBlock,
@@ -19,15 +35,32 @@ from gattn.nn.transformer_conv import TransformerConv
 __all__ = [
     "AGNNConv",
     "AttentionalReadout",
+    "DegreeEncoding",
+    "FAConv",
     "GATConv",
+    "GATEConv",
     "GATv2Conv",
+    "GraphAttention",
+    "HANConv",
+    "HGTConv",
     "InducedSetAttentionBlock",
+    "LaplacianEncoding",
+    "LearnedEncoding",
     "LearnedQueryReadout",
+    "LinearAttention",
     "MultiReadout",
     "MultiheadAttentionBlock",
     "PoolingByAttention",
+    "RGATConv",
+    "RandomWalkEncoding",
+    "RelativeBias",
     "SetAttentionBlock",
     "SetTransformerReadout",
+    "ShortestPathBias",
+    "SinusoidalEncoding",
     "SuperGATConv",
     "TransformerConv",
+    "fold",
+    "token_offsets",
+    "unfold",
 ]

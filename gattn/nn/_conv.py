@@ -83,10 +83,10 @@ def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
     becomes the second one, where it rides among the heads.
     """
     if isinstance(x, Tensor):
-        x = _nodes_first(x)
+        x = nodes_first(x)
         return x, x
     x_src, x_dst = x
-    return _nodes_first(x_src), None if x_dst is None else _nodes_first(x_dst)
+    return nodes_first(x_src), None if x_dst is None else nodes_first(x_dst)
 
 
 def node_pair(x: Any) -> tuple[Tensor, Tensor]:
@@ -102,7 +102,8 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
     return (in_channels, in_channels) if isinstance(in_channels, int) else in_channels
 
 
-def _nodes_first(x: Tensor) -> Tensor:
+def nodes_first(x: Tensor) -> Tensor:
+    """[n, d] as it is; [b, n, d] as [n, b, d]."""
     if x.dim() == 3:
         return x.transpose(0, 1)
     if x.dim() != 2:
@@ -173,16 +174,22 @@ def head_scores(
     Formed as :math:`\langle x, W^\top a \rangle`, a thin product that reads x once for all a,
     unless the projection is at hand and narrower than x, or more than its weight.
     """
-    heads, channels = att[0].shape[-2:]
-    vectors = torch.cat(att)
     narrower = projected is not None and projected.shape[-1] < x.shape[-1]
-    if _is_its_weight(linear, x) and not narrower:
-        weight = linear.weight.view(heads, channels, x.shape[-1])
-        folded = (vectors.transpose(0, 1) @ weight).transpose(0, 1).flatten(0, 1)
-    else:
-        x = project(linear, x) if projected is None else projected
-        folded = _block_diagonal(vectors)
-    scores = project(lambda x: F.linear(x, folded), x)
+    if narrower or not _is_its_weight(linear, x):
+        return projected_scores(project(linear, x) if projected is None else projected, *att)
+    heads, channels = att[0].shape[-2:]
+    weight = linear.weight.view(heads, channels, x.shape[-1])
+    folded = torch.cat(att).transpose(0, 1) @ weight
+    return _scores(x, folded.transpose(0, 1).flatten(0, 1), heads)
+
+
+def projected_scores(projected: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
+    r"""Scalars per row and head, :math:`\langle y, a \rangle`, for each a of shape [1, h, c]."""
+    return _scores(projected, _block_diagonal(torch.cat(att)), att[0].shape[-2])
+
+
+def _scores(x: Tensor, vectors: Tensor, heads: int) -> tuple[Tensor, ...]:
+    scores = project(lambda x: F.linear(x, vectors), x)
     return tuple(score.flatten(1) for score in scores.split(heads, -1))
 
 

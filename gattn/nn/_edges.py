@@ -144,6 +144,13 @@ def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
     return alpha if x.dim() == 2 else alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
 
 
+def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
+    """The numbers in a sparse adjacency, [e]; None for edges of another kind."""
+    if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
+        return to_edge_index(edge_index)[1].to(dtype)
+    return None
+
+
 def given_edges(edge_index: Any, graph: Graph) -> Any:
     """The edges as the caller gave them; the pairs of a :class:`Graph`."""
     return graph.edge_index if isinstance(edge_index, Graph) else edge_index

@@ -84,13 +84,13 @@ class AGNNConv(AttentionConv):
         """
         x, _ = node_pair(x)
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
-        x_norm = F.normalize(x, dim=-1)
+        x_norm = F.normalize(x, dim=-1).to(x.dtype)
         if not self.fused:
             # propagate_type: (x: Tensor, x_norm: Tensor)
             out = self.propagate(graph.edge_index, x=x, x_norm=x_norm, size=graph.size)
             return out.transpose(0, 1) if x.dim() == 3 else out
         key, value = as_heads(x_norm), as_heads(x)
-        out = dot_product_attention(self.beta * key, key, value, graph, scale=1.0)
+        out = dot_product_attention(self.beta.to(key.dtype) * key, key, value, graph, scale=1.0)
         return merge_heads(out, 1, x, concat=True)
 
     def message(

@@ -1,0 +1,89 @@
+"""Graphs with types: several edge sets as one, and nodes taken apart by the type of their edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.nn.segments import lay_out
+
+
+class TypedGraph(NamedTuple):
+    """The edges between pairs of a node and a type: pair number i * types + t."""
+
+    from_pairs: Graph
+    """Each edge from the pair of its source and its type, to its destination."""
+    between_pairs: Graph
+    """Each edge from the pair of its source and its type, to that of its destination."""
+
+
+def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
+    """Take nodes apart by the type of their edges, in the caller's edge order.
+
+    The last result is kept with the graph, for the very tensor of types.
+    """
+
+    def build() -> TypedGraph:
+        _check_types(edge_type, graph.num_edges, types)
+        source, destination = graph.edge_index
+        kind = edge_type.long()
+        pairs, m, n = source * types + kind, graph.num_src * types, graph.num_dst * types
+        return TypedGraph(
+            lay_out(pairs, destination, (m, graph.num_dst)),
+            lay_out(pairs, destination * types + kind, (m, n)),
+        )
+
+    return _latest(graph, "typed", (edge_type, edge_type._version, types), build)
+
+
+def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tensor) -> Graph:
+    """One graph of all edges: the sources one graph after the other, destinations from ``first``.
+
+    The result is kept with the first graph, for the very same others.
+    """
+
+    def build() -> Graph:
+        none = torch.empty(2, 0, dtype=torch.int64, device=like.device)
+        pairs, num_src = [none], 0
+        for graph, start in zip(graphs, first):
+            source, destination = graph.edge_index
+            pairs.append(torch.stack([source + num_src, destination + start]))
+            num_src += graph.num_src
+        source, destination = torch.cat(pairs, dim=1)
+        return lay_out(source, destination, (num_src, num_dst))
+
+    if not graphs:
+        return build()
+    return _latest(graphs[0], "joined", (*graphs[1:], *first, num_dst), build)
+
+
+def _latest(graph: Graph, name: str, made_of: tuple[Any, ...], build: Callable[[], Any]) -> Any:
+    """What was last built from a graph and these very objects, kept with the graph."""
+    if torch.compiler.is_compiling():
+        return build()
+    derived: dict[Any, Any] = graph.__dict__.setdefault("_derived", {})
+    kept = derived.get(name)
+    if kept is None or not _same(kept[0], made_of):
+        kept = derived[name] = made_of, build()
+    return kept[1]
+
+
+def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two tuples hold the same objects, or equal numbers."""
+    return len(a) == len(b) and all(
+        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b)
+    )
+
+
+def _check_types(edge_type: Tensor, edges: int, types: int) -> None:
+    if edge_type.shape != (edges,):
+        raise ValueError(f"edge_type must have shape ({edges},); got {tuple(edge_type.shape)}")
+    if torch.compiler.is_compiling() or edges == 0:
+        return
+    low, high = (int(bound) for bound in edge_type.aminmax())
+    if low < 0 or high >= types:
+        raise ValueError(f"edge_type must be in [0, {types}); got {low} to {high}")

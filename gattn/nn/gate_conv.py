@@ -1,0 +1,136 @@
+"""GATEConv: the first layer of AttentiveFP, whose score sees each bond."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Linear, Parameter
+from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.typing import Adj, OptTensor
+from torch_geometric.utils import softmax
+
+from gattn.functional import additive_attention
+from gattn.graph import Graph
+from gattn.nn._conv import AttentionConv, add_bias, as_heads, node_pair
+from gattn.nn._edges import read_edges
+
+
+class GATEConv(AttentionConv):
+    r"""Graph attention whose score is a perceptron of the neighbour and the edge.
+
+    .. math::
+        x'_i = \sum_{j \in N(i)} \alpha_{ij} W_2 x_j + b, \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
+        (a_l \cdot \mathrm{LeakyReLU}(W_1 [x_j, e_{ij}]) + a_r \cdot x_i)
+
+    Takes the parameters of the layer of that name in ``torch_geometric.nn.models.attentive_fp``
+    and gives its outputs.
+
+    Args:
+        in_channels: features of a node, d.
+        out_channels: features of the result, c; those of a node.
+        edge_dim: features of an edge.
+        dropout: probability of dropping a weight in training.
+
+    Shapes:
+        - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n] or a
+          :class:`gattn.Graph`; edge features [e, edge_dim]
+        - **output:** [n, out_channels]
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for other out_channels, a wrong shape or an index out of range.
+
+    Reference:
+        Xiong et al., "Pushing the boundaries of molecular representation for drug discovery with
+        the graph attention mechanism" (J. Med. Chem. 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GATEConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> GATEConv(16, 16, edge_dim=4)(torch.randn(3, 16), edge_index, torch.randn(3, 4)).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__(aggr="add", node_dim=0)
+        if in_channels != out_channels:
+            raise ValueError(
+                f"out_channels must be in_channels ({in_channels}); got {out_channels}"
+            )
+        self.dropout = dropout
+        self.att_l = Parameter(torch.empty(1, out_channels))
+        self.att_r = Parameter(torch.empty(1, in_channels))
+        self.lin1 = Linear(in_channels + edge_dim, out_channels, bias=False)
+        self.lin2 = Linear(out_channels, out_channels, bias=False)
+        self.bias = Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        glorot(self.att_l)
+        glorot(self.att_r)
+        glorot(self.lin1.weight)
+        glorot(self.lin2.weight)
+        zeros(self.bias)
+
+    def forward(self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor) -> Tensor:
+        """Attend along the edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_attr: edge features, see Shapes.
+
+        Returns:
+            The new node features.
+        """
+        x, _ = node_pair(x)
+        graph, _ = read_edges(edge_index, edge_attr, x, x)
+        if self.fused:
+            neighbour_score = self._neighbour_score(x, edge_attr, graph)
+            query_score = F.linear(x, self.att_r)
+            out = additive_attention(
+                query_score,
+                torch.zeros_like(query_score),
+                as_heads(self.lin2(x)),
+                graph,
+                edge_score=neighbour_score,
+                negative_slope=0.01,
+                dropout=self.dropout_now(),
+            ).squeeze(1)
+        else:
+            pairs = graph.edge_index
+            # edge_updater_type: (x: Tensor, edge_attr: Tensor)
+            alpha = self.edge_updater(pairs, x=x, edge_attr=edge_attr, size=graph.size)
+            # propagate_type: (x: Tensor, alpha: Tensor)
+            out = self.propagate(pairs, x=x, alpha=alpha, size=graph.size)
+        return add_bias(out, self.bias)
+
+    def edge_update(
+        self,
+        x_j: Tensor,
+        x_i: Tensor,
+        edge_attr: Tensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weights [e] of the edges, after dropout: the edge by edge path."""
+        hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
+        score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
+        return F.dropout(softmax(score, index, ptr, size_i), self.dropout, self.training)
+
+    def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
+        """Weighted values [e, c] of the edges: the edge by edge path."""
+        return self.lin2(x_j) * alpha.unsqueeze(-1)
+
+    def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
+        """a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1]: W_1 meets nodes and edges apart."""
+        of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)
+        hidden = F.linear(x, of_node)[graph.edge_index[0]] + F.linear(edge_attr, of_edge)
+        return F.linear(F.leaky_relu(hidden), self.att_l)

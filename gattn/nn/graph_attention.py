@@ -1,0 +1,243 @@
+"""GraphAttention: the operator as one module, between any two sets joined by a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter
+
+from gattn.functional import (
+    aggregate,
+    dot_product_attention,
+    dot_product_attention_weights,
+    edge_softmax,
+    mlp_attention,
+    mlp_attention_weights,
+)
+from gattn.graph import Graph
+from gattn.nn._conv import merge_heads, nodes_first, split_heads, tile_heads
+from gattn.nn._edges import batch_first
+
+EdgeScore = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+SCORES = ("dot", "scaled_dot", "gaussian", "additive", "cosine")
+
+
+class GraphAttention(Module):
+    r"""Multi-head attention from queries to keys and values, along the edges of a graph.
+
+    .. math::
+        o_i = W_o \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij} (W_v v_j + W_e e_{ij}), \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, s(W_q q_i, W_k k_j, e_{ij})
+
+    ======================  ====================================================================
+    score                   s(q, k, e), per head of c channels
+    ======================  ====================================================================
+    ``"scaled_dot"``        :math:`q \cdot (k + W_e e) / \sqrt{c}`: the Transformer's
+    ``"dot"``               :math:`q \cdot (k + W_e e)`
+    ``"gaussian"``          the same: its softmax is the embedded Gaussian
+                            :math:`\exp(q \cdot k)` over its sum
+    ``"additive"``          :math:`w \cdot \tanh(q + k + W_e e)`: Bahdanau's; its values do not
+                            hold :math:`W_e e`
+    ``"cosine"``            :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e
+    a callable              :math:`s(q_i, k_j, e_{ij})` from [e, h, c], [e, h, c] and edge_attr
+                            to [e, h]; its values do not hold :math:`W_e e`
+    ======================  ====================================================================
+
+    A complete graph makes this self-attention over a set, a causal one makes it masked, a
+    bipartite one cross-attention: see :mod:`gattn.graphs`.
+
+    Args:
+        query_channels: features of a query.
+        out_channels: features of the result; None for query_channels.
+        heads: number of heads, h.
+        key_channels: features of a key; None for query_channels.
+        value_channels: features of a value; None for key_channels.
+        channels: channels per head, c; None for out_channels / heads.
+        edge_channels: features of an edge, for the scores with :math:`W_e`; None for none.
+        score: see above.
+        dropout: probability of dropping a weight in training.
+        bias: whether the projections (but for that of edges) have a bias.
+
+    Shapes:
+        - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
+          each with a leading batch dimension or all without; a :class:`gattn.Graph` from m
+          sources to n destinations; edge_attr [e, edge_channels], for a callable of any shape
+        - **output:** [n, out_channels], or with the batch dimension; the bias of W_o, or zeros,
+          for a query without edges
+
+    Raises:
+        ValueError: for an unknown score, heads that do not divide out_channels, a wrong shape, or
+            edge features that the score does not take.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017); Wang et al., "Non-local neural
+        networks" (CVPR 2018); Bahdanau, Cho, Bengio, "Neural machine translation by jointly
+        learning to align and translate" (ICLR 2015).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> from gattn.nn import GraphAttention
+        >>> attention = GraphAttention(16, heads=4, key_channels=8, score="additive")
+        >>> query, memory = torch.randn(3, 16), torch.randn(5, 8)
+        >>> graph = graphs.bipartite([2, 1], [1, 4])
+        >>> attention(query, memory, memory, graph).shape
+        torch.Size([3, 16])
+        >>> attention.attention_weights(query, memory, graph).shape
+        torch.Size([6, 4])
+    """
+
+    def __init__(
+        self,
+        query_channels: int,
+        out_channels: int | None = None,
+        heads: int = 1,
+        *,
+        key_channels: int | None = None,
+        value_channels: int | None = None,
+        channels: int | None = None,
+        edge_channels: int | None = None,
+        score: str | EdgeScore = "scaled_dot",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        out_channels = query_channels if out_channels is None else out_channels
+        key_channels = query_channels if key_channels is None else key_channels
+        value_channels = key_channels if value_channels is None else value_channels
+        if not callable(score) and score not in SCORES:
+            raise ValueError(f"score must be one of {SCORES} or a callable; got {score!r}")
+        if edge_channels is not None and (callable(score) or score == "cosine"):
+            raise ValueError(f"edge_channels go with a dot or additive score; got {score!r}")
+        if channels is None and (heads < 1 or out_channels % heads):
+            raise ValueError(f"heads must divide out_channels ({out_channels}); got {heads}")
+        self.query_channels = query_channels
+        self.key_channels = key_channels
+        self.value_channels = value_channels
+        self.edge_channels = edge_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.channels = out_channels // heads if channels is None else channels
+        self.score = score
+        self.dropout = dropout
+        width = heads * self.channels
+        self.lin_query = Linear(query_channels, width, bias=bias)
+        self.lin_key = Linear(key_channels, width, bias=bias)
+        self.lin_value = Linear(value_channels, width, bias=bias)
+        self.lin_out = Linear(width, out_channels, bias=bias)
+        self.lin_edge = None if edge_channels is None else Linear(edge_channels, width, bias=False)
+        self.weight = Parameter(torch.empty(heads, self.channels)) if score == "additive" else None
+        self.beta = Parameter(torch.empty(heads)) if score == "cosine" else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew: Glorot's for the projections, 1 for beta."""
+        for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
+            if linear is not None:
+                torch.nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    torch.nn.init.zeros_(linear.bias)
+        if self.weight is not None:
+            torch.nn.init.xavier_uniform_(self.weight)
+        if self.beta is not None:
+            torch.nn.init.ones_(self.beta)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        graph: Graph,
+        *,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from the queries to the keys' values.
+
+        Args:
+            query: see Shapes.
+            key: see Shapes.
+            value: see Shapes.
+            graph: the edges, from keys to queries.
+            edge_attr: edge features in the order of the caller's edges.
+
+        Returns:
+            The results, see Shapes.
+        """
+        q, k = self._query_and_key(query, key)
+        v = split_heads(self.lin_value(nodes_first(value)), self.channels)
+        dropout = self.dropout if self.training else 0.0
+        if callable(self.score):
+            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr), graph)
+            out = aggregate(F.dropout(alpha, dropout), v, graph)
+        else:
+            attend = mlp_attention if self.score == "additive" else dot_product_attention
+            out = attend(q, k, v, graph=graph, dropout=dropout, **self._terms(k, edge_attr))
+        return self.lin_out(merge_heads(out, self.heads, nodes_first(query), concat=True))
+
+    def attention_weights(
+        self, query: Tensor, key: Tensor, graph: Graph, *, edge_attr: Tensor | None = None
+    ) -> Tensor:
+        """Weights of the edges, before dropout.
+
+        Args:
+            query: see Shapes.
+            key: see Shapes.
+            graph: the edges, from keys to queries.
+            edge_attr: edge features in the order of the caller's edges.
+
+        Returns:
+            [e, h] in the order of the caller's edges, or [b, e, h].
+        """
+        q, k = self._query_and_key(query, key)
+        if callable(self.score):
+            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr), graph)
+        else:
+            additive = self.score == "additive"
+            weigh = mlp_attention_weights if additive else dot_product_attention_weights
+            alpha = weigh(q, k, graph=graph, **self._terms(k, edge_attr))
+        return batch_first(alpha, nodes_first(query))
+
+    def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        q = split_heads(self.lin_query(nodes_first(query)), self.channels)
+        k = split_heads(self.lin_key(nodes_first(key)), self.channels)
+        if self.beta is not None:
+            beta = tile_heads(self.beta, 0, q.shape[1])[:, None]
+            return (F.normalize(q, dim=-1) * beta).to(q.dtype), F.normalize(k, dim=-1).to(k.dtype)
+        return q, k
+
+    def _terms(self, key: Tensor, edge_attr: Tensor | None) -> dict[str, Any]:
+        """What the operator takes beside query, key and value."""
+        terms: dict[str, Any] = {}
+        if (edge_attr is None) != (self.lin_edge is None):
+            raise ValueError(f"edge_attr and edge_channels go together; edge_channels is "
+                             f"{self.edge_channels}")  # fmt: skip
+        if edge_attr is not None and self.lin_edge is not None:
+            projection = self.lin_edge.weight.unflatten(0, (self.heads, self.channels))
+            terms["edge_attr"] = edge_attr.to(key.dtype)
+            terms["edge_proj"] = tile_heads(projection, 0, key.shape[1]).to(key.dtype)
+        if self.weight is not None:
+            terms["weight"] = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
+            return {**terms, "activation": "tanh"}
+        return {**terms, "scale": None if self.score == "scaled_dot" else 1.0}
+
+    def _call_score(
+        self, query: Tensor, key: Tensor, graph: Graph, edge_attr: Tensor | None
+    ) -> Tensor:
+        source, destination = graph.edge_index
+        assert callable(self.score)
+        score = self.score(query[destination], key[source], edge_attr)
+        if score.shape != (graph.num_edges, query.shape[1]):
+            raise ValueError(
+                f"score must give shape ({graph.num_edges}, {query.shape[1]}); "
+                f"got {tuple(score.shape)}"
+            )
+        return score
+
+    def extra_repr(self) -> str:
+        """The settings, for repr."""
+        score = getattr(self.score, "__name__", repr(self.score))
+        return f"heads={self.heads}, channels={self.channels}, score={score}"
