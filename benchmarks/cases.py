@@ -139,6 +139,10 @@ OPERATORS = {
     "dot_product": contenders.dot_product,
     "dot_product+edges": functools.partial(contenders.dot_product, edges=True),
 }
+READOUTS = {
+    "LearnedQueryReadout": contenders.learned_queries,
+    "SetTransformerReadout": contenders.set_transformers,
+}
 
 
 @functools.cache
@@ -158,8 +162,8 @@ def comparisons() -> dict[str, Comparison]:
         topology = functools.partial(_molecules, count)
         for name, make in {**LAYERS, **LAYERS_WITH_EDGES}.items():
             found.append(Comparison(f"esol-{count}/{name}", topology, make))
-        name = f"esol-{count}/LearnedQueryReadout"
-        found.append(Comparison(name, topology, contenders.readouts))
+        for name, make in READOUTS.items():
+            found.append(Comparison(f"esol-{count}/{name}", topology, make))
     return {case.name: case for case in found}
 
 

@@ -205,18 +205,32 @@ def _operators(
     return pair
 
 
-def readouts(topology: Topology, dtype: torch.dtype) -> Pair:
+def learned_queries(topology: Topology, dtype: torch.dtype) -> Pair:
     """LearnedQueryReadout and SetTransformerAggregation with as many queries and heads.
 
     They are different functions of the same shape: gattn's is verified against its reference.
     """
-    assert topology.batch is not None
     torch.manual_seed(0)
-    ours = gattn.nn.LearnedQueryReadout(WIDTH, WIDTH, num_queries=QUERIES, heads=HEADS).to(dtype)
-    theirs = pyg.SetTransformerAggregation(WIDTH, num_seed_points=QUERIES, heads=HEADS).to(dtype)
-    pair = {}
+    ours = gattn.nn.LearnedQueryReadout(WIDTH, WIDTH, num_queries=QUERIES, heads=HEADS)
+    theirs = pyg.SetTransformerAggregation(WIDTH, num_seed_points=QUERIES, heads=HEADS)
+    return _readouts({"gattn": ours, "set_transformer": theirs}, topology, dtype)
+
+
+def set_transformers(topology: Topology, dtype: torch.dtype) -> Pair:
+    """SetTransformerReadout and PyG's, with the same parameters."""
+    torch.manual_seed(0)
+    theirs = pyg.SetTransformerAggregation(WIDTH, num_seed_points=QUERIES, heads=HEADS)
+    ours = gattn.nn.SetTransformerReadout(WIDTH, num_seed_points=QUERIES, heads=HEADS)
+    ours.load_state_dict(theirs.state_dict())
+    return _readouts({"gattn": ours, "pyg": theirs}, topology, dtype)
+
+
+def _readouts(modules: dict[str, torch.nn.Module], topology: Topology, dtype: torch.dtype) -> Pair:
+    assert topology.batch is not None
     size = int(topology.batch[-1]) + 1
-    for side, module in {"gattn": ours, "set_transformer": theirs}.items():
+    pair = {}
+    for side, module in modules.items():
+        module = module.to(dtype)
         x = leaf(topology.num_nodes, WIDTH, dtype=dtype, seed=1)
 
         def forward(module: Any = module, x: Tensor = x) -> Tensor:
