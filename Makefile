@@ -48,6 +48,8 @@ docs: $(VENV)/dev.stamp
 
 # torch comes first and pinned: a package that asks for any torch must find this one in place.
 $(VENV)/torch.stamp: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
+	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(INSTALL) torch
