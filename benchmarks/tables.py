@@ -45,7 +45,10 @@ def lines(record: Record) -> str:
 
 
 def comparison_table(records: Iterable[Record]) -> str:
-    """One row for each case with a peer: forward + backward, the ratio, peak memory."""
+    """One row for each case with a peer: forward + backward, the ratio, peak memory.
+
+    Empty where no record has a peer.
+    """
     rows = []
     for record in records:
         times = record.get("seconds", {}).get("training", {})
@@ -57,11 +60,13 @@ def comparison_table(records: Iterable[Record]) -> str:
         peaks = record.get("peak_bytes", {})
         weighed = [size(peaks[side]["training"]) if peaks else "" for side in ("gattn", peer)]
         rows.append(
-            [record["case"], seconds(ours), f"{seconds(theirs)} ({PEERS[peer]})",
+            [record["case"].rpartition("/")[2], seconds(ours), f"{seconds(theirs)} ({PEERS[peer]})",
              f"**{theirs / ours:.1f}x**", *weighed]
         )  # fmt: skip
-    head = ["case", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
-    return markdown(head, rows)
+    head = ["", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
+    if rows and not any(row[-1] for row in rows):
+        head, rows = head[:4], [row[:4] for row in rows]
+    return markdown(head, rows) if rows else ""
 
 
 def growth_table(record: Record) -> str:

@@ -153,12 +153,18 @@ def test_report_fills_the_readme_from_the_newest_full_runs(tmp_path: Path) -> No
 
     results = tmp_path / "results.jsonl"
     results.write_text(
-        "\n".join([line("a", 1.0, 1.0, 2.0), line("a", 1.0, 0.5, 6.0), line("b", 0.01, 1.0, 9.0)])
+        "\n".join(
+            [
+                line("esol-64/A", 1.0, 1.0, 2.0),
+                line("esol-64/A", 1.0, 0.5, 6.0),
+                line("esol-64/B", 0.01, 1.0, 9.0),
+            ]
+        )
     )
     section = report.report(record.newest(results))
-    assert "| a | 500 ms | 6.00 s (PyG) | **12.0x** |" in section
-    assert "| b |" not in section
-    assert "`python -m benchmarks` at commit abc: a CPU, 2 threads" in section
+    assert "| A | 500 ms | 6.00 s (PyG) | **12.0x** |" in section
+    assert "| B |" not in section
+    assert "`python -m benchmarks`, commit abc: a CPU, 2 threads" in section
     text = f"before\n{report.START}\nold\n{report.END}\nafter\n"
     filled = report.fill(text, section)
     assert filled.startswith("before\n")
