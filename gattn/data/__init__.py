@@ -23,8 +23,8 @@ from gattn.data.molecules import (
     bond_features,
     load_molecules,
     mol_graph,
-    molecules,
     read_csv,
+    read_smiles,
 )
 from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
 from gattn.data.splits import Split, random_split, scaffold_split
@@ -49,10 +49,10 @@ __all__ = [
     "load_citation",
     "load_molecules",
     "mol_graph",
-    "molecules",
     "morgan_fingerprints",
     "random_split",
     "read_csv",
+    "read_smiles",
     "scaffold_split",
     "tanimoto",
     "tanimoto_neighbours",

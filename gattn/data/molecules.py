@@ -37,8 +37,8 @@ __all__ = [
     "bond_features",
     "load_molecules",
     "mol_graph",
-    "molecules",
     "read_csv",
+    "read_smiles",
 ]
 
 MAX_ATOMS = 1000
@@ -236,7 +236,7 @@ class Molecules:
     def select(self, index: Iterable[int]) -> Molecules:
         """Keep the molecules at these positions, in this order.
 
-        >>> molecules(["C", "CC", "CCC"]).select([2, 0]).smiles
+        >>> read_smiles(["C", "CC", "CCC"]).select([2, 0]).smiles
         ['CCC', 'C']
         """
         kept = [int(i) for i in index]
@@ -251,7 +251,7 @@ class Molecules:
     def labelled(self) -> Molecules:
         """Keep the molecules of which every target was measured.
 
-        >>> molecules(["C", "CC"], [1.5, None]).labelled().smiles
+        >>> read_smiles(["C", "CC"], [1.5, None]).labelled().smiles
         ['C']
         """
         return self.select(self.y.isfinite().all(1).nonzero().flatten().tolist())
@@ -346,7 +346,7 @@ def _syntax_error(text: str) -> str:
     return "".join(f"; {line}" for line in told if not line.startswith("Failed parsing"))
 
 
-def molecules(
+def read_smiles(
     smiles: Sequence[str],
     y: Sequence[float | None] | Tensor | None = None,
     *,
@@ -369,7 +369,7 @@ def molecules(
         MoleculeError: bad rows under ``on_error="raise"``; its ``bad`` lists them.
         ValueError: as many targets as molecules are needed; no such ``on_error``.
 
-    >>> found = molecules(["CCO", "C1CC", "CN(C)(C)(C)C"], on_error="skip")
+    >>> found = read_smiles(["CCO", "C1CC", "CN(C)(C)(C)C"], on_error="skip")
     >>> len(found), [bad.row for bad in found.bad]
     (1, [1, 2])
     >>> print(found.bad[1])
@@ -404,7 +404,7 @@ def read_csv(
         smiles: the column of SMILES.
         targets: the columns of numbers to predict, a list even if there is one.
         on_error: what to do about a bad SMILES, a row with too few or too many cells, and a
-            target that is no finite number; see :func:`molecules`.
+            target that is no finite number; see :func:`read_smiles`.
         max_atoms: see :func:`mol_graph`.
 
     Returns:
@@ -591,7 +591,7 @@ def load_molecules(
         root: the data folder; else ``GATTN_DATA``, else the user's cache directory. The file may
             lie in ``<root>/moleculenet/esol/raw`` or, as torch_geometric has it, in
             ``<root>/esol/raw``.
-        on_error: see :func:`molecules`; some data sets have molecules that RDKit refuses.
+        on_error: see :func:`read_smiles`; some data sets have molecules that RDKit refuses.
         max_atoms: see :func:`mol_graph`.
         download: fetch what is missing, checked against the registry's SHA-256.
         verify: check the files that are there against it too.

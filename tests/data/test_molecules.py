@@ -20,8 +20,8 @@ from gattn.data import (
     bond_features,
     load_molecules,
     mol_graph,
-    molecules,
     read_csv,
+    read_smiles,
 )
 
 # One of everything: charges, stereo centres and bonds, metals, salts, isotopes, a wildcard.
@@ -167,14 +167,14 @@ def test_the_cap_is_the_caller_s():
     assert len(mol_graph("C" * 1001, max_atoms=2000).x) == 1001
     with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):
         mol_graph("CCC", max_atoms=2)
-    for call in (mol_graph, lambda *a, **k: molecules([], **k)):
+    for call in (mol_graph, lambda *a, **k: read_smiles([], **k)):
         with pytest.raises(ValueError, match="at least 1"):
             call("C", max_atoms=0)
 
 
 def test_all_bad_rows_are_reported_at_once():
     with pytest.raises(MoleculeError) as caught:
-        molecules(["CCO", "C1CC", "", "CC", None])
+        read_smiles(["CCO", "C1CC", "", "CC", None])
     assert [bad.row for bad in caught.value.bad] == [1, 2, 4]
     assert "3 bad row(s)" in str(caught.value)
     assert "row 1: 'C1CC': not valid SMILES" in str(caught.value)
@@ -182,13 +182,13 @@ def test_all_bad_rows_are_reported_at_once():
 
 def test_a_long_report_is_cut_but_not_lost():
     with pytest.raises(MoleculeError, match="and 15 more") as caught:
-        molecules(["("] * 25)
+        read_smiles(["("] * 25)
     assert len(caught.value.bad) == 25
     assert str(caught.value).count("\n") == 11
 
 
 def test_skipped_rows_leave_targets_in_step():
-    found = molecules(["C", "C1", "CC", "N"], [1, 2, None, 4], on_error="skip")
+    found = read_smiles(["C", "C1", "CC", "N"], [1, 2, None, 4], on_error="skip")
     assert found.smiles == ["C", "CC", "N"]
     assert found.rows == (0, 2, 3)
     assert found.y[:, 0].tolist()[::2] == [1, 4]
@@ -199,15 +199,15 @@ def test_skipped_rows_leave_targets_in_step():
 
 def test_options_are_checked():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
-        molecules(["C"], on_error="ignore")  # type: ignore[arg-type]
+        read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y must hold 2 numbers"):
-        molecules(["C", "N"], [1.0])
+        read_smiles(["C", "N"], [1.0])
     with pytest.raises(ValueError, match="list of texts"):
-        molecules("CCO")
+        read_smiles("CCO")
 
 
 def test_an_empty_list_is_ordinary():
-    found = molecules([])
+    found = read_smiles([])
     assert len(found) == 0
     assert found.y.shape == (0, 0)
     batch = batch_molecules(found.graphs)
@@ -217,7 +217,7 @@ def test_an_empty_list_is_ordinary():
 
 
 def test_a_batch_equals_pyg_s():
-    found = molecules(AWKWARD, range(len(AWKWARD)))
+    found = read_smiles(AWKWARD, range(len(AWKWARD)))
     ours, theirs = batch_molecules(found.graphs), Batch.from_data_list(found.to_data_list())
     for key in ("x", "edge_index", "edge_attr", "batch", "ptr"):
         assert torch.equal(ours[key], theirs[key]), key

@@ -8,8 +8,8 @@ import gattn.data
 PUBLIC = """
 ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MolGraph MoleculeError Molecules Score Split
 atom_features batch_molecules bond_features data_root dataset dataset_names load_citation
-load_molecules mol_graph molecules morgan_fingerprints random_split read_csv scaffold_split tanimoto
-tanimoto_neighbours tanimoto_ridge
+load_molecules mol_graph morgan_fingerprints random_split read_csv read_smiles scaffold_split
+tanimoto tanimoto_neighbours tanimoto_ridge
 """
 
 
