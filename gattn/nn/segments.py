@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from gattn import graphs
 from gattn.graph import Graph, _memory
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
+
+_T = TypeVar("_T")
 
 
 def segment_graph(
@@ -131,7 +134,7 @@ def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph
     return Graph(torch.stack([source, destination]), size)
 
 
-def remember(graph: Graph, key: object, build: Callable[[], Graph]) -> Graph:
+def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
     """What was built from a graph, kept with it; under torch.compile it is built in place."""
     if torch.compiler.is_compiling():
         return build()

@@ -1,0 +1,88 @@
+"""Images and volumes as sets of cells, and back: attention on h x w x c data."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def unfold(x: Tensor, *, channels_first: bool = False) -> Tensor:
+    r"""Lay out the cells of images or volumes as rows.
+
+    .. math:: [b, h, w, c] \to [b\, h\, w, c]
+
+    Cell (row r, column s) of image b is row ``(b * h + r) * w + s``, as :func:`gattn.graphs.grid`
+    numbers nodes.
+
+    Args:
+        x: [b, *shape, c] with one, two or three axes of cells; with ``channels_first``
+            [b, c, *shape], as convolutions take it.
+        channels_first: where the channels stand.
+
+    Returns:
+        [b * prod(shape), c].
+
+    Raises:
+        ValueError: for fewer than three dimensions.
+
+    Reference:
+        Wang et al., "Non-local neural networks" (CVPR 2018).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import unfold
+        >>> unfold(torch.randn(2, 4, 5, 16)).shape
+        torch.Size([40, 16])
+    """
+    _check(x, "x")
+    return (x.movedim(1, -1) if channels_first else x).flatten(0, -2)
+
+
+def fold(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
+    r"""Put rows back into the images or volumes whose cells they are.
+
+    .. math:: [b\, h\, w, c'] \to [b, h, w, c']
+
+    In attention the result has a row per query: it takes the spatial size of the query, whatever
+    that of the keys, and the channels of the values.
+
+    Args:
+        rows: [b * prod(shape), c'], in the order of :func:`unfold`.
+        like: the query, [b, *shape, c]; with ``channels_first`` [b, c, *shape]. Only its shape is
+            read.
+        channels_first: where the channels stand, in both.
+
+    Returns:
+        [b, *shape, c'], or with ``channels_first`` [b, c', *shape].
+
+    Raises:
+        ValueError: for a number of rows that is not that of the cells.
+
+    Reference:
+        Wang et al., "Non-local neural networks" (CVPR 2018).
+
+    Example:
+        >>> import gattn, torch
+        >>> from gattn.nn import fold, unfold
+        >>> image, memory = torch.randn(2, 4, 4, 16), torch.randn(2, 3, 5, 16)
+        >>> q, k = unfold(image).unflatten(-1, (2, 8)), unfold(memory).unflatten(-1, (2, 8))
+        >>> graph = gattn.graphs.bipartite([16, 16], [15, 15])
+        >>> out = gattn.functional.dot_product_attention(q, k, k, graph)
+        >>> fold(out.flatten(1), image).shape
+        torch.Size([2, 4, 4, 16])
+    """
+    _check(like, "like")
+    shape = like.shape[:1] + like.shape[2:] if channels_first else like.shape[:-1]
+    if rows.dim() != 2 or rows.shape[0] != shape.numel():
+        raise ValueError(
+            f"rows must have shape ({shape.numel()}, c), one per cell of {tuple(shape)}; "
+            f"got {tuple(rows.shape)}"
+        )
+    folded = rows.view(*shape, rows.shape[1])
+    return folded.movedim(-1, 1) if channels_first else folded
+
+
+def _check(x: Tensor, name: str) -> None:
+    if x.dim() < 3:
+        raise ValueError(
+            f"{name} must have a batch, a channel and at least one axis; got {tuple(x.shape)}"
+        )

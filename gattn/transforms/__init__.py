@@ -1,0 +1,21 @@
+"""Encodings as transforms: what is worth computing once per graph and storing with it.
+
+Names, arguments and attributes are those of ``torch_geometric.transforms`` where it has the same.
+"""
+
+from gattn.transforms.positions import AddPosition, AddSinusoidalPE
+from gattn.transforms.structures import (
+    AddDegree,
+    AddLaplacianEigenvectorPE,
+    AddRandomWalkPE,
+    AddShortestPaths,
+)
+
+__all__ = [
+    "AddDegree",
+    "AddLaplacianEigenvectorPE",
+    "AddPosition",
+    "AddRandomWalkPE",
+    "AddShortestPaths",
+    "AddSinusoidalPE",
+]

@@ -1,0 +1,208 @@
+"""Transforms that store what the edges say: eigenvectors, walks, degrees, shortest paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from gattn import graphs
+from gattn.graph import Graph
+from gattn.structure import laplacian_eigenvectors, path_lengths, return_probabilities
+
+
+class AddLaplacianEigenvectorPE(BaseTransform):
+    r"""Store the eigenvectors of the Laplacian to its k smallest eigenvalues but zero.
+
+    .. math:: (I - D^{-1/2} A D^{-1/2})\, u_t = \lambda_t u_t
+
+    Unlike PyG's transform of this name, signs are not drawn at random, eigenvectors of equal
+    eigenvalues are fixed too, small graphs are padded with zeros, and each component of a
+    disconnected graph gets its own: see :func:`gattn.structure.laplacian_eigenvectors`.
+
+    Args:
+        k: number of eigenvectors.
+        attr_name: the attribute [n, k] to store; None appends to ``data.x``.
+
+    Raises:
+        TypeError: for other than a homogeneous ``Data``.
+
+    Reference:
+        Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
+        2021).
+
+    Example:
+        >>> import torch
+        >>> from gattn.transforms import AddLaplacianEigenvectorPE
+        >>> from torch_geometric.data import Data
+        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> AddLaplacianEigenvectorPE(3)(data).laplacian_eigenvector_pe
+        tensor([[ 0.7071,  0.0000,  0.0000],
+                [-0.7071,  0.0000,  0.0000]])
+    """
+
+    def __init__(self, k: int, attr_name: str | None = "laplacian_eigenvector_pe") -> None:
+        self.k = k
+        self.attr_name = attr_name
+
+    def forward(self, data: Any) -> Any:
+        """Store them in a copy of data."""
+        nodes, edges = edges_of(data)
+        weight = data.edge_weight if "edge_weight" in data else None
+        vectors = laplacian_eigenvectors(edges, nodes, k=self.k, edge_weight=weight)
+        return store(data, vectors, self.attr_name)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(k={self.k})"
+
+
+class AddRandomWalkPE(BaseTransform):
+    r"""Store the probabilities of a random walk to be back at its start.
+
+    .. math:: p_{it} = \bigl((D^{-1} A)^t\bigr)_{ii}, \qquad t = 1, \dots, K
+
+    Args:
+        walk_length: number of steps, K.
+        attr_name: the attribute [n, K] to store; None appends to ``data.x``.
+
+    Raises:
+        TypeError: for other than a homogeneous ``Data``.
+
+    Reference:
+        Dwivedi et al., "Graph neural networks with learnable structural and positional
+        representations" (ICLR 2022).
+
+    Example:
+        >>> import torch
+        >>> from gattn.transforms import AddRandomWalkPE
+        >>> from torch_geometric.data import Data
+        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> AddRandomWalkPE(2)(data).random_walk_pe
+        tensor([[0., 1.],
+                [0., 1.]])
+    """
+
+    def __init__(self, walk_length: int, attr_name: str | None = "random_walk_pe") -> None:
+        self.walk_length = walk_length
+        self.attr_name = attr_name
+
+    def forward(self, data: Any) -> Any:
+        """Store them in a copy of data."""
+        nodes, edges = edges_of(data)
+        weight = data.edge_weight if "edge_weight" in data else None
+        found = return_probabilities(edges, nodes, steps=self.walk_length, edge_weight=weight)
+        return store(data, found, self.attr_name)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(walk_length={self.walk_length})"
+
+
+class AddDegree(BaseTransform):
+    """Store the number of edges into each node.
+
+    Args:
+        attr_name: the attribute [n] int64 to store.
+
+    Raises:
+        TypeError: for other than a homogeneous ``Data``.
+
+    Reference:
+        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
+        2021), centrality encoding.
+
+    Example:
+        >>> import torch
+        >>> from gattn.transforms import AddDegree
+        >>> from torch_geometric.data import Data
+        >>> data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 0, 0]]), num_nodes=3)
+        >>> AddDegree()(data).degree
+        tensor([2, 1, 0])
+    """
+
+    def __init__(self, attr_name: str = "degree") -> None:
+        self.attr_name = attr_name
+
+    def forward(self, data: Any) -> Any:
+        """Store them in a copy of data."""
+        nodes, edges = edges_of(data)
+        return store(data, Graph(edges, nodes).in_degree(), self.attr_name)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}()"
+
+
+class AddShortestPaths(BaseTransform):
+    r"""Store all pairs of nodes and the length of the shortest path between them.
+
+    Stores ``path_index``, [2, n^2], the edges of the complete graph as ``edge_index`` holds edges,
+    and ``path_length``, [n^2] int64, the steps from source to destination along the graph's own
+    edges: 0 for a node and itself, ``max_length + 1`` where no path of at most max_length steps
+    leads. PyG batches both as it does edges, so that attention among all atoms of each molecule,
+    with a :class:`gattn.nn.RelativeBias` of path lengths, runs on ``batch.path_index``.
+
+    Args:
+        max_length: the longest path told apart from no path at all.
+        complete: whether to store all pairs; else only those at most ``max_length`` steps apart.
+
+    Raises:
+        TypeError: for other than a homogeneous ``Data``.
+
+    Reference:
+        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
+        2021).
+
+    Example:
+        >>> import torch
+        >>> from gattn.transforms import AddShortestPaths
+        >>> from torch_geometric.data import Data
+        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
+        >>> data = AddShortestPaths(2)(data)
+        >>> data.path_index
+        tensor([[0, 1, 2, 0, 1, 2, 0, 1, 2],
+                [0, 0, 0, 1, 1, 1, 2, 2, 2]])
+        >>> data.path_length
+        tensor([0, 1, 3, 1, 0, 3, 3, 3, 0])
+    """
+
+    def __init__(self, max_length: int, *, complete: bool = True) -> None:
+        self.max_length = max_length
+        self.complete = complete
+
+    def forward(self, data: Any) -> Any:
+        """Store them in a copy of data."""
+        nodes, edges = edges_of(data)
+        over = graphs.complete([nodes], device=edges.device)
+        index, length = over.edge_index, path_lengths(edges, over, self.max_length)
+        if not self.complete:
+            near = length <= self.max_length
+            index, length = index[:, near], length[near]
+        data.path_index, data.path_length = index, length
+        return data
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(max_length={self.max_length})"
+
+
+def edges_of(data: Any) -> tuple[int, Tensor]:
+    """(number of nodes, edge_index) of a homogeneous graph."""
+    if not isinstance(data, Data):
+        raise TypeError(f"data must be a homogeneous torch_geometric Data; got {type(data)}")
+    nodes, edges = data.num_nodes, data.edge_index
+    if nodes is None or edges is None:
+        raise ValueError(f"data must have edge_index and a number of nodes; got {data}")
+    return nodes, edges
+
+
+def store(data: Any, value: Tensor, name: str | None) -> Any:
+    """Store a per-node tensor under a name, or append it to the features."""
+    if name is not None:
+        data[name] = value
+    elif data.x is None:
+        data.x = value
+    else:
+        x = data.x.view(-1, 1) if data.x.dim() == 1 else data.x
+        data.x = torch.cat([x, value.to(x.device, x.dtype)], dim=-1)
+    return data

@@ -1,0 +1,120 @@
+import pytest
+import torch
+from torch_geometric.nn import PositionalEncoding
+
+from gattn import Graph
+from gattn.nn import (
+    DegreeEncoding,
+    LaplacianEncoding,
+    LearnedEncoding,
+    RandomWalkEncoding,
+    SinusoidalEncoding,
+)
+from gattn.structure import laplacian_eigenvectors, return_probabilities
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def test_sinusoidal_is_its_equation():
+    found = SinusoidalEncoding(6, max_period=100.0)(torch.tensor([0.0, 3.0, 7.5]))
+    for place, x in enumerate((0.0, 3.0, 7.5)):
+        for t in range(3):
+            angle = torch.tensor(x * 100.0 ** (-2 * t / 6))
+            torch.testing.assert_close(found[place, 2 * t], angle.sin())
+            torch.testing.assert_close(found[place, 2 * t + 1], angle.cos())
+
+
+def test_sinusoidal_tells_positions_apart_like_pygs():
+    """PyG lays sines before cosines and spaces the periods by one less."""
+    position = torch.arange(50)
+    ours = SinusoidalEncoding(16)(position)
+    theirs = PositionalEncoding(16)(position)
+    torch.testing.assert_close(ours[:, 0], theirs[:, 0])
+    assert torch.cdist(ours, ours).fill_diagonal_(1).min() > 0.1
+
+
+def test_sinusoidal_on_several_axes():
+    position = torch.cartesian_prod(torch.arange(3), torch.arange(4))
+    found = SinusoidalEncoding(8, axes=2)(position)
+    one = SinusoidalEncoding(4)
+    assert torch.equal(found, torch.cat([one(position[:, 0]), one(position[:, 1])], dim=1))
+    assert SinusoidalEncoding(8)(position[:, 0].double()).dtype == torch.float64
+    with pytest.raises(ValueError, match="channels must be a multiple of 4; got 6"):
+        SinusoidalEncoding(6, axes=2)
+    with pytest.raises(ValueError, match=r"position must have shape \(n, 2\); got \(12,\)"):
+        SinusoidalEncoding(8, axes=2)(position[:, 0])
+
+
+def test_learned():
+    encoding = LearnedEncoding(5, 3)
+    assert torch.equal(encoding(torch.tensor([4, 0])), encoding.weight[[4, 0]])
+    with pytest.raises(ValueError, match=r"position must be in \[0, 5\); got 1 to 5"):
+        encoding(torch.tensor([1, 5]))
+    before = encoding.weight.clone()
+    encoding.reset_parameters()
+    assert not torch.equal(encoding.weight, before)
+
+
+def test_laplacian_flips_signs_in_training_only():
+    torch.manual_seed(0)
+    encoding = LaplacianEncoding(2, 3)
+    vectors = laplacian_eigenvectors(EDGES, 3, k=2)
+    seen = {tuple(encoding(EDGES, 3).detach().flatten().tolist()) for _ in range(30)}
+    assert len(seen) == 4
+    encoding.eval()
+    expected = encoding.lin(vectors)
+    assert torch.equal(encoding(EDGES, 3), expected)
+    assert torch.equal(encoding.encode(vectors), expected)
+
+
+def test_random_walk():
+    encoding = RandomWalkEncoding(4, 3)
+    found = return_probabilities(EDGES, 3, steps=4)
+    assert torch.equal(encoding(EDGES, 3), encoding.lin(found))
+    assert torch.equal(encoding.encode(found), encoding.lin(found))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "function"),
+    [
+        (LaplacianEncoding(2, 3), "laplacian_eigenvectors"),
+        (RandomWalkEncoding(2, 3), "return_probabilities"),
+    ],
+)
+def test_structure_is_computed_once_per_graph(encoding, function, monkeypatch):
+    graph = Graph(EDGES, 3)
+    expected = encoding.eval()(graph)
+    monkeypatch.setattr(f"gattn.nn.encoding.{function}", None)
+    assert torch.equal(encoding(graph), expected)
+
+
+def test_degree():
+    star = torch.tensor([[1, 2, 3, 0], [0, 0, 0, 1]])
+    encoding = DegreeEncoding(2, 3)
+    into = encoding.into.weight
+    assert torch.equal(encoding(star, 4), into[[2, 1, 0, 0]])
+    assert torch.equal(encoding.encode(torch.tensor([5, 0])), into[[2, 0]])
+    both = DegreeEncoding(2, 3, directed=True)
+    out = both.into.weight[[2, 1, 0, 0]] + both.out_of.weight[[1, 1, 1, 1]]
+    assert torch.equal(both(star, 4), out)
+
+
+def test_repr_and_reset():
+    modules = [
+        SinusoidalEncoding(8, axes=2),
+        LearnedEncoding(5, 3),
+        LaplacianEncoding(2, 3),
+        RandomWalkEncoding(4, 3),
+        DegreeEncoding(2, 3, directed=True),
+    ]
+    assert [repr(module) for module in modules] == [
+        "SinusoidalEncoding(8, axes=2)",
+        "LearnedEncoding(5, 3)",
+        "LaplacianEncoding(2, 3)",
+        "RandomWalkEncoding(4, 3)",
+        "DegreeEncoding(2, 3)",
+    ]
+    for module in modules[1:]:
+        before = [p.clone() for p in module.parameters()]
+        module.reset_parameters()
+        assert all(not torch.equal(a, b) for a, b in zip(module.parameters(), before))

@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from gattn import graphs
+from gattn.functional import dot_product_attention
+from gattn.nn import RelativeBias, ShortestPathBias, token_offsets
+from gattn.structure import path_lengths
+
+
+def _bias(kinds, heads=2):
+    torch.manual_seed(0)
+    bias = RelativeBias(kinds, heads)
+    assert torch.equal(bias.weight, torch.zeros(kinds, heads))
+    torch.nn.init.normal_(bias.weight)
+    return bias
+
+
+def test_it_looks_up():
+    bias = _bias(3)
+    kind = torch.tensor([2, 0, 0, 1])
+    assert torch.equal(bias(kind), bias.weight[kind])
+    assert bias(kind[:0]).shape == (0, 2)
+    assert torch.autograd.gradcheck(
+        lambda w: torch.func.functional_call(bias, {"weight": w}, (kind,)),
+        (bias.weight.detach().double().requires_grad_(),),
+    )
+
+
+def test_relative_positions_of_a_sequence():
+    """The scores of token attention with a bias per offset, written out densely."""
+    graph, bias = graphs.causal([5]), _bias(7)
+    q, k, v = torch.randn(3, 5, 2, 4)
+    out = dot_product_attention(q, k, v, graph, bias=bias(token_offsets(graph, 3)))
+    offset = torch.arange(5) - torch.arange(5)[:, None]  # j - i
+    score = torch.einsum("ihc,jhc->hij", q, k) / 2 + bias.weight.t()[:, offset.clamp(-3, 3) + 3]
+    weights = score.masked_fill(offset > 0, -torch.inf).softmax(-1)
+    torch.testing.assert_close(out, torch.einsum("hij,jhc->ihc", weights, v))
+
+
+def test_offsets_on_a_grid():
+    bias, kinds = _bias(9), graphs.grid_offsets((4, 3), 1, batch=2)
+    graph = graphs.grid((4, 3), 1, batch=2)
+    row, col = (graph.edge_index % 12).div(3, rounding_mode="floor"), graph.edge_index % 3
+    expected = (row[0] - row[1] + 1) * 3 + (col[0] - col[1] + 1)
+    assert torch.equal(bias(kinds), bias.weight[expected])
+
+
+def test_shortest_paths():
+    bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
+    module = ShortestPathBias(1, heads=2)
+    torch.nn.init.normal_(module.bias.weight)
+    lengths = path_lengths(bonds, over, 1)
+    assert torch.equal(module(bonds, over), module.bias.weight[lengths])
+    module.reset_parameters()
+    assert torch.equal(module(bonds, over), torch.zeros(10, 2))
+
+
+def test_compiles_in_one_graph():
+    torch._dynamo.reset()
+    bias, kind = _bias(3), torch.tensor([2, 0, 0, 1])
+    compiled = torch.compile(bias, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(kind), bias(kind))
+
+
+def test_repr_and_errors():
+    assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
+    assert repr(ShortestPathBias(4, heads=2)) == "ShortestPathBias(4, heads=2)"
+    with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):
+        _bias(3)(torch.tensor([0, 3]))

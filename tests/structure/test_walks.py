@@ -1,0 +1,59 @@
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import AddRandomWalkPE
+
+from gattn.structure import return_probabilities
+
+EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 2, 4, 4, 4], [1, 0, 2, 1, 3, 2, 4, 2, 4, 0]])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8])
+def test_they_are_the_diagonals_of_powers(steps):
+    weight = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix = torch.zeros(6, 6, dtype=torch.float64)
+    matrix[EDGES[0], EDGES[1]] = weight
+    walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1e-9)
+    powers = [torch.linalg.matrix_power(walk, step).diagonal() for step in range(1, steps + 1)]
+    found = return_probabilities(EDGES, 6, steps=steps, edge_weight=weight)
+    torch.testing.assert_close(found.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG's matrix
+def test_pyg_agrees():
+    expected = AddRandomWalkPE(7)(Data(edge_index=EDGES, num_nodes=5)).random_walk_pe
+    torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)
+
+
+def test_multi_edges_add_up():
+    double = torch.cat([EDGES, EDGES[:, :2]], dim=1)
+    weight = torch.ones(10)
+    weight[:2] = 2
+    torch.testing.assert_close(
+        return_probabilities(double, 5, steps=4),
+        return_probabilities(EDGES, 5, steps=4, edge_weight=weight),
+    )
+
+
+def test_empty_graphs():
+    none = torch.empty(2, 0, dtype=torch.long)
+    assert torch.equal(return_probabilities(none, 3, steps=2), torch.zeros(3, 2))
+    assert return_probabilities(none, 0, steps=2).shape == (0, 2)
+
+
+def test_memory_follows_the_edges():
+    """A chain of 20,000 nodes would take 3 GB as a dense matrix."""
+    nodes = 20_000
+    ahead = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
+    edges = torch.cat([ahead, ahead.flip(0)], dim=1)
+    found = return_probabilities(edges, nodes, steps=4)
+    torch.testing.assert_close(found[nodes // 2], torch.tensor([0, 0.5, 0, 0.375]))
+
+
+def test_bad_input_gets_one_clear_error():
+    with pytest.raises(ValueError, match="steps must be >= 1; got 0"):
+        return_probabilities(EDGES, 5, steps=0)
+    with pytest.raises(ValueError, match="edges must join the nodes of one set"):
+        return_probabilities(EDGES, (5, 6), steps=2)
+    with pytest.raises(ValueError, match=r"edge_weight must be \(10,\) values >= 0"):
+        return_probabilities(EDGES, 5, steps=2, edge_weight=torch.ones(4))

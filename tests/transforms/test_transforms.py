@@ -1,0 +1,102 @@
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.transforms import Compose
+
+from gattn import Graph, transforms
+from gattn.nn import RelativeBias, SinusoidalEncoding
+from gattn.structure import laplacian_eigenvectors, path_lengths, return_probabilities
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def _data(**attributes):
+    return Data(edge_index=EDGES, num_nodes=4, **attributes)
+
+
+def test_they_store_what_the_functions_give():
+    data = Compose(
+        [
+            transforms.AddLaplacianEigenvectorPE(3),
+            transforms.AddRandomWalkPE(5),
+            transforms.AddDegree(),
+            transforms.AddPosition(),
+            transforms.AddSinusoidalPE(6),
+        ]
+    )(_data())
+    assert torch.equal(data.laplacian_eigenvector_pe, laplacian_eigenvectors(EDGES, 4, k=3))
+    assert torch.equal(data.random_walk_pe, return_probabilities(EDGES, 4, steps=5))
+    assert data.degree.tolist() == [1, 2, 1, 0]
+    assert data.position.tolist() == [0, 1, 2, 3]
+    assert torch.equal(data.sinusoidal_pe, SinusoidalEncoding(6)(torch.arange(4)))
+
+
+def test_the_given_data_stays_as_it_was():
+    data = _data()
+    transforms.AddDegree()(data)
+    assert "degree" not in data
+
+
+@pytest.mark.parametrize("x", [None, torch.ones(4), torch.ones(4, 2)])
+def test_without_a_name_they_are_appended_to_the_features(x):
+    data = transforms.AddRandomWalkPE(5, attr_name=None)(_data(x=x))
+    own = 0 if x is None else x.view(4, -1).shape[1]
+    assert data.x.shape == (4, own + 5)
+    assert torch.equal(data.x[:, own:], return_probabilities(EDGES, 4, steps=5))
+
+
+def test_weights_of_edges_are_used():
+    weight = torch.tensor([1.0, 1.0, 3.0, 3.0])
+    data = transforms.AddRandomWalkPE(2)(_data(edge_weight=weight))
+    expected = return_probabilities(EDGES, 4, steps=2, edge_weight=weight)
+    assert torch.equal(data.random_walk_pe, expected)
+    data = transforms.AddLaplacianEigenvectorPE(2)(_data(edge_weight=weight))
+    expected = laplacian_eigenvectors(EDGES, 4, k=2, edge_weight=weight)
+    assert torch.equal(data.laplacian_eigenvector_pe, expected)
+
+
+def test_shortest_paths_are_batched_as_edges_are():
+    transform = transforms.AddShortestPaths(2)
+    batch = Batch.from_data_list([transform(_data()), transform(_data())])
+    graph = Graph(batch.path_index, batch.num_nodes)
+    assert graph.num_edges == 32
+    expected = path_lengths(batch.edge_index, graph, 2)
+    assert torch.equal(batch.path_length, expected)
+    assert RelativeBias(4, heads=2)(batch.path_length).shape == (32, 2)
+
+
+def test_near_pairs_alone():
+    data = transforms.AddShortestPaths(1, complete=False)(_data())
+    assert data.path_index.tolist() == [[0, 1, 0, 1, 2, 1, 2, 3], [0, 0, 1, 1, 1, 2, 2, 3]]
+    assert data.path_length.tolist() == [0, 1, 1, 0, 1, 1, 0, 0]
+
+
+def test_repr():
+    names = [
+        transforms.AddLaplacianEigenvectorPE(3),
+        transforms.AddRandomWalkPE(5),
+        transforms.AddDegree(),
+        transforms.AddPosition(),
+        transforms.AddSinusoidalPE(6),
+        transforms.AddShortestPaths(2),
+    ]
+    assert [repr(transform) for transform in names] == [
+        "AddLaplacianEigenvectorPE(k=3)",
+        "AddRandomWalkPE(walk_length=5)",
+        "AddDegree()",
+        "AddPosition()",
+        "AddSinusoidalPE(6)",
+        "AddShortestPaths(max_length=2)",
+    ]
+    assert len(names) == len(transforms.__all__)
+
+
+def test_bad_input_gets_one_clear_error():
+    with pytest.raises(TypeError, match="data must be a homogeneous"):
+        transforms.AddDegree()(HeteroData())
+    with pytest.raises(TypeError, match="data must be a torch_geometric Data"):
+        transforms.AddPosition()(HeteroData())
+    with pytest.raises(ValueError, match="data must have edge_index"):
+        transforms.AddDegree()(Data(num_nodes=3))
+    with pytest.raises(ValueError, match="channels must be even"):
+        transforms.AddSinusoidalPE(3)(_data())
