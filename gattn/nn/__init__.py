@@ -14,6 +14,7 @@ from gattn.nn.folding import fold, unfold
 from gattn.nn.gat_conv import GATConv
 from gattn.nn.gate_conv import GATEConv
 from gattn.nn.gatv2_conv import GATv2Conv
+from gattn.nn.gps_conv import GPSConv
 from gattn.nn.graph_attention import GraphAttention
 from gattn.nn.han_conv import HANConv
 from gattn.nn.hgt_conv import HGTConv
@@ -29,6 +30,7 @@ from gattn.nn.set_attention import (
     SetAttentionBlock,
 )
 from gattn.nn.set_transformer_readout import SetTransformerReadout
+from gattn.nn.sparse_dropout import SparseDropout
 from gattn.nn.supergat_conv import SuperGATConv
 from gattn.nn.transformer_conv import TransformerConv
 
@@ -40,6 +42,7 @@ __all__ = [
     "GATConv",
     "GATEConv",
     "GATv2Conv",
+    "GPSConv",
     "GraphAttention",
     "HANConv",
     "HGTConv",
@@ -58,6 +61,7 @@ __all__ = [
     "SetTransformerReadout",
     "ShortestPathBias",
     "SinusoidalEncoding",
+    "SparseDropout",
     "SuperGATConv",
     "TransformerConv",
     "fold",

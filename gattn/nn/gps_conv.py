@@ -1,0 +1,184 @@
+"""GPSConv: a local layer along the edges beside attention among all nodes of each graph."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Dropout, Linear, Module, MultiheadAttention, Sequential
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.attention import PerformerAttention
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
+from torch_geometric.typing import Adj
+from torch_geometric.utils import to_dense_batch
+
+from gattn.functional import dot_product_attention
+from gattn.graph import Graph
+from gattn.nn.segments import segment_graph, within
+
+ATTENTION_OPTIONS = ("bias", "dropout")
+
+
+class GPSConv(Module):
+    r"""The general, powerful, scalable graph transformer layer.
+
+    .. math::
+        h = \mathrm{norm}(\mathrm{conv}(x) + x) + \mathrm{norm}(\mathrm{attention}(x) + x), \qquad
+        x' = \mathrm{norm}(h + \mathrm{MLP}(h))
+
+    Takes the arguments and the parameters of ``torch_geometric.nn.GPSConv`` and gives its
+    outputs; any local layer goes in. With ``attn_type="multihead"`` the attention runs on the
+    complete graph of every set of nodes: nothing is padded, and the batch vector need not be
+    sorted. (``"performer"`` is PyG's own, on padded sets, as its outputs depend on the padding.)
+
+    Args:
+        channels: features of a node.
+        conv: the local layer, called as ``conv(x, edge_index, **kwargs)``; None for none.
+        heads: number of heads of the global attention.
+        dropout: probability of dropping a feature in training.
+        act: activation inside the MLP.
+        act_kwargs: options of the activation.
+        norm: normalisation; None for none.
+        norm_kwargs: options of the normalisation.
+        attn_type: ``"multihead"`` or ``"performer"``.
+        attn_kwargs: options of the attention; for ``"multihead"`` dropout and bias.
+
+    Shapes:
+        - **input:** x [n, channels]; edges as the local layer takes them; batch [n], the graph of
+          each node
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for another attn_type or option, or a wrong shape.
+
+    Reference:
+        Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
+        2022).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GATConv, GPSConv
+        >>> conv = GPSConv(16, GATConv(16, 4, heads=4), heads=4)
+        >>> x, batch = torch.randn(5, 16), torch.tensor([0, 0, 0, 1, 1])
+        >>> conv(x, torch.tensor([[0, 1, 3], [1, 2, 4]]), batch).shape
+        torch.Size([5, 16])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        conv: MessagePassing | None,
+        heads: int = 1,
+        dropout: float = 0.0,
+        act: str = "relu",
+        act_kwargs: dict[str, Any] | None = None,
+        norm: str | None = "batch_norm",
+        norm_kwargs: dict[str, Any] | None = None,
+        attn_type: str = "multihead",
+        attn_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        attn_kwargs = attn_kwargs or {}
+        self.channels = channels
+        self.conv = conv
+        self.heads = heads
+        self.dropout = dropout
+        self.attn_type = attn_type
+        if attn_type == "multihead":
+            unknown = sorted(set(attn_kwargs) - set(ATTENTION_OPTIONS))
+            if unknown:
+                raise ValueError(f"attn_kwargs must be among {ATTENTION_OPTIONS}; got {unknown}")
+            self.attn = MultiheadAttention(channels, heads, batch_first=True, **attn_kwargs)
+        elif attn_type == "performer":
+            self.attn = PerformerAttention(channels=channels, heads=heads, **attn_kwargs)
+        else:
+            raise ValueError(f"attn_type must be 'multihead' or 'performer'; got {attn_type!r}")
+        self.mlp = Sequential(
+            Linear(channels, channels * 2),
+            activation_resolver(act, **(act_kwargs or {})),
+            Dropout(dropout),
+            Linear(channels * 2, channels),
+            Dropout(dropout),
+        )
+        norms = (normalization_resolver(norm, channels, **(norm_kwargs or {})) for _ in range(3))
+        self.norm1, self.norm2, self.norm3 = norms
+        self.norm_with_batch = False
+        if self.norm1 is not None:
+            self.norm_with_batch = "batch" in inspect.signature(self.norm1.forward).parameters
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        if self.conv is not None:
+            self.conv.reset_parameters()
+        self.attn._reset_parameters()
+        reset(self.mlp)
+        for norm in (self.norm1, self.norm2, self.norm3):
+            if norm is not None:
+                norm.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        batch: Tensor | None = None,
+        *,
+        max_num_nodes: int | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Mix each node with its neighbours and with all nodes of its graph.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, for the local layer.
+            batch: the graph of each node; None puts all into one.
+            max_num_nodes: most nodes of any graph, which ``torch.compile`` has to be told.
+            **kwargs: of the local layer.
+
+        Returns:
+            The new node features.
+        """
+        local = 0
+        if self.conv is not None:
+            local = self._drop(self.conv(x, edge_index, **kwargs)) + x
+            local = self._norm(self.norm1, local, batch)
+        attended = self._drop(self._attend(x, batch, max_num_nodes)) + x
+        out = local + self._norm(self.norm2, attended, batch)
+        return self._norm(self.norm3, out + self.mlp(out), batch)
+
+    def _attend(self, x: Tensor, batch: Tensor | None, max_num_nodes: int | None) -> Tensor:
+        """Attention of every node to all nodes of its graph."""
+        attn: Any = self.attn
+        if isinstance(attn, PerformerAttention):
+            padded, mask = to_dense_batch(x, batch)
+            return attn(padded, mask=mask)[mask]
+        sets = segment_graph(x, batch)
+        graph, bias = within(sets, len(x) if batch is None else max_num_nodes)
+        query, key, value = (y.unflatten(-1, (self.heads, -1)) for y in _project(attn, x))
+        if bias is not None:
+            bias = bias.to(query.dtype).expand(-1, self.heads)
+        dropout = attn.dropout if self.training else 0.0
+        out = dot_product_attention(query, key, value, graph, bias=bias, dropout=dropout)
+        return attn.out_proj(out.flatten(1))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+    def _norm(self, norm: Any, x: Tensor, batch: Tensor | None) -> Tensor:
+        if norm is None:
+            return x
+        return norm(x, batch=batch) if self.norm_with_batch else norm(x)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.__class__.__name__}({self.channels}, conv={self.conv}, heads={self.heads}, "
+            f"attn_type={self.attn_type})"
+        )
+
+
+def _project(attn: Any, x: Tensor) -> list[Tensor]:
+    """Query, key and value of torch's multi-head attention, each [n, channels]."""
+    biases = (None, None, None) if attn.in_proj_bias is None else attn.in_proj_bias.chunk(3)
+    return [F.linear(x, w, b) for w, b in zip(attn.in_proj_weight.chunk(3), biases)]

@@ -1,0 +1,81 @@
+"""SparseDropout: dropout on the entries of a sparse matrix."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Module
+
+
+class SparseDropout(Module):
+    r"""Dropout of features that are given as a sparse matrix.
+
+    .. math:: y_{ij} = \frac{m_{ij}}{1 - p} x_{ij}, \qquad m_{ij} \sim \mathrm{Bernoulli}(1 - p)
+
+    Zeros stay zeros whichever mask they draw, so only the stored entries draw one: the same
+    distribution as dense dropout, at the cost of the entries. Dense input is dropped as by
+    ``torch.nn.Dropout``.
+
+    Args:
+        p: probability of dropping an entry.
+
+    Shapes:
+        - **input:** x [n, d], a ``torch.sparse`` CSR, CSC or COO matrix, or dense [*]
+        - **output:** that of x, in the same layout
+
+    Raises:
+        ValueError: where p is no probability, or for another layout.
+
+    Reference:
+        Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting"
+        (JMLR 2014).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import SparseDropout
+        >>> x = torch.eye(3).to_sparse()
+        >>> SparseDropout(1.0)(x).to_dense().sum()
+        tensor(0.)
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"p must be a probability in [0, 1]; got {p}")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop entries in training; x as it is in eval mode.
+
+        Args:
+            x: see Shapes.
+
+        Returns:
+            The same matrix with entries dropped and the others scaled.
+        """
+        if not self.training or self.p == 0:
+            return x
+        if x.layout == torch.strided:
+            return F.dropout(x, self.p)
+        if x.layout == torch.sparse_coo:
+            x = x.coalesce()
+            values, shape = F.dropout(x.values(), self.p), x.shape
+            return torch.sparse_coo_tensor(
+                x.indices(), values, shape, is_coalesced=True, check_invariants=False
+            )
+        if x.layout not in (torch.sparse_csr, torch.sparse_csc):
+            raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")
+        rows = x.layout == torch.sparse_csr
+        return torch.sparse_compressed_tensor(
+            x.crow_indices() if rows else x.ccol_indices(),
+            x.col_indices() if rows else x.row_indices(),
+            F.dropout(x.values(), self.p),
+            x.shape,
+            layout=x.layout,
+            check_invariants=False,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings, for repr."""
+        return f"p={self.p}"
