@@ -99,6 +99,12 @@ def test_error_sees_every_gradient_and_nan(topology: Topology) -> None:
         verify.error({"out": right["out"]}, {"value": right["value"]})
 
 
+def test_error_of_a_gradient_that_is_zero_but_for_rounding() -> None:
+    exact = {"out": torch.ones(2, dtype=torch.float64), "bias": torch.tensor([1e-17]).double()}
+    found = {"out": torch.ones(2), "bias": torch.tensor([3e-7])}
+    assert verify.error(found, exact) == pytest.approx(3e-7, rel=1e-3)
+
+
 def test_two_runs_that_differ_are_refused() -> None:
     x = torch.ones(3, requires_grad=True)
     verify.repeatable(Contender(lambda: x * 2, {"x": x}))
