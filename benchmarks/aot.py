@@ -1,0 +1,164 @@
+"""Compile every Triton kernel for sm_90 without a GPU and list registers and spills.
+
+    python benchmarks/aot.py [--quick] [--out FILE]
+
+The launchers run on tensors of the meta device, with the compiler told that the card is an H100
+and with nothing launched: what is compiled is what a card would be sent. One JSON line per kernel
+and shape class goes to benchmarks/results/aot_sm90.jsonl. A stack frame means spilled registers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+import gattn.kernels.triton as kernels
+
+TARGET = GPUTarget("cuda", 90, 32)
+RESULTS = Path(__file__).parent / "results"
+CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+SHAPES = [(8, 16), (4, 32), (1, 128), (4, 64), (8, 8), (1, 7), (3, 5)]
+EDGES = 100_000
+
+
+class NoCard:
+    """Stands in for triton's driver: it knows the card, and has none."""
+
+    get_current_device = staticmethod(lambda: 0)
+    get_current_stream = staticmethod(lambda device=None: 0)
+    get_current_target = staticmethod(lambda: TARGET)
+
+
+@contextlib.contextmanager
+def compiling_only() -> Iterator[list[tuple[str, Any]]]:
+    """Inside the block every launch compiles its kernel and appends (name, kernel)."""
+    compiled: list[tuple[str, Any]] = []
+    run = JITFunction.run
+
+    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        kernel = run(self, *args, grid=grid, warmup=True, **options)
+        compiled.append((f"{self.fn.__module__.rsplit('.', 1)[1]}.{self.fn.__name__}", kernel))
+
+    active = triton.runtime.driver._active
+    triton.runtime.driver.set_active(NoCard())
+    JITFunction.run = compile_only
+    try:
+        yield compiled
+    finally:
+        JITFunction.run = run
+        triton.runtime.driver._active = active
+
+
+def call_all(heads: int, channels: int, dtype: torch.dtype, degree: int, options: bool) -> None:
+    """Call every launcher, plain or with every option that the operator has."""
+    n = m = max(1, EDGES // degree)
+    e, d = EDGES, 16
+
+    def new(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
+        return torch.empty(*shape, dtype=dtype, device="meta")
+
+    sizes = (n + 1, e, e, m + 1, e, e)
+    layout = [new(size, dtype=torch.int32) for size in sizes]
+    rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
+    a, b, w = new(n, heads), new(m, heads), new(heads, channels)
+    attr, proj, u = new(e, d), new(heads, channels, d), new(n, heads, d)
+    seed, p = (new(1, dtype=torch.int64), 0.5) if options else (None, 0.0)
+
+    extra = edges if options else None
+    saved = kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, True)
+    kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, False)
+    kernels.additive_backward(rows, a, b, sources, extra, *saved, layout, seed, 0.2, p)
+
+    given = (edges, u, attr) if options else (None, None, None)
+    inputs = rows, sources, sources, *given
+    saved = kernels.dot_product_forward(*inputs, layout, seed, 0.25, p)
+    grad_edge = u if options else None
+    kernels.dot_product_backward(rows, grad_edge, *inputs, *saved, layout, seed, 0.25, p)
+
+    inputs = rows, sources, None, w, *((attr, proj) if options else (None, None))
+    act = "tanh" if options else "leaky_relu"
+    saved = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p)
+    kernels.mlp_backward(rows, *inputs, *saved, layout, seed, act, 0.2, p, options)
+    kernels.mlp_score(rows, sources, *inputs[3:], layout, act, 0.2)
+
+    if not options:
+        kernels.edge_softmax(edges, layout)
+        kernels.edge_softmax_backward(edges, edges, layout)
+        kernels.aggregate(edges, sources, layout, False)
+        kernels.aggregate(edges, rows, layout, True)
+        kernels.edge_dot(rows, sources, layout)
+
+
+def resources(kernel: Any) -> dict[str, int]:
+    """Registers a thread, bytes of stack frame (spills) and of shared memory, and warps."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", listing)}
+    return {
+        "registers": found["REG"],
+        "stack": found["STACK"],
+        "shared": found["SHARED"],
+        "warps": kernel.metadata.num_warps,
+    }
+
+
+def classes(quick: bool) -> Iterator[tuple[int, int, torch.dtype, int, bool]]:
+    """(heads, channels, dtype, mean degree, options) of every shape class."""
+    if quick:
+        yield 8, 16, torch.float32, 16, True
+        yield 3, 5, torch.bfloat16, 2, False
+        return
+    for options in (False, True):
+        for heads, channels in SHAPES:
+            yield heads, channels, torch.float32, 64, options
+            yield heads, channels, torch.bfloat16, 64, options
+        for dtype, degree in [
+            (torch.float32, 2), (torch.bfloat16, 2), (torch.float16, 64), (torch.float64, 64)
+        ]:  # fmt: skip
+            yield 8, 16, dtype, degree, options
+            yield 1, 128, dtype, degree, options
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two shape classes only")
+    parser.add_argument("--out", type=Path, default=RESULTS / "aot_sm90.jsonl")
+    args = parser.parse_args()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    spilled = 0
+    with args.out.open("w") as file, compiling_only() as compiled:
+        for heads, channels, dtype, degree, options in classes(args.quick):
+            compiled.clear()
+            call_all(heads, channels, dtype, degree, options)
+            for name, kernel in dict(compiled).items() if args.quick else compiled:
+                used = resources(kernel)
+                spilled += used["stack"] > 0
+                record = {
+                    "kernel": name, "heads": heads, "channels": channels,
+                    "dtype": str(dtype).removeprefix("torch."), "degree": degree,
+                    "options": options, **used, "target": "sm_90", "triton": triton.__version__,
+                }  # fmt: skip
+                file.write(json.dumps(record) + "\n")
+            print(heads, channels, dtype, degree, options, len(compiled), "kernels", flush=True)
+    print(f"{spilled} kernels with a stack frame; written to {args.out}")
+    return int(spilled > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

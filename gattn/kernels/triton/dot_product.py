@@ -1,0 +1,346 @@
+"""Dot-product attention: softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) over v_j and a_ij.
+
+The edge term is factored: u = W^T q comes in and sum_j alpha_ij a_ij goes out, both [n, h, d], so
+that an edge costs d numbers and not h c.
+
+Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F = h c, G = h d:
+
+    forward   per edge          2 F s + 4             k_j, v_j; col
+              with features     d s + 4               a_ij; edge
+              with bias         h s + 4               b_ij; edge
+              per row           2 F s + 2 h w + 4     q_i, out, statistics
+              with features     2 G s                 u_i, sum of alpha a
+    backward, by destination
+              per edge          2 F s + 2 h w + 4     k_j, v_j; alpha and ds handed over
+              with features     2 d s + 2 h w + 8     a_ij -> da_ij
+              with bias         2 h s + 4             b_ij -> db_ij
+              per row           4 F s + 2 h w + 4     q_i, dO_i, O_i -> dq_i
+              with features     4 G s                 u_i, dA_i, A_i -> du_i
+    backward, by source
+              per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, ds; row, csr
+              per row           2 F s + 4             dk_j, dv_j
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gattn.kernels.triton.edge import weighted_sum
+from gattn.kernels.triton.primitives import (
+    gather,
+    head_block,
+    kept,
+    level,
+    plane,
+    reciprocal,
+    scalar,
+    scatter,
+    settle,
+    soften,
+    spread,
+    take_edges,
+    take_rows,
+)
+from gattn.kernels.triton.tiles import Walk, dense, dropping, pad, wide
+
+
+def dot_product_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_query: Tensor | None,
+    edge_attr: Tensor | None,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return out [n, h, c_v], sum of alpha a [n, h, d], row_max and row_sum [n, h]."""
+    rowptr, col, edge, *_ = layout
+    (n, heads, channels), value_channels = query.shape, value.shape[2]
+    features = 0 if edge_attr is None else edge_attr.shape[1]
+    row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
+    row_sum = row_max.new_empty(n, heads)
+    out = value.new_empty(n, heads, value_channels)
+    edge_out = None if edge_attr is None else value.new_empty(n, heads, features)
+
+    width = max(channels, value_channels)
+    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=4)
+    sums = [row_max, row_sum, out, edge_out, None]
+    parts = walk.parts(*sums)
+    drop = dropping(seed, dropout)
+    walk.run(
+        _forward, col, edge, *dense(query, key, value, bias, edge_query, edge_attr),
+        *sums[:4], *parts[:4], scale=scale, **drop,
+        CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
+        C=pad(channels), V=pad(value_channels), D=pad(features),
+    )  # fmt: skip
+    walk.merge(parts, sums, drop["keep_scale"])
+    return out, value.new_empty(0) if edge_out is None else edge_out, row_max, row_sum
+
+
+def dot_product_backward(
+    grad_out: Tensor,
+    grad_edge_out: Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    edge_query: Tensor | None,
+    edge_attr: Tensor | None,
+    out: Tensor,
+    edge_out: Tensor,
+    row_max: Tensor,
+    row_sum: Tensor,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> tuple[Tensor, ...]:
+    """Return the gradients of query, key, value, bias, edge_query and edge_attr."""
+    rowptr, col, edge, colptr, row, csr = layout
+    (_, heads, channels), value_channels = query.shape, value.shape[2]
+    features = 0 if edge_attr is None else edge_attr.shape[1]
+    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr = dense(
+        grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr
+    )
+    grad_query, grad_bias, grad_edge_query, grad_edge_attr = (
+        None if t is None else t.new_empty(t.shape) for t in (query, bias, edge_query, edge_attr)
+    )
+    alpha = row_max.new_empty(col.numel(), heads)
+    slope = row_max.new_empty(col.numel(), heads)
+
+    width = max(channels, value_channels)
+    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=2)
+    sums = [None, None, grad_query, grad_edge_query, None]
+    parts = walk.parts(*sums)
+    walk.run(
+        _backward, col, edge, grad_out, grad_edge_out, query, key, value, bias, edge_query,
+        edge_attr, out, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
+        alpha, slope, scale=scale, **dropping(seed, dropout),
+        CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
+        C=pad(channels), V=pad(value_channels), D=pad(features),
+    )  # fmt: skip
+    walk.merge(parts, sums)
+    if edge_attr is not None:
+        walk = Walk(rowptr, col.numel(), heads, features, query.dtype, unroll=1, all_heads=True)
+        walk.run(
+            _backward_edge_attr, edge, grad_edge_out, edge_query, alpha, slope, grad_edge_attr,
+            FEATURES=features, D=pad(features),
+        )  # fmt: skip
+    grad_key, grad_value = weighted_sum(
+        colptr, row, csr, None, heads, slope, query, alpha, grad_out
+    )
+    grads = grad_query, grad_key, grad_value, grad_bias, grad_edge_query, grad_edge_attr
+    return tuple(out.new_empty(0) if g is None else g for g in grads)
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_segments"])
+def _forward(
+    offsets, col, edge, query, key, value, bias, edge_query, edge_attr,
+    row_max, row_sum, out, edge_out, part_max, part_sum, part_out, part_edge_out,
+    num_rows, num_segments, scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
+    HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
+    FEATURES: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
+    UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+):  # fmt: skip
+    """Rows are destinations."""
+    row, first, last, slot, whole, part = take_rows(
+        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    )
+    live = whole | part
+    head, real = head_block(HEADS, H)
+    offset, inside = plane(head, real, CHANNELS, C)
+    value_offset, value_inside = plane(head, real, VALUE_CHANNELS, V)
+    scale = scalar(scale, ACC)
+
+    q = gather(query, row, live, offset, inside, HEADS * CHANNELS, ACC) * scale
+    top = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
+    total = tl.zeros([SLOTS, ROWS, H], ACC)
+    acc = tl.zeros([SLOTS, ROWS, H, V], ACC)
+    if edge_attr is not None:
+        feature = tl.arange(0, D)
+        edge_offset, edge_inside = plane(head, real, FEATURES, D)
+        uq = gather(edge_query, row, live, edge_offset, edge_inside, HEADS * FEATURES, ACC) * scale
+        edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
+    step, longest = 0, tl.max(last - first, 0)
+    while step < longest:
+        scores, values, attrs = (), (), ()
+        for u in tl.static_range(UNROLL):
+            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+            j = tl.load(col + position, mask=valid, other=0)
+            k = gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC)
+            values += (
+                gather(value, j, valid, value_offset, value_inside, HEADS * VALUE_CHANNELS, ACC),
+            )
+            score = tl.sum(q[None] * k, 3)
+            if (edge_attr is not None) or (bias is not None):
+                name = tl.load(edge + position, mask=valid, other=0)
+            if edge_attr is not None:
+                a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)
+                a = tl.expand_dims(a, 2)
+                score += tl.sum(uq[None] * a, 3)
+                attrs += (a,)
+            if bias is not None:
+                score += gather(bias, name, valid, head, real, HEADS, ACC)
+            scores += (tl.where(spread(valid), score, float("-inf")),)
+        weights, shrink, top = soften(scores, top)
+        total *= shrink
+        acc *= spread(shrink)
+        if edge_attr is not None:
+            edge_acc *= spread(shrink)
+        for u in tl.static_range(UNROLL):
+            weight = weights[u]
+            total += weight
+            if seed is not None:
+                position = take_edges(first, last, step + u * SLOTS, SLOTS)[0]
+                weight = tl.where(kept(seed, position, head, threshold, HEADS), weight, 0.0)
+            acc += spread(weight) * values[u]
+            if edge_attr is not None:
+                edge_acc += spread(weight) * attrs[u]
+        step += SLOTS * UNROLL
+
+    factor, row_top, row_total = settle(top, total)
+    out_scale = spread(reciprocal(row_total) * scalar(keep_scale, ACC))
+    summed = tl.sum(acc * spread(factor), 0)
+    width: tl.constexpr = HEADS * VALUE_CHANNELS
+    scatter(row_max, row, whole, head, real, row_top, HEADS)
+    scatter(row_sum, row, whole, head, real, row_total, HEADS)
+    scatter(out, row, whole, value_offset, value_inside, summed * out_scale, width)
+    scatter(part_max, slot, part, head, real, row_top, HEADS)
+    scatter(part_sum, slot, part, head, real, row_total, HEADS)
+    scatter(part_out, slot, part, value_offset, value_inside, summed, width)
+    if edge_attr is not None:
+        width_e: tl.constexpr = HEADS * FEATURES
+        summed = tl.sum(edge_acc * spread(factor), 0)
+        scatter(edge_out, row, whole, edge_offset, edge_inside, summed * out_scale, width_e)
+        scatter(part_edge_out, slot, part, edge_offset, edge_inside, summed, width_e)
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_segments"])
+def _backward(
+    offsets, col, edge, grad_out, grad_edge_out, query, key, value, bias, edge_query,
+    edge_attr, out, edge_out, row_max, row_sum, grad_query, grad_edge_query,
+    part_query, part_edge_query, grad_bias, passed_out, slope_out,
+    num_rows, num_segments, scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
+    HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
+    FEATURES: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
+    UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+):  # fmt: skip
+    """Rows are destinations: dq_i, du_i, and for every edge what the other passes need.
+
+    That is the weight that passed dropout, and scale times the gradient of the score, [e, h] each
+    in CSR order.
+    """
+    row, first, last, slot, whole, part = take_rows(
+        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    )
+    live = whole | part
+    head, real = head_block(HEADS, H)
+    offset, inside = plane(head, real, CHANNELS, C)
+    value_offset, value_inside = plane(head, real, VALUE_CHANNELS, V)
+    scale, keep_scale = scalar(scale, ACC), scalar(keep_scale, ACC)
+
+    width: tl.constexpr = HEADS * VALUE_CHANNELS
+    q = gather(query, row, live, offset, inside, HEADS * CHANNELS, ACC) * scale
+    g = gather(grad_out, row, live, value_offset, value_inside, width, ACC)
+    delta = tl.sum(g * gather(out, row, live, value_offset, value_inside, width, ACC), 2)
+    top = level(gather(row_max, row, live, head, real, HEADS, ACC))
+    inverse = reciprocal(gather(row_sum, row, live, head, real, HEADS, ACC))
+    acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
+    if edge_attr is not None:
+        feature = tl.arange(0, D)
+        edge_offset, edge_inside = plane(head, real, FEATURES, D)
+        width_e: tl.constexpr = HEADS * FEATURES
+        uq = gather(edge_query, row, live, edge_offset, edge_inside, width_e, ACC) * scale
+        edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
+        if grad_edge_out is not None:
+            ge = gather(grad_edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
+            e = gather(edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
+            delta += tl.sum(ge * e, 2)
+    step, longest = 0, tl.max(last - first, 0)
+    while step < longest:
+        keys, values, attrs, biases = (), (), (), ()
+        for u in tl.static_range(UNROLL):
+            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+            j = tl.load(col + position, mask=valid, other=0)
+            keys += (gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC),)
+            values += (gather(value, j, valid, value_offset, value_inside, width, ACC),)
+            if (edge_attr is not None) or (bias is not None):
+                name = tl.load(edge + position, mask=valid, other=0)
+            if edge_attr is not None:
+                a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)
+                attrs += (tl.expand_dims(a, 2),)
+            if bias is not None:
+                biases += (gather(bias, name, valid, head, real, HEADS, ACC),)
+        for u in tl.static_range(UNROLL):
+            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+            score = tl.sum(q[None] * keys[u], 3)
+            inner = tl.sum(g[None] * values[u], 3)
+            if edge_attr is not None:
+                score += tl.sum(uq[None] * attrs[u], 3)
+                if grad_edge_out is not None:
+                    inner += tl.sum(ge[None] * attrs[u], 3)
+            if bias is not None:
+                score += biases[u]
+            weight = tl.where(spread(valid), tl.exp(score - top[None]) * inverse[None], 0.0)
+            passed = weight
+            if seed is not None:
+                keep = kept(seed, position, head, threshold, HEADS)
+                passed = tl.where(keep, weight * keep_scale, 0.0)
+                inner = tl.where(keep, inner * keep_scale, 0.0)
+            grad = weight * (inner - delta[None])
+            if grad_bias is not None:
+                name = tl.load(edge + position, mask=valid, other=0)
+                scatter(grad_bias, name, valid, head, real, grad, HEADS)
+            grad *= scale
+            acc += spread(grad) * keys[u]
+            if edge_attr is not None:
+                edge_acc += spread(grad) * attrs[u]
+            scatter(passed_out, position, valid, head, real, passed, HEADS)
+            scatter(slope_out, position, valid, head, real, grad, HEADS)
+        step += SLOTS * UNROLL
+
+    summed = tl.sum(acc, 0)
+    scatter(grad_query, row, whole, offset, inside, summed, HEADS * CHANNELS)
+    scatter(part_query, slot, part, offset, inside, summed, HEADS * CHANNELS)
+    if edge_attr is not None:
+        summed = tl.sum(edge_acc, 0)
+        scatter(grad_edge_query, row, whole, edge_offset, edge_inside, summed, width_e)
+        scatter(part_edge_query, slot, part, edge_offset, edge_inside, summed, width_e)
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_segments"])
+def _backward_edge_attr(
+    offsets, edge, grad_edge_out, edge_query, passed, slope, grad_edge_attr,
+    num_rows, num_segments,
+    HEADS: tl.constexpr, FEATURES: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
+    ROWS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
+    UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+):  # fmt: skip
+    """da_ij = sum over heads of ds_ij u_i + alpha_ij dA_i: a program holds all heads."""
+    row, first, last, _slot, whole, part = take_rows(
+        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    )
+    live = whole | part
+    head, real = head_block(HEADS, H)
+    feature = tl.arange(0, D)
+    offset, inside = plane(head, real, FEATURES, D)
+    uq = gather(edge_query, row, live, offset, inside, HEADS * FEATURES, ACC)
+    if grad_edge_out is not None:
+        g = gather(grad_edge_out, row, live, offset, inside, HEADS * FEATURES, ACC)
+    step, longest = 0, tl.max(last - first, 0)
+    while step < longest:
+        position, valid = take_edges(first, last, step, SLOTS)
+        grad = spread(gather(slope, position, valid, head, real, HEADS, ACC)) * uq[None]
+        if grad_edge_out is not None:
+            grad += spread(gather(passed, position, valid, head, real, HEADS, ACC)) * g[None]
+        name = tl.load(edge + position, mask=valid, other=0)
+        x = tl.sum(grad, 2)
+        scatter(grad_edge_attr, name, valid, feature, feature < FEATURES, x, FEATURES)
+        step += SLOTS

@@ -1,0 +1,204 @@
+"""The host's side of a launch: the shape of a tile, the grid that it gives, and workspaces.
+
+Tiles are chosen by shape class: heads, channels, width of the type, and the power of two of the
+mean degree. Neither n nor e enters, so that a new graph compiles nothing, and the first call
+searches nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gattn.kernels import philox
+from gattn.kernels.triton.primitives import merge
+
+SEGMENT = 256
+"""Rows of this many edges or more are cut into segments of this many."""
+LANES = 32
+LOAD = 16
+"""Bytes that a lane loads at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """Shape of the work of one program; see `gattn.kernels.triton.primitives`."""
+
+    heads: int
+    """H: heads of a program."""
+    slots: int
+    """K: edges of one row that one instruction loads."""
+    rows: int
+    """R: rows of a program."""
+    unroll: int
+    """Tiles that are loaded before the first is used."""
+    warps: int
+    segment: int = SEGMENT
+
+
+_override: dict[str, int] = {}
+
+
+@contextlib.contextmanager
+def override(**fields: int) -> Iterator[None]:
+    """Use these fields in every tile chosen inside the block: for tests and for tuning."""
+    before = dict(_override)
+    _override.update(fields)
+    try:
+        yield
+    finally:
+        _override.clear()
+        _override.update(before)
+
+
+def choose(
+    heads: int,
+    width: int,
+    dtype: torch.dtype,
+    degree: float,
+    unroll: int,
+    stack: int = 1,
+    all_heads: bool = False,
+) -> Tile:
+    """The tile of a kernel that gathers rows of heads x width numbers.
+
+    A warp reads about 16 bytes a lane of a gathered row. Where a row is shorter than that, the
+    other lanes take further edges of the same row (slots) or, at low degree, further rows.
+    """
+    full = LANES * LOAD // dtype.itemsize
+    width = pad(width)
+    block = pad(heads) if all_heads else min(pad(heads), max(1, full // width))
+    warps = min(8, max(1, block * width // (2 * full)))
+    spare = max(1, full // (block * width))
+    slots = min(spare, pad(int(degree / unroll)))
+    rows = min(8, spare // slots)
+    if spare == 1 and degree < unroll:
+        rows = 2
+    return dataclasses.replace(Tile(block, slots * stack, rows, unroll, warps), **_override)
+
+
+class Walk:
+    """One pass over the rows of a compressed layout, and how they are divided among programs.
+
+    Args:
+        offsets: rowptr or colptr.
+        num_edges: e.
+        heads: h.
+        width: numbers of a gathered row per head.
+        dtype: their type.
+        unroll: tiles that are loaded before the first is used.
+        stack: edges of one row that every lane takes at once.
+        all_heads: whether a program takes all heads.
+    """
+
+    def __init__(
+        self,
+        offsets: Tensor,
+        num_edges: int,
+        heads: int,
+        width: int,
+        dtype: torch.dtype,
+        unroll: int,
+        stack: int = 1,
+        all_heads: bool = False,
+    ) -> None:
+        rows = offsets.numel() - 1
+        degree = num_edges / max(rows, 1)
+        tile = choose(heads, width, dtype, degree, unroll, stack, all_heads)
+        self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
+        self.num_rows, self.num_segments = rows, num_edges // tile.segment
+        self.programs = -(-self.num_segments // tile.rows) + -(-rows // tile.rows)
+
+    def parts(self, *sums: Tensor | None) -> list[Tensor | None]:
+        """Workspaces for the partial results of cut rows, one for each output [rows, ...]."""
+        return [
+            None if x is None else x.new_empty(self.num_segments, *x.shape[1:], dtype=wide(x.dtype))
+            for x in sums
+        ]
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a row may be cut: it takes two segments."""
+        return self.num_segments > 1
+
+    def run(
+        self,
+        kernel: Any,
+        *args: Any,
+        segments: bool = False,
+        programs: int | None = None,
+        **constants: Any,
+    ) -> None:
+        """Launch a kernel over the rows and blocks of heads: over the segments alone, or in a
+        given number of programs that share the rows."""
+        tile = self.tile
+        if programs is None:
+            programs = -(-self.num_segments // tile.rows) if segments else self.programs
+        launch(
+            kernel, (programs, -(-self.heads // tile.heads)), tile.warps,
+            self.offsets, *args,
+            num_rows=self.num_rows, num_segments=self.num_segments,
+            HEADS=self.heads, ACC=ACCUMULATOR[wide(self.dtype)], H=tile.heads, SLOTS=tile.slots,
+            ROWS=tile.rows, UNROLL=tile.unroll, SEGMENT=tile.segment, **constants,
+        )  # fmt: skip
+
+    def merge(
+        self,
+        parts: list[Tensor | None],
+        sums: list[Tensor | None],
+        keep_scale: float = 1.0,
+    ) -> None:
+        """Add the partial results of cut rows: of (row_max, row_sum, a, b, c), some absent."""
+        if not self.cuts:
+            return
+        a, b = (0 if x is None else x.shape[2] for x in sums[2:4])
+        heads = min(pad(self.heads), max(1, 256 // pad(max(a, b))))
+        launch(
+            merge, (self.num_segments, -(-self.heads // heads)), 4,
+            self.offsets, *parts, *sums, self.num_rows, self.num_segments, keep_scale,
+            HEADS=self.heads, A_CHANNELS=a, B_CHANNELS=b, ACC=ACCUMULATOR[wide(self.dtype)],
+            PARTS=16, H=heads, A=pad(a), B=pad(b), SEGMENT=self.tile.segment,
+        )  # fmt: skip
+
+
+def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constants: Any) -> None:
+    """Run a kernel on the device of its first tensor; an empty grid runs nothing."""
+    if 0 in grid:
+        return
+    device = args[0].device
+    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    with torch.cuda.device(device) if elsewhere else contextlib.nullcontext():
+        kernel[grid](*args, **constants, num_warps=warps)
+
+
+def dropping(seed: Tensor | None, dropout: float) -> dict[str, Any]:
+    """The arguments of a kernel that drops weights."""
+    if seed is None:
+        return {"seed": None, "threshold": 0, "keep_scale": 1.0}
+    scale = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
+    return {"seed": seed, "threshold": philox.threshold(dropout), "keep_scale": scale}
+
+
+def dense(*tensors: Tensor | None) -> list[Tensor | None]:
+    """The same with rows that lie side by side."""
+    return [None if t is None else t.contiguous() for t in tensors]
+
+
+def pad(length: int) -> int:
+    """The next power of two: the length of a tile's axis."""
+    return triton.next_power_of_2(max(length, 1))
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The type that sums are kept in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
