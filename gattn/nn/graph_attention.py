@@ -31,7 +31,7 @@ class GraphAttention(Module):
 
     .. math::
         o_i = W_o \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij} (W_v v_j + W_e e_{ij}), \qquad
-        \alpha_{ij} = \mathrm{softmax}_j\, s(W_q q_i, W_k k_j, e_{ij})
+        \alpha_{ij} = \mathrm{softmax}_j\, (s(W_q q_i, W_k k_j, e_{ij}) + b_{ij})
 
     ======================  ====================================================================
     score                   s(q, k, e), per head of c channels
@@ -154,6 +154,7 @@ class GraphAttention(Module):
         graph: Graph,
         *,
         edge_attr: Tensor | None = None,
+        score_bias: Tensor | None = None,
     ) -> Tensor:
         """Attend from the queries to the keys' values.
 
@@ -163,6 +164,8 @@ class GraphAttention(Module):
             value: see Shapes.
             graph: the edges, from keys to queries.
             edge_attr: edge features in the order of the caller's edges.
+            score_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
+                -inf drops an edge. Not for the additive score.
 
         Returns:
             The results, see Shapes.
@@ -171,15 +174,22 @@ class GraphAttention(Module):
         v = split_heads(self.lin_value(nodes_first(value)), self.channels)
         dropout = self.dropout if self.training else 0.0
         if callable(self.score):
-            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr), graph)
+            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
             out = aggregate(F.dropout(alpha, dropout), v, graph)
         else:
             attend = mlp_attention if self.score == "additive" else dot_product_attention
-            out = attend(q, k, v, graph=graph, dropout=dropout, **self._terms(k, edge_attr))
+            terms = self._terms(k, edge_attr, score_bias)
+            out = attend(q, k, v, graph=graph, dropout=dropout, **terms)
         return self.lin_out(merge_heads(out, self.heads, nodes_first(query), concat=True))
 
     def attention_weights(
-        self, query: Tensor, key: Tensor, graph: Graph, *, edge_attr: Tensor | None = None
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Graph,
+        *,
+        edge_attr: Tensor | None = None,
+        score_bias: Tensor | None = None,
     ) -> Tensor:
         """Weights of the edges, before dropout.
 
@@ -188,17 +198,18 @@ class GraphAttention(Module):
             key: see Shapes.
             graph: the edges, from keys to queries.
             edge_attr: edge features in the order of the caller's edges.
+            score_bias: as in :meth:`forward`.
 
         Returns:
             [e, h] in the order of the caller's edges, or [b, e, h].
         """
         q, k = self._query_and_key(query, key)
         if callable(self.score):
-            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr), graph)
+            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
         else:
             additive = self.score == "additive"
             weigh = mlp_attention_weights if additive else dot_product_attention_weights
-            alpha = weigh(q, k, graph=graph, **self._terms(k, edge_attr))
+            alpha = weigh(q, k, graph=graph, **self._terms(k, edge_attr, score_bias))
         return batch_first(alpha, nodes_first(query))
 
     def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,7 +220,9 @@ class GraphAttention(Module):
             return (F.normalize(q, dim=-1) * beta).to(q.dtype), F.normalize(k, dim=-1).to(k.dtype)
         return q, k
 
-    def _terms(self, key: Tensor, edge_attr: Tensor | None) -> dict[str, Any]:
+    def _terms(
+        self, key: Tensor, edge_attr: Tensor | None, score_bias: Tensor | None
+    ) -> dict[str, Any]:
         """What the operator takes beside query, key and value."""
         terms: dict[str, Any] = {}
         if (edge_attr is None) != (self.lin_edge is None):
@@ -219,13 +232,28 @@ class GraphAttention(Module):
             projection = self.lin_edge.weight.unflatten(0, (self.heads, self.channels))
             terms["edge_attr"] = edge_attr.to(key.dtype)
             terms["edge_proj"] = tile_heads(projection, 0, key.shape[1]).to(key.dtype)
+        if score_bias is not None and self.weight is not None:
+            raise ValueError("score_bias goes with a dot, cosine or callable score; this one is "
+                             "'additive'")  # fmt: skip
+        if score_bias is not None:
+            terms["bias"] = self._per_head(score_bias, key)
         if self.weight is not None:
             terms["weight"] = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
             return {**terms, "activation": "tanh"}
         return {**terms, "scale": None if self.score == "scaled_dot" else 1.0}
 
+    def _per_head(self, score_bias: Tensor, like: Tensor) -> Tensor:
+        """[e, h] or [e, 1] for all heads of [m, h, c], in its dtype."""
+        per_head = score_bias.expand(-1, self.heads)
+        return tile_heads(per_head, 1, like.shape[1]).to(like.dtype)
+
     def _call_score(
-        self, query: Tensor, key: Tensor, graph: Graph, edge_attr: Tensor | None
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Graph,
+        edge_attr: Tensor | None,
+        score_bias: Tensor | None,
     ) -> Tensor:
         source, destination = graph.edge_index
         assert callable(self.score)
@@ -235,7 +263,7 @@ class GraphAttention(Module):
                 f"score must give shape ({graph.num_edges}, {query.shape[1]}); "
                 f"got {tuple(score.shape)}"
             )
-        return score
+        return score if score_bias is None else score + self._per_head(score_bias, key)
 
     def extra_repr(self) -> str:
         """The settings, for repr."""
