@@ -2,6 +2,7 @@
 
 from gattn.nn.agnn_conv import AGNNConv
 from gattn.nn.attentional_readout import AttentionalReadout
+from gattn.nn.block import TransformerBlock
 from gattn.nn.encoding import (
     DegreeEncoding,
     LaplacianEncoding,
@@ -16,6 +17,7 @@ from gattn.nn.gate_conv import GATEConv
 from gattn.nn.gatv2_conv import GATv2Conv
 from gattn.nn.gps_conv import GPSConv
 from gattn.nn.graph_attention import GraphAttention
+from gattn.nn.graph_transformer_layer import GraphTransformerLayer
 from gattn.nn.han_conv import HANConv
 from gattn.nn.hgt_conv import HGTConv
 from gattn.nn.linear_attention import LinearAttention
@@ -44,6 +46,7 @@ __all__ = [
     "GATv2Conv",
     "GPSConv",
     "GraphAttention",
+    "GraphTransformerLayer",
     "HANConv",
     "HGTConv",
     "InducedSetAttentionBlock",
@@ -63,6 +66,7 @@ __all__ = [
     "SinusoidalEncoding",
     "SparseDropout",
     "SuperGATConv",
+    "TransformerBlock",
     "TransformerConv",
     "fold",
     "token_offsets",
