@@ -27,20 +27,11 @@ class GAT(nn.Module):
         super().__init__()
         self.conv1 = layer(features, 8, heads=8, dropout=DROPOUT)
         self.conv2 = layer(64, classes, heads=1, concat=False, dropout=DROPOUT)
+        self.drop = gattn.nn.SparseDropout(DROPOUT)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        h = F.elu(self.conv1(drop(x, self.training), edge_index))
-        return self.conv2(drop(h, self.training), edge_index)
-
-
-def drop(x: Tensor, training: bool) -> Tensor:
-    """Dropout of dense features, or of the entries that a sparse matrix stores."""
-    if x.layout == torch.strided:
-        return F.dropout(x, DROPOUT, training)
-    values = F.dropout(x.values(), DROPOUT, training)
-    return torch.sparse_csr_tensor(
-        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
-    )
+        h = F.elu(self.conv1(self.drop(x), edge_index))
+        return self.conv2(self.drop(h), edge_index)
 
 
 @dataclass(frozen=True)
