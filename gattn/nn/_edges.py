@@ -167,9 +167,12 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
         )
     if adj_t.layout == torch.sparse_csr:
         rows, cols = layout.rowptr.long(), layout.col.long()
-        return torch.sparse_csr_tensor(rows, cols, alpha, shape), alpha
+        return torch.sparse_csr_tensor(rows, cols, alpha, shape, check_invariants=False), alpha
     entries = torch.stack([layout.destinations(), layout.col.long()])
-    return torch.sparse_coo_tensor(entries, alpha, shape, is_coalesced=True), alpha
+    adj_t = torch.sparse_coo_tensor(
+        entries, alpha, shape, is_coalesced=True, check_invariants=False
+    )
+    return adj_t, alpha
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:

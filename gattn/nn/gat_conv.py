@@ -167,6 +167,7 @@ class GATConv(AttentionConv):
             loops, then the loops, where they are added. For a sparse adjacency its entries.
         """
         x_src, x_dst = node_inputs(x)
+        residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
@@ -178,9 +179,7 @@ class GATConv(AttentionConv):
             query_score, key_score, value, x_dst, edge_attr, graph, bool(return_attention_weights)
         )
         out = merge_heads(out, self.heads, x_src, self.concat)
-        if self.res is not None and x_dst is not None:
-            out = out + skip(self.res, x_dst)
-        out = add_bias(out, self.bias)
+        out = add_bias(out if residual is None else out + residual, self.bias)
         if alpha is None:
             return out
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)

@@ -153,6 +153,7 @@ class GATv2Conv(AttentionConv):
             loops, then the loops, where they are added. For a sparse adjacency its entries.
         """
         x_src, x_dst = node_pair(x)
+        residual = None if self.res is None else skip(self.res, x_dst)
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
@@ -164,9 +165,7 @@ class GATv2Conv(AttentionConv):
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out, alpha = attend(query, key, edge_attr, graph, bool(return_attention_weights))
         out = merge_heads(out, self.heads, x_src, self.concat)
-        if self.res is not None:
-            out = out + skip(self.res, x_dst)
-        out = add_bias(out, self.bias)
+        out = add_bias(out if residual is None else out + residual, self.bias)
         if alpha is None:
             return out
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)

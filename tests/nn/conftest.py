@@ -28,12 +28,18 @@ def beside_pyg():
     )
 
 
-def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, **kwargs):
-    """PyG's layer and ours: same repr, state_dict keys and initial values under one seed."""
+def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, first=None, **kwargs):
+    """PyG's layer and ours: same repr, state_dict keys and initial values under one seed.
+
+    ``first`` are the arguments of the forward that initialises lazy parameters.
+    """
     layers = []
     for factory in (theirs or getattr(pyg, name), ours or getattr(gattn.nn, name)):
         torch.manual_seed(7)
-        layers.append(factory(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+        layer = factory(*copy.deepcopy(args), **copy.deepcopy(kwargs)).to(dtype)
+        if first is not None:
+            layer(*first)
+        layers.append(layer)
     theirs, ours = layers
     assert repr(theirs) == repr(ours)
     assert list(theirs.state_dict()) == list(ours.state_dict())
@@ -41,10 +47,9 @@ def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, **kwargs):
         assert torch.equal(value, ours.state_dict()[key]), key
     # Biases and gates start at constants: move everything, so that nothing hides behind a zero.
     for theirs_p, ours_p in zip(theirs.parameters(), ours.parameters()):
-        if not isinstance(theirs_p, torch.nn.parameter.UninitializedParameter):
-            moved = theirs_p.detach() + 0.1 * torch.randn_like(theirs_p)
-            theirs_p.data, ours_p.data = moved.clone(), moved.clone()
-    return theirs.to(dtype), ours.to(dtype)
+        moved = theirs_p.detach() + 0.1 * torch.randn_like(theirs_p)
+        theirs_p.data, ours_p.data = moved.clone(), moved.clone()
+    return theirs, ours
 
 
 def _check(theirs, ours, *args, where="", **kwargs):

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from gattn.nn import GATConv
+from gattn import Graph
+from gattn.nn import GATConv, SparseDropout
 
 FILLS = ["mean", "add", "min", "max", "mul", 2.5, torch.tensor([0.1, -0.2, 0.3])]
 
@@ -28,3 +29,208 @@ def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
         beside_pyg.check(
             *pair, x, case.edge_index, edge_attr, return_attention_weights=True, where=case.name
         )
+
+
+@pytest.mark.parametrize("fill_value", FILLS, ids=str)
+@pytest.mark.parametrize("width", [1, 3])
+def test_is_pyg_with_every_fill_value(beside_pyg, dtype, fill_value, width):
+    if isinstance(fill_value, torch.Tensor):
+        fill_value = fill_value[:width]
+    options = {"heads": 2, "edge_dim": width, "fill_value": fill_value}
+    pair = beside_pyg.pair("GATConv", 6, 4, dtype=dtype, **options)
+    for case in beside_pyg.graphs():
+        x = beside_pyg.draw(case.size[0], 6, dtype=dtype)
+        edge_attr = beside_pyg.draw(case.edge_index.shape[1], width, dtype=dtype)
+        edge_attr = edge_attr.squeeze(1) if width == 1 else edge_attr
+        beside_pyg.check(*pair, x, case.edge_index, edge_attr, where=case.name)
+
+
+@pytest.mark.parametrize("in_channels", [(6, 5), (-1, -1)], ids=str)
+@pytest.mark.parametrize("loops", [False, True])
+def test_is_pyg_on_bipartite_graphs(beside_pyg, dtype, in_channels, loops):
+    options = {"heads": 2, "edge_dim": 3, "residual": True, "add_self_loops": loops}
+    for case in beside_pyg.graphs(bipartite=True):
+        m, n = case.size
+        if loops and n > m:
+            continue  # PyG reads out of bounds
+        x = beside_pyg.draw(m, 6, dtype=dtype), beside_pyg.draw(n, 5, dtype=dtype)
+        edge_attr = beside_pyg.draw(case.edge_index.shape[1], 3, dtype=dtype)
+        first = (x, case.edge_index, edge_attr) if in_channels == (-1, -1) else None
+        pair = beside_pyg.pair("GATConv", in_channels, 4, dtype=dtype, first=first, **options)
+        for kwargs in ({}, {"size": case.size}):
+            beside_pyg.check(*pair, x, case.edge_index, edge_attr, where=case.name, **kwargs)
+
+
+def test_loops_with_more_destinations_than_sources():
+    layer = GATConv((3, 2), 4, edge_dim=2).double()
+    x = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
+    edge_index, edge_attr = torch.tensor([[0, 1, 1], [3, 2, 0]]), torch.randn(3, 2).double()
+    out, (pairs, alpha) = layer(x, edge_index, edge_attr, return_attention_weights=True)
+    assert pairs.tolist() == [[0, 1, 1, 0, 1], [3, 2, 0, 0, 1]]
+    mean = torch.stack([edge_attr[2], torch.zeros(2).double()])  # node 1 has no other edge
+    plain = GATConv((3, 2), 4, edge_dim=2, add_self_loops=False).double()
+    plain.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(out, plain(x, pairs, torch.cat([edge_attr, mean])))
+    torch.testing.assert_close(alpha.sum(), alpha.new_tensor(4.0))
+
+
+def test_is_pyg_without_destination_features(beside_pyg, dtype):
+    edge_index = torch.tensor([[0, 1, 2, 4], [1, 0, 2, 1]])
+    for loops in (False, True):
+        pair = beside_pyg.pair("GATConv", (6, 6), 4, dtype=dtype, add_self_loops=loops)
+        x = beside_pyg.draw(5, 6, dtype=dtype), None
+        beside_pyg.check(*pair, x, edge_index)
+        beside_pyg.check(*pair, x, edge_index, size=(5, 3))
+
+
+def test_is_pyg_with_one_projection_for_two_inputs(beside_pyg, dtype):
+    edge_index = torch.tensor([[0, 1, 2, 4], [1, 0, 2, 1]])
+    pair = beside_pyg.pair("GATConv", 6, 4, heads=2, residual=True, dtype=dtype)
+    beside_pyg.check(
+        *pair, (beside_pyg.draw(5, 6, dtype=dtype), beside_pyg.draw(3, 6, dtype=dtype)), edge_index
+    )
+    pair = beside_pyg.pair("GATConv", (6, 6), 4, heads=2, residual=True, dtype=dtype)
+    beside_pyg.check(*pair, beside_pyg.draw(5, 6, dtype=dtype), edge_index)
+
+
+def test_is_pyg_where_the_projection_is_narrower_than_the_input(beside_pyg, dtype):
+    pair = beside_pyg.pair("GATConv", 30, 2, heads=2, dtype=dtype)
+    case = beside_pyg.graphs()[-1]
+    beside_pyg.check(*pair, beside_pyg.draw(case.size[0], 30, dtype=dtype), case.edge_index)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("kind", ["pairs", "EdgeIndex", "coo", "csr"])
+@pytest.mark.parametrize("loops", [False, True])
+def test_is_pyg_for_every_kind_of_edges(beside_pyg, kind, loops):
+    # sorted by destination, then source, as sparse matrices are
+    pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+    pair = beside_pyg.pair("GATConv", 6, 4, heads=2, add_self_loops=loops)
+    edges = beside_pyg.kinds[kind](pairs, (5, 5))
+    beside_pyg.check(*pair, beside_pyg.draw(5, 6), edges, return_attention_weights=True)
+
+
+@pytest.mark.parametrize("kind", ["int32 pairs", "Graph"])
+@pytest.mark.parametrize("loops", [False, True])
+def test_pairs_of_int32_and_graphs_are_the_same_edges(beside_pyg, kind, loops):
+    pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+    layer = GATConv(6, 4, heads=2, add_self_loops=loops)
+    x = torch.randn(5, 6)
+    expected = layer(x, pairs, return_attention_weights=True)
+    got = layer(x, beside_pyg.kinds[kind](pairs, (5, 5)), return_attention_weights=True)
+    assert torch.equal(got[0], expected[0])
+    assert got[1][0].tolist() == expected[1][0].tolist()
+    assert torch.equal(got[1][1], expected[1][1])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.parametrize("loops", [False, True])
+def test_is_pyg_for_edge_features_inside_a_sparse_adjacency(beside_pyg, layout, loops):
+    pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+    edge_attr = beside_pyg.draw(6, 3)
+    adj_t = torch.sparse_coo_tensor(pairs.flip(0), edge_attr, (5, 5, 3), is_coalesced=True)
+    if layout == torch.sparse_csr:
+        rows = torch.tensor([0, 2, 4, 5, 5, 6])
+        adj_t = torch.sparse_csr_tensor(rows, pairs[0], edge_attr, (5, 5, 3))
+    pair = beside_pyg.pair("GATConv", 6, 4, heads=2, edge_dim=3, add_self_loops=loops)
+    beside_pyg.check(*pair, beside_pyg.draw(5, 6), adj_t)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_features_are_dense_ones(beside_pyg, dtype):
+    case = next(case for case in beside_pyg.graphs() if case.name == "one hub")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(40, 30, generator=generator) * (torch.rand(40, 30, generator=generator) < 0.1)
+    x = x.to(dtype)
+    theirs, ours = beside_pyg.pair("GATConv", 30, 4, heads=2, residual=True, dtype=dtype)
+    expected, got = theirs(x, case.edge_index), ours(x.to_sparse_csr(), case.edge_index)
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-5
+    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+    for layer, out in ((theirs, expected), (ours, got)):
+        layer.zero_grad()
+        out.square().sum().backward()
+    for (name, a), b in zip(theirs.named_parameters(), ours.parameters()):
+        torch.testing.assert_close(b.grad, a.grad, rtol=10 * tolerance, atol=tolerance, msg=name)
+    if dtype == torch.float32:
+        with torch.autocast("cpu", torch.bfloat16):
+            assert ours(x.to_sparse_csr(), case.edge_index).dtype == torch.bfloat16
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_dropout_drops_stored_entries_only():
+    dense = torch.eye(50) + torch.eye(50).roll(1, 0)
+    drop = SparseDropout(0.5)
+    for x in (dense, dense.to_sparse_coo(), dense.to_sparse_csr(), dense.to_sparse_csc()):
+        torch.manual_seed(0)
+        out = drop(x)
+        assert out.layout == x.layout
+        values = out.to_dense()
+        assert not values[dense == 0].any()
+        assert set(values[dense != 0].tolist()) == {0.0, 2.0}
+        assert drop.eval()(x) is x
+        drop.train()
+    with pytest.raises(ValueError, match="p must be a probability"):
+        SparseDropout(1.5)
+
+
+def test_weights_lie_in_the_callers_edge_order():
+    edge_index = torch.tensor([[3, 0, 1, 2, 0, 0], [1, 1, 0, 2, 1, 0]])
+    layer = GATConv(4, 3, heads=2)
+    _, (pairs, alpha) = layer(torch.randn(4, 4), edge_index, return_attention_weights=True)
+    assert pairs.tolist() == [[3, 0, 1, 0, 0, 1, 2, 3], [1, 1, 0, 1, 0, 1, 2, 3]]
+    total = torch.zeros(4, 2).index_add(0, pairs[1], alpha)
+    torch.testing.assert_close(total, torch.ones(4, 2))
+    assert torch.equal(alpha[1], alpha[3])  # the double edge
+
+
+def test_dropout_acts_in_training_only():
+    layer = GATConv(4, 3, heads=2, dropout=0.6)
+    x, edge_index = torch.randn(30, 4), torch.randint(30, (2, 200))
+    with torch.no_grad():
+        layer.bias.fill_(0.25)
+    torch.manual_seed(0)
+    first = layer(x, edge_index)
+    torch.manual_seed(0)
+    again, (_, alpha) = layer(x, edge_index, return_attention_weights=True)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, layer(x, edge_index))
+    assert (alpha > 0).all()  # the weights are those before dropout
+    layer.dropout = 1.0
+    assert torch.equal(layer(x, edge_index), torch.full((30, 6), 0.25))
+    layer.eval()
+    assert torch.equal(layer(x, edge_index), layer(x, edge_index))
+
+
+def test_mean_over_dropout_is_the_value_without():
+    layer = GATConv(4, 3, dropout=0.5).double()
+    x = torch.randn(4, 4, dtype=torch.float64)
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    torch.manual_seed(0)
+    with torch.no_grad():
+        # 1000 sets of the same features draw 1000 masks
+        mean = layer(x.expand(2000, 4, 4), edge_index).mean(0)
+        expected = layer.eval()(x, edge_index)
+    torch.testing.assert_close(mean, expected, rtol=0.0, atol=0.15)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda f, x, e: f(x, e + 3), ValueError, r"source indices must be in \[0, 4\)"),
+        (lambda f, x, e: f(x, e - 1), ValueError, r"source indices must be in \[0, 4\)"),
+        (lambda f, x, e: f(x, e.float()), TypeError, "must be int32 or int64"),
+        (lambda f, x, e: f(x, e[0]), ValueError, r"must have shape \(2, e\)"),
+        (lambda f, x, e: f(x[0], e), ValueError, r"x must have shape \(n, d\)"),
+        (lambda f, x, e: f(x, e, torch.randn(2, 3)), ValueError, r"shape \(3, d\); got \(2, 3\)"),
+        (lambda f, x, e: f(x, e, torch.randn(3, 3, 1)), ValueError, r"shape \(3, d\)"),
+        (lambda f, x, e: f(x, e, size=(3, 4)), ValueError, r"size\[0\] must be 4"),
+        (lambda f, x, e: f((x, x[:2]), e, size=(4, 4)), ValueError, r"size\[1\] must be 2"),
+        (lambda f, x, e: f(x, Graph(e, 5)), ValueError, "size must be"),
+        (lambda f, x, e: f(x, "edges"), TypeError, "edges must be"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(call, error, message):
+    layer = GATConv(6, 4, heads=2, edge_dim=3)
+    with pytest.raises(error, match=message):
+        call(layer, torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]]))
