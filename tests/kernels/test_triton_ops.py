@@ -4,12 +4,16 @@ Without a CUDA device these run in Triton's interpreter: see test_triton_interpr
 """
 
 import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
 
 import gattn
 from gattn import Graph
+from gattn.kernels import philox
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = torch.cuda.is_available() and not INTERPRETED
@@ -28,7 +32,10 @@ if INTERPRETED:
 
     InterpretedFunction.__call__ = call_helper
 if INTERPRETED or CUDA:
-    from gattn.kernels.triton import tiles
+    import triton
+    import triton.language as tl
+
+    from gattn.kernels.triton import primitives, tiles
 
 pytestmark = pytest.mark.skipif(
     not (INTERPRETED or CUDA),
@@ -175,3 +182,229 @@ def test_awkward_graphs(op, options, name):
 def test_single_precision_and_odd_shapes(op, options, heads, channels):
     options = {k: v for k, v in options.items() if k != "value_heads"}
     check(op, graph("plain"), heads, channels, torch.float32, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "mlp_attention"])
+def test_half_precision(op, dtype):
+    check(op, graph("hub"), 2, 8, dtype)
+
+
+@pytest.mark.parametrize("op", ["additive_attention", "edge_softmax"])
+def test_default_tiles(op):
+    with tiles.override(segment=256, rows=1):
+        check(op, graph("hub"), 2, 16, torch.float32)
+
+
+def test_long_indices():
+    g = graph("hub")
+    g = Graph._from_layout(type(g.layout)(*(t.long() for t in g.layout)))
+    check("dot_product_attention", g, 2, 3, features=2)
+
+
+def test_twice_the_same_bits():
+    g = graph("hub")
+    tensors, options = inputs("mlp_attention", g, 2, 3, features=2)
+    first, second = (
+        run("mlp_attention", g, tensors, options, torch.float32, "triton") for _ in range(2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_strided_inputs():
+    g = graph("plain")
+    q, k, v = torch.randn(3, 4, 3, 6, dtype=torch.float64, device=DEVICE).transpose(1, 3)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    results = []
+    for impl in ("reference", "triton"):
+        out = gattn.functional.dot_product_attention(*leaves, g, impl=impl)
+        results.append((out, *torch.autograd.grad(out.sum(), leaves)))  # a gradient of stride 0
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_weights():
+    g = graph("hub")
+    for op, tensors in {
+        "additive_attention_weights": [torch.randn(5, 3), torch.randn(5, 3)],
+        "dot_product_attention_weights": [torch.randn(5, 3, 4), torch.randn(5, 3, 4)],
+        "mlp_attention_weights": [torch.randn(5, 3, 4), torch.randn(5, 3, 4), torch.randn(3, 4)],
+    }.items():
+        tensors = [t.double().to(DEVICE) for t in tensors]
+        function = getattr(gattn.functional, op)
+        want, got = (function(*tensors, g, impl=impl) for impl in ("reference", "triton"))
+        torch.testing.assert_close(got, want)
+
+
+def test_mlp_score_with_edge_features():
+    g = graph("plain")
+    tensors, _ = inputs("mlp_attention_weights", g, 3, 5, features=2)
+    names = "query", "key", "weight"
+    positional = [tensors[name] for name in names]
+    edges = {name: tensors[name] for name in ("edge_attr", "edge_proj")}
+    want, got = (
+        gattn.functional.mlp_attention_weights(*positional, g, **edges, impl=impl)
+        for impl in ("reference", "triton")
+    )
+    torch.testing.assert_close(got, want)
+
+
+def test_minus_infinity_drops_an_edge():
+    g = graph("plain")
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 6, 2, 4, dtype=torch.float64, device=DEVICE)
+    bias = torch.randn(17, 2, dtype=torch.float64, device=DEVICE)
+    dropped = torch.rand(17, device=DEVICE) < 0.5
+    dropped |= g.edge_index[1] == g.edge_index[1, 0]  # a whole row
+    bias[dropped] = -torch.inf
+    leaves = [x.requires_grad_() for x in (q, k, v, bias)]
+    results = []
+    for impl in ("reference", "triton"):
+        out = gattn.functional.dot_product_attention(*leaves[:3], g, bias=bias, impl=impl)
+        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    assert not results[1][0][g.edge_index[1, 0]].any()
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, want)
+    score = bias.detach().requires_grad_()
+    results = []
+    for impl in ("reference", "triton"):
+        alpha = gattn.functional.edge_softmax(score, g, impl=impl)
+        results.append((alpha, *torch.autograd.grad(alpha.square().sum(), score)))
+    assert not results[1][0][dropped].any()
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")  # how the interpreter takes a maximum
+@pytest.mark.parametrize("name", ["plain", "hub"])
+def test_nan_comes_out(name):
+    g = graph(name)
+    n = g.num_src
+    torch.manual_seed(0)
+    b = torch.randn(n, 2, device=DEVICE)
+    b[1, 0] = torch.nan
+    a, v = torch.randn(n, 2, device=DEVICE), torch.randn(n, 2, 3, device=DEVICE)
+    leaves = [x.requires_grad_() for x in (a, b, v)]
+    results = []
+    for impl in ("reference", "triton"):
+        out = gattn.functional.additive_attention(*leaves, g, dropout=0.5, impl=impl)
+        results.append((out, *torch.autograd.grad(out.sum(), leaves)))
+    assert results[1][0].isnan().any()
+    for want, got in zip(*results, strict=True):
+        assert torch.equal(got.isnan(), want.isnan())
+
+
+def test_huge_scores_do_not_overflow():
+    g = graph("hub")
+    q = torch.full((5, 1, 1), 3e18, device=DEVICE)
+    v = torch.randn(5, 1, 2, device=DEVICE)
+    want, got = (
+        gattn.functional.dot_product_attention(q, q, v, g, scale=1.0, impl=impl)
+        for impl in ("reference", "triton")
+    )
+    torch.testing.assert_close(got, want)
+
+
+def test_all_is_dropped():
+    g = graph("plain")
+    b = torch.randn(6, 2, device=DEVICE, requires_grad=True)
+    v = torch.randn(6, 2, 3, device=DEVICE, requires_grad=True)
+    out = gattn.functional.additive_attention(b, b, v, g, dropout=1.0, impl="triton")
+    assert not out.any()
+    assert not any(grad.any() for grad in torch.autograd.grad(out.sum(), (b, v)))
+
+
+def test_dropout_mask_is_the_canonical_one():
+    position = torch.tensor([0, 1, 5, 2**31, 2**32 + 7, 2**40], device=DEVICE)
+    heads, threshold = 3, philox.threshold(0.3)
+    for seed in (7, -(2**62) - 12345):
+        seed = torch.tensor([seed], device=DEVICE)
+        mask = torch.empty(8, 4, dtype=torch.bool, device=DEVICE)
+        padded = torch.nn.functional.pad(position, (0, 2))
+        write_mask[(1,)](mask, seed, padded, threshold, heads)
+        counter = position[:, None] * heads + torch.arange(heads, device=DEVICE)
+        assert torch.equal(mask[:6, :3], philox.philox(seed, counter) >= threshold)
+
+
+if INTERPRETED or CUDA:
+
+    @triton.jit
+    def write_mask(mask, seed, position, threshold, HEADS: tl.constexpr):
+        edge, head = tl.arange(0, 8), tl.arange(0, 4)
+        at = tl.load(position + edge)[:, None]
+        keep = primitives.kept(seed, at, head, threshold, HEADS)
+        tl.store(mask + edge[:, None, None] * 4 + head, keep)
+
+
+@gpu
+@needs_cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
+def test_large_graph(op, options, dtype):
+    torch.manual_seed(0)
+    n, e = 20_000, 300_000
+    source = (torch.rand(e, device=DEVICE) ** 3 * n).long()
+    destination = (torch.rand(e, device=DEVICE) ** 3 * n).long()
+    g = Graph(torch.stack([source, destination]), n)
+    with tiles.override():
+        tiles._override.clear()
+        check(op, g, 8, 16, dtype, **options)
+
+
+@gpu
+@needs_cuda
+@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
+def test_same_bits_in_twenty_runs(op, options):
+    g = graph("hub")
+    tensors, options = inputs(op, g, 4, 16, **options)
+    first = run(op, g, tensors, options, torch.float32, "triton")
+    for _ in range(20):
+        again = run(op, g, tensors, options, torch.float32, "triton")
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@gpu
+@needs_cuda
+@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
+def test_cuda_graph(op, options):
+    g = graph("hub")
+    tensors, options = inputs(op, g, 4, 16, **options)
+    options = {k: v for k, v in options.items() if k != "dropout"}
+    want = run(op, g, tensors, options, torch.float32, "triton")
+    unique = {id(t): t.float().requires_grad_() for t in tensors.values()}
+    given = {name: unique[id(t)] for name, t in tensors.items()}
+    positional = [given.pop(name) for name in list(given) if name not in KEYWORDS]
+    leaves = list(unique.values())
+    grad = torch.linspace(-1, 1, want[0].numel(), dtype=torch.float64, device=DEVICE)
+    grad = grad.sin().view_as(want[0]).float()
+
+    def step():
+        out = getattr(gattn.functional, op)(*positional, g, **given, **options, impl="triton")
+        return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        got = step()
+    for t in got:
+        t.fill_(torch.nan)
+    captured.replay()
+    assert all(torch.equal(a, b) for a, b in zip(want, got, strict=True))
+
+
+@gpu
+@needs_cuda
+@pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
+def test_compute_sanitizer():
+    code = (
+        "import torch, gattn; g = gattn.Graph(torch.tensor([[0, 1], [1, 1]], device='cuda'), 2);"
+        "q = torch.randn(2, 2, 8, device='cuda', requires_grad=True);"
+        "gattn.functional.dot_product_attention(q, q, q, g, impl='triton').sum().backward()"
+    )
+    command = ["compute-sanitizer", "--error-exitcode=9", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]

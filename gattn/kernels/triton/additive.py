@@ -282,9 +282,9 @@ def _backward(
             inner = tl.sum(grads[u] * v[None], 3)
             if seed is not None:
                 at = tl.load(csr + position, mask=valid, other=0)
-                keep = kept(seed, at, head, threshold, HEADS)
-                passed = tl.where(keep, weight * keep_scale, 0.0)
-                inner = tl.where(keep, inner * keep_scale, 0.0)
+                factor = tl.where(kept(seed, at, head, threshold, HEADS), keep_scale, 0.0)
+                passed *= factor
+                inner *= factor
             acc += spread(passed) * grads[u]
             grad = weight * (inner - deltas[u]) * tl.where(zs[u] > 0, 1.0, slope)
             acc_key += grad

@@ -291,9 +291,9 @@ def _backward(
             weight = tl.where(spread(valid), tl.exp(score - top[None]) * inverse[None], 0.0)
             passed = weight
             if seed is not None:
-                keep = kept(seed, position, head, threshold, HEADS)
-                passed = tl.where(keep, weight * keep_scale, 0.0)
-                inner = tl.where(keep, inner * keep_scale, 0.0)
+                factor = tl.where(kept(seed, position, head, threshold, HEADS), keep_scale, 0.0)
+                passed *= factor
+                inner *= factor
             grad = weight * (inner - delta[None])
             if grad_bias is not None:
                 name = tl.load(edge + position, mask=valid, other=0)

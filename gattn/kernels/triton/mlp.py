@@ -445,9 +445,9 @@ def _backward_query(
                 share = tl.where(spread(valid), tl.exp(score - top[None]) * inverse[None], 0.0)
                 passed = share
                 if seed is not None:
-                    keep = kept(seed, position, head, threshold, HEADS)
-                    passed = tl.where(keep, share * keep_scale, 0.0)
-                    inner = tl.where(keep, inner * keep_scale, 0.0)
+                    factor = tl.where(kept(seed, position, head, threshold, HEADS), keep_scale, 0.0)
+                    passed *= factor
+                    inner *= factor
                 grad = share * (inner - delta[None])
                 acc += spread(grad) * w * rise
                 acc_weight += spread(grad) * y

@@ -1,0 +1,26 @@
+"""Runs the operator tests of backend triton in Triton's interpreter, on any machine.
+
+In a process of its own: triton reads TRITON_INTERPRET when it is imported, and other tests of
+this process need it without.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+SUITE = Path(__file__).with_name("test_triton_ops.py")
+
+
+def test_operators_in_the_interpreter():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}
+    environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 100
