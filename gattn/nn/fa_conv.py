@@ -17,7 +17,6 @@ from gattn.nn._edges import (
     edge_sum,
     read_edges,
     sparse_values,
-    with_loop_features,
     with_weights,
 )
 
@@ -182,7 +181,7 @@ class FAConv(AttentionConv):
         if weight is None:
             degree = graph.in_degree().to(x.dtype)
         else:
-            weight = with_loop_features(weight, graph, 1.0) if self.add_self_loops else weight
+            weight = _add_identity(edge_index, weight, x) if self.add_self_loops else weight
             degree = aggregate(weight, weight.new_ones(graph.num_src, 1, 1), graph).flatten()
         scale = degree.pow(-0.5)
         scale = scale.masked_fill(scale == torch.inf, 0).view(-1, 1, 1)
@@ -191,3 +190,11 @@ class FAConv(AttentionConv):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.channels}, eps={self.eps})"
+
+
+def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
+    """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'."""
+    source, destination = read_edges(adj_t, None, x, x)[0].edge_index
+    loops = source == destination
+    loop_weight = weight.new_ones(len(x), 1).index_add(0, source[loops], weight[loops])
+    return torch.cat([weight[~loops], loop_weight])

@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from gattn.nn import FAConv
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"eps": 0.0}, {"add_self_loops": False}, {"normalize": False}], ids=str
+)
+def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
+    pair = beside_pyg.pair("FAConv", 6, dtype=dtype, **options)
+    for case in beside_pyg.graphs():
+        x, x_0 = (beside_pyg.draw(case.size[0], 6, dtype=dtype, seed=s) for s in (0, 1))
+        weight = None
+        if "normalize" in options:
+            weight = beside_pyg.draw(case.edge_index.shape[1], dtype=dtype)
+        beside_pyg.check(
+            *pair, x, x_0, case.edge_index, weight, return_attention_weights=True, where=case.name
+        )
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("kind", ["EdgeIndex", "coo", "csr"])
+@pytest.mark.parametrize("options", [{}, {"add_self_loops": False}], ids=str)
+def test_is_pyg_for_every_kind_of_edges(beside_pyg, dtype, kind, options):
+    pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+    pair = beside_pyg.pair("FAConv", -1, first=_first(beside_pyg, dtype), dtype=dtype, **options)
+    edges = beside_pyg.kinds[kind](pairs, (5, 5))
+    if kind in ("coo", "csr"):  # the numbers in an adjacency are edge weights
+        edges = edges.to(dtype) * 1.5
+    x, x_0 = (beside_pyg.draw(5, 6, dtype=dtype, seed=s) for s in (0, 1))
+    beside_pyg.check(*pair, x, x_0, edges, return_attention_weights=True)
+
+
+def _first(beside_pyg, dtype):
+    x = beside_pyg.draw(5, 6, dtype=dtype)
+    return x, x, torch.tensor([[0], [1]])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("kind", ["coo", "csr"])
+def test_is_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg, kind):
+    pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+    pair = beside_pyg.pair("FAConv", 6, normalize=False)
+    edges = beside_pyg.kinds[kind](pairs, (5, 5)).double() * 1.5
+    x = beside_pyg.draw(5, 6)
+    beside_pyg.check(*pair, x, x, edges, return_attention_weights=True)
+
+
+def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
+    theirs, ours = beside_pyg.pair("FAConv", 6, cached=True)
+    x = beside_pyg.draw(5, 6)
+    first, second = torch.tensor([[0, 1], [1, 2]]), torch.tensor([[3, 4], [0, 0]])
+    for edges in (first, second):
+        expected = theirs(x, x, edges, return_attention_weights=True)
+        got = ours(x, x, edges, return_attention_weights=True)
+        torch.testing.assert_close(got, expected)
+    ours.reset_parameters()
+    assert not torch.equal(ours(x, x, second), ours.reset_parameters() or ours(x, x, first))
+
+
+def test_bad_input_gets_one_clear_error():
+    x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    with pytest.raises(ValueError, match="is computed where normalize is set"):
+        FAConv(6)(x, x, edge_index, torch.ones(3))
+    with pytest.raises(ValueError, match="must be given where normalize is not set"):
+        FAConv(6, normalize=False)(x, x, edge_index)
