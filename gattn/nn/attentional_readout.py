@@ -8,8 +8,9 @@ from torch_geometric.nn import MLP
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.inits import reset
 
-from gattn.functional import additive_attention, edge_softmax
+from gattn.functional import edge_softmax
 from gattn.graph import Graph
+from gattn.nn.learned_query import segment_attention
 from gattn.nn.segments import members, segment_graph
 
 
@@ -91,9 +92,7 @@ class AttentionalReadout(Aggregation):
             raise ValueError(
                 f"the width of the gate must divide {value.shape[1]}, the features; got {heads}"
             )
-        nothing = gate.new_zeros(segments.num_dst, heads)
-        value = value.unflatten(-1, (heads, -1))
-        return additive_attention(nothing, gate, value, segments, negative_slope=1.0).flatten(1)
+        return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
     def attention_weights(
         self,

@@ -126,9 +126,9 @@ class LearnedQueryReadout(Aggregation):
             ``concat=False``; zeros for a graph without nodes.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
-        value = self.lin_value(x).unflatten(-1, (self.heads, -1))
+        value_weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
         dropout = self.dropout if self.training else 0.0
-        out = self.lin_out(learned_query_pool(self._score(x), value, segments, dropout))
+        out = self.lin_out(learned_query_pool(self._score(x), x, value_weight, segments, dropout))
         if self.norm is not None:
             out = self.norm(out)
         if self.feed_forward is not None:

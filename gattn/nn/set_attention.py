@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Module, Parameter
 
 from gattn.functional import dot_product_attention, edge_softmax
 from gattn.graph import Graph
-from gattn.nn.learned_query import learned_query_pool, learned_query_score
+from gattn.nn.learned_query import learned_query_score, segment_attention
 from gattn.nn.segments import from_points
 
 
@@ -106,7 +106,8 @@ class MultiheadAttentionBlock(Module):
         value = torch.nn.functional.linear(y, weights[2], biases[2])
         value = value.unflatten(-1, (self.heads, -1))
         dropout = self.dropout if self.training else 0.0
-        return self._residual(seed, learned_query_pool(score, value, segments, dropout))
+        pooled = segment_attention(score, value, segments, dropout)
+        return self._residual(seed, pooled.view(segments.num_dst, *seed.shape))
 
     def pool_weights(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
         """Weights of :meth:`pool`, before dropout: [n, k, h]."""

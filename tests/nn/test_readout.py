@@ -3,7 +3,7 @@ import torch
 from torch_geometric.nn import SAGEConv, SimpleConv, aggr
 from torch_geometric.nn.resolver import aggregation_resolver
 
-from gattn.nn import LearnedQueryReadout
+from gattn.nn import LearnedQueryReadout, learned_query
 
 SIZES = [3, 1, 0, 5, 2, 0]
 """Graphs of a batch; two of them, and the last, are empty."""
@@ -135,8 +135,21 @@ def test_without_index_all_nodes_are_one_graph():
     assert torch.equal(readout(x), readout(x, torch.zeros_like(index), dim_size=1))
 
 
-def test_gradients():
-    readout = _readout(num_queries=2, ff_channels=5, layer_norm=True)
+@pytest.mark.parametrize("heads", [1, 2])
+def test_both_orders_of_projecting_and_summing_agree(heads, monkeypatch):
+    readout = _readout(num_queries=2, heads=heads, dropout=0.5)
+    x, index = _batch()
+    monkeypatch.setattr(learned_query, "FEW", 0)
+    torch.manual_seed(0)
+    summed_first = readout(x, index, dim_size=6)
+    monkeypatch.setattr(learned_query, "FEW", 100)
+    torch.manual_seed(0)
+    torch.testing.assert_close(readout(x, index, dim_size=6), summed_first)
+
+
+@pytest.mark.parametrize("num_queries", [1, 2])
+def test_gradients(num_queries):
+    readout = _readout(num_queries=num_queries, heads=1, ff_channels=5, layer_norm=True)
     x, index = _batch()
     names = [name for name, _ in readout.named_parameters()]
 
@@ -178,8 +191,9 @@ def test_low_precision_stays_in_its_dtype(dtype):
                                rtol=0.05, atol=0.05)  # fmt: skip
 
 
-def test_autocast():
-    readout = _readout().float()
+@pytest.mark.parametrize("num_queries", [1, 3])
+def test_autocast(num_queries):
+    readout = _readout(num_queries=num_queries, heads=1).float()
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = readout(x, index, dim_size=6)
