@@ -192,6 +192,7 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
     if isinstance(twin, MessagePassing):
         MessagePassing.__init__(twin, aggr=None, node_dim=0)
         own = {name: vars(twin)[name] for name in _OF_THE_CLASS}
+        twin.__dict__.clear()
     twin.__dict__.update({name: v for name, v in vars(theirs).items() if name not in _BOUND})
     for name in ("_parameters", "_buffers", "_modules"):
         twin.__dict__[name] = dict(vars(theirs)[name])

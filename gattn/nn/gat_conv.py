@@ -174,13 +174,15 @@ class GATConv(AttentionConv):
         projected = project(self._source_map, x_src)
         query_score, key_score = self._node_scores(x_src, x_dst, projected)
         value = split_heads(projected, self.out_channels)
-        attend = self._attend if self.fused else self._attend_edge_by_edge
-        out, alpha = attend(
-            query_score, key_score, value, x_dst, edge_attr, graph, bool(return_attention_weights)
-        )
+        scores = query_score, key_score
+        if self.fused:
+            out, alpha = self._attend(*scores, value, edge_attr, graph, return_attention_weights)
+        else:
+            values = value, self._destination_value(x_src, x_dst, value)
+            out, alpha = self._attend_edge_by_edge(*scores, values, edge_attr, graph)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out if residual is None else out + residual, self.bias)
-        if alpha is None:
+        if alpha is None or not return_attention_weights:
             return out
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
@@ -189,10 +191,9 @@ class GATConv(AttentionConv):
         query_score: OptTensor,
         key_score: Tensor,
         value: Tensor,
-        x_dst: OptTensor,
         edge_attr: OptTensor,
         graph: Graph,
-        want_weights: bool,
+        want_weights: bool | None,
     ) -> tuple[Tensor, OptTensor]:
         if query_score is None:
             query_score = key_score.new_zeros(graph.num_dst, key_score.shape[1])
@@ -211,24 +212,17 @@ class GATConv(AttentionConv):
         self,
         query_score: OptTensor,
         key_score: Tensor,
-        value: Tensor,
-        x_dst: OptTensor,
+        x: OptPairTensor,
         edge_attr: OptTensor,
         graph: Graph,
-        want_weights: bool,
-    ) -> tuple[Tensor, OptTensor]:
-        edge_index, size, x_proj = graph.edge_index, graph.size, None
-        if x_dst is not None:
-            x_proj = split_heads(project(self._destination_map, x_dst), self.out_channels)
+    ) -> tuple[Tensor, Tensor]:
         if edge_attr is not None and self.add_self_loops:
             edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
+        edge_index, size, scores = graph.edge_index, graph.size, (key_score, query_score)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
-        alpha = self.edge_updater(
-            edge_index, alpha=(key_score, query_score), edge_attr=edge_attr, size=size
-        )
+        alpha = self.edge_updater(edge_index, alpha=scores, edge_attr=edge_attr, size=size)
         # propagate_type: (x: OptPairTensor, alpha: Tensor)
-        out = self.propagate(edge_index, x=(value, x_proj), alpha=alpha, size=size)
-        return out, alpha if want_weights else None
+        return self.propagate(edge_index, x=x, alpha=alpha, size=size), alpha
 
     def edge_update(
         self,
@@ -257,6 +251,14 @@ class GATConv(AttentionConv):
     @property
     def _destination_map(self) -> Any:
         return self.lin_dst if self.lin is None else self.lin
+
+    def _destination_value(self, x_src: Tensor, x_dst: OptTensor, value: Tensor) -> OptTensor:
+        """W_t x_i, which messages may use: only the edge by edge path forms it."""
+        if x_dst is None:
+            return None
+        if x_dst is x_src and self.lin is not None:
+            return value
+        return split_heads(project(self._destination_map, x_dst), self.out_channels)
 
     def _node_scores(
         self, x_src: Tensor, x_dst: OptTensor, projected: Tensor

@@ -1,0 +1,62 @@
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+import gattn.nn
+from gattn.nn import GPSConv
+
+
+def _check(beside_pyg, dtype, batch, conv=True, **options):
+    pair = beside_pyg.pair(
+        "GPSConv", 8, None, heads=2, dtype=dtype, first=None,
+        theirs=lambda *args, **kwargs: _build(pyg, conv, **kwargs),
+        ours=lambda *args, **kwargs: _build(gattn.nn, conv, **kwargs), **options,
+    )  # fmt: skip
+    x = beside_pyg.draw(9, 8, dtype=dtype)
+    edge_index = torch.tensor([[0, 1, 2, 5, 6, 7], [1, 0, 0, 6, 5, 8]])
+    for layer in pair:
+        layer.eval()
+    beside_pyg.check(*pair, x, edge_index, batch)
+
+
+def _build(package, conv, **kwargs):
+    torch.manual_seed(7)
+    return package.GPSConv(8, package.GATv2Conv(8, 4, 2) if conv else None, **kwargs)
+
+
+@pytest.mark.parametrize("batch", [None, torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 3])], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"conv": False, "norm": None},
+        {"norm": "graph_norm", "act": "gelu", "attn_kwargs": {"bias": False}},
+        {"norm": "layer_norm", "attn_type": "performer"},
+    ],
+    ids=str,
+)
+def test_is_pyg(beside_pyg, dtype, batch, options):
+    _check(beside_pyg, dtype, batch, **options)
+
+
+def test_the_batch_need_not_be_sorted():
+    layer = GPSConv(8, None, heads=2, norm=None).double().eval()
+    x, batch = torch.randn(6, 8, dtype=torch.float64), torch.tensor([1, 0, 1, 0, 1, 1])
+    order = batch.argsort(stable=True)
+    edges = torch.empty(2, 0, dtype=torch.int64)
+    expected = layer(x[order], edges, batch[order])
+    torch.testing.assert_close(layer(x, edges, batch)[order], expected)
+
+
+def test_options_reach_the_local_layer():
+    layer = GPSConv(8, gattn.nn.GATConv(8, 4, 2, edge_dim=3), heads=2, dropout=0.5)
+    x, edge_index = torch.randn(4, 8), torch.tensor([[0, 1], [1, 2]])
+    assert layer(x, edge_index, edge_attr=torch.randn(2, 3)).shape == (4, 8)
+    layer.reset_parameters()
+
+
+def test_bad_options_get_one_clear_error():
+    with pytest.raises(ValueError, match="attn_type must be 'multihead' or 'performer'"):
+        GPSConv(8, None, attn_type="bigbird")
+    with pytest.raises(ValueError, match=r"got \['add_bias_kv'\]"):
+        GPSConv(8, None, attn_kwargs={"add_bias_kv": True})

@@ -1,0 +1,240 @@
+import copy
+import logging
+import types
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.nn.models import attentive_fp
+
+import gattn.nn
+from gattn.convert import REBUILT, TWINS, ConversionReport, conversion_report, convert
+from gattn.models import AttentiveFP
+
+EDGES = torch.tensor([[0, 1, 2, 5, 6, 7, 3], [1, 0, 0, 6, 5, 8, 3]])
+BATCH = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1])
+METADATA = ["a", "b"], [("a", "to", "b"), ("b", "to", "a")]
+
+
+class GraphTransformer(torch.nn.Module):
+    """GPS layers with attention along the edges inside, and a Set Transformer on top."""
+
+    def __init__(self):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(
+            pyg.GPSConv(8, pyg.TransformerConv(8, 4, 2, edge_dim=3), heads=2) for _ in range(2)
+        )
+        self.pool = pyg.SetTransformerAggregation(8, num_seed_points=2, heads=2, layer_norm=True)
+
+    def forward(self, x, edge_index, edge_attr, batch):
+        for conv in self.convs:
+            x = conv(x, edge_index, batch, edge_attr=edge_attr)
+        return self.pool(x, batch)
+
+
+def _inputs(dtype=torch.float32):
+    torch.manual_seed(0)
+    return torch.randn(9, 8, dtype=dtype), EDGES, torch.randn(7, 3, dtype=dtype), BATCH
+
+
+MODELS = {
+    "GAT": (lambda: pyg.GAT(8, 16, 3, heads=4, v2=False, dropout=0.3), 2),
+    "GATv2": (lambda: pyg.GAT(8, 16, 3, heads=4, v2=True, edge_dim=3, jk="cat"), 3),
+    "GraphTransformer": (GraphTransformer, 4),
+    "AttentiveFP": (lambda: pyg.AttentiveFP(8, 16, 2, 3, 2, 2), 4),
+}
+
+
+def _run(model, inputs, takes):
+    if takes == 3:
+        return model(inputs[0], inputs[1], edge_attr=inputs[2])
+    return model(*inputs[:takes])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_outputs_gradients_and_parameters_stay(name, dtype):
+    torch.manual_seed(1)
+    build, takes = MODELS[name]
+    model = build().to(dtype).eval()
+    inputs, before = _inputs(dtype), copy.deepcopy(model)
+    parameters = dict(model.named_parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    converted = convert(model)
+    assert {name: id(p) for name, p in converted.named_parameters()} == {
+        name: id(p) for name, p in parameters.items()
+    }
+    assert list(converted.state_dict()) == list(before.state_dict())
+    assert not converted.training
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-10
+    expected, got = _run(before, inputs, takes), _run(converted, inputs, takes)
+    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+    for out in (expected, got):
+        out.square().sum().backward()
+    for (path, a), b in zip(before.named_parameters(), converted.parameters()):
+        if a.grad is not None:
+            scale = max(1.0, float(a.grad.abs().max()))
+            torch.testing.assert_close(
+                b.grad, a.grad, rtol=tolerance, atol=tolerance * scale, msg=path
+            )
+    optimizer.step()  # holds the very same parameters
+    assert not torch.equal(_run(converted, inputs, takes), got)
+
+
+def _layers():
+    x = torch.randn(9, 8)
+    kinds = torch.arange(7) % 2
+    x_dict = {"a": torch.randn(9, 8), "b": torch.randn(9, 8)}
+    edges = dict.fromkeys(METADATA[1], EDGES)
+    return [
+        (pyg.AGNNConv(), (x, EDGES)),
+        (pyg.FAConv(8), (x, x, EDGES)),
+        (pyg.GATConv(8, 4, 2, edge_dim=3, residual=True), (x, EDGES, torch.randn(7, 3))),
+        (pyg.GATv2Conv((8, 8), 4, share_weights=True), ((x, x), EDGES)),
+        (pyg.GPSConv(8, pyg.GINConv(torch.nn.Linear(8, 8)), heads=2), (x, EDGES, BATCH)),
+        (pyg.HANConv(8, 8, METADATA, heads=2), (x_dict, edges)),
+        (pyg.HGTConv(8, 8, METADATA, heads=2), (x_dict, edges)),
+        (pyg.RGATConv(8, 4, 2, heads=2), (x, EDGES, kinds)),
+        (pyg.SuperGATConv(8, 4, 2), (x, EDGES)),
+        (pyg.TransformerConv(8, 4, 2, beta=True), (x, EDGES)),
+        (attentive_fp.GATEConv(8, 8, 3), (x, EDGES, torch.randn(7, 3))),
+        (pyg.AttentiveFP(8, 8, 2, 3, 2, 2), (x, EDGES, torch.randn(7, 3), BATCH)),
+        (pyg.AttentionalAggregation(pyg.MLP([8, 4, 1]), torch.nn.Linear(8, 4)), (x, BATCH)),
+        (pyg.AttentionalAggregation(torch.nn.Linear(8, 1)), (x, BATCH)),
+        (pyg.SetTransformerAggregation(8, 2, 2, 1, 2, False, True), (x, BATCH)),
+    ]
+
+
+def test_every_layer_has_its_twin():
+    torch.manual_seed(0)
+    seen = set()
+    for layer, inputs in _layers():
+        layer.eval()
+        expected = layer(*inputs)
+        twin = convert(layer)
+        assert type(twin).__module__.startswith("gattn."), type(layer)
+        assert conversion_report(twin).left == {}
+        torch.testing.assert_close(twin(*inputs), expected, rtol=1e-5, atol=1e-5)
+        twin.reset_parameters()
+        seen.add(type(layer))
+    assert seen == {*TWINS, *REBUILT}
+
+
+def test_a_twin_has_the_attributes_that_its_class_gives():
+    for layer, _ in _layers():
+        if type(layer) not in TWINS:
+            continue
+        ours, theirs = set(vars(convert(layer))), set(vars(layer))
+        assert ours ^ theirs <= {"propagate"}
+    fresh = gattn.nn.GATConv(8, 4)
+    missing = set(vars(fresh)) - set(vars(convert(pyg.GATConv(8, 4))))
+    assert all(vars(fresh)[name] is None for name in missing)  # a parameter that is None, there
+
+
+def test_training_mode_flags_hooks_and_sharing_are_kept():
+    shared = pyg.GATConv(8, 8)
+    model = torch.nn.ModuleDict({"first": shared, "again": shared, "other": pyg.GATConv(8, 8)})
+    model["other"].eval()
+    model["other"].att_src.requires_grad_(False)
+    calls = []
+    handle = shared.register_forward_hook(lambda module, args, out: calls.append(type(module)))
+    shared.lin.register_forward_hook(lambda *_: calls.append("lin"))
+    message = shared.register_message_forward_hook(lambda *_: calls.append("message"))
+    converted = convert(model)
+    assert converted is model
+    assert converted["first"] is converted["again"]
+    assert converted["first"].training
+    assert not converted["other"].training
+    assert not converted["other"].att_src.requires_grad
+    x = torch.randn(9, 8)
+    converted["first"](x, EDGES)
+    assert calls == ["lin", "message", gattn.nn.GATConv]
+    handle.remove()
+    message.remove()
+    assert converted["first"].fused
+    converted["first"](x, EDGES)
+    assert calls[3:] == ["lin"]
+
+
+def test_lazy_layers_stay_lazy():
+    model = convert(pyg.Sequential("x, e", [(pyg.GATConv(-1, 4), "x, e -> x")]))
+    assert model(torch.randn(9, 5), EDGES).shape == (9, 4)
+
+
+def test_a_heterogeneous_model_is_converted():
+    model = pyg.HeteroConv({key: pyg.GATConv((-1, -1), 4, add_self_loops=False)
+                            for key in METADATA[1]})  # fmt: skip
+    x, edges = {"a": torch.randn(9, 5), "b": torch.randn(9, 3)}, dict.fromkeys(METADATA[1], EDGES)
+    expected = model(x, edges)
+    got = convert(model)(x, edges)
+    assert len(conversion_report(model).replaced) == 2
+    for key in expected:
+        torch.testing.assert_close(got[key], expected[key])
+
+
+class MyGATConv(pyg.GATConv):
+    def message(self, x_j, alpha):
+        return 2 * alpha.unsqueeze(-1) * x_j
+
+
+def test_what_cannot_be_replaced_is_left_and_told(caplog):
+    patched = pyg.GATConv(8, 8)
+    patched.message = types.MethodType(lambda self, x_j, alpha: x_j, patched)
+    odd = pyg.GPSConv(8, pyg.GATConv(8, 8), attn_kwargs={"add_zero_attn": True})
+    model = torch.nn.ModuleDict(
+        {
+            "plain": pyg.GATConv(8, 8),
+            "mine": MyGATConv(8, 8),
+            "patched": patched,
+            "odd": odd,
+            "pool": pyg.GraphMultisetTransformer(8, k=2),
+            "gcn": pyg.GCNConv(8, 8),
+            "mha": torch.nn.MultiheadAttention(8, 2),
+        }
+    )
+    outputs = {key: model[key] for key in ("mine", "patched", "odd", "pool", "gcn", "mha")}
+    with caplog.at_level(logging.INFO, logger="gattn"):
+        convert(model)
+    assert all(model[key] is module for key, module in outputs.items())
+    report = conversion_report(model)
+    assert report.replaced == {"plain": "GATConv", "odd.conv": "GATConv"}
+    assert report.left == {
+        "mine": "a subclass of GATConv, which may change what it computes",
+        "patched": "its message was replaced on the instance",
+        "odd": "its attention has other options than bias and dropout",
+        "pool": "gattn has no GraphMultisetTransformer of the same parameters",
+        "mha": "gattn has no MultiheadAttention of the same parameters",
+    }
+    assert caplog.messages == [str(report)]
+    assert "left as they were, 5: mine (a subclass of GATConv" in str(report)
+
+
+def test_converting_twice_changes_nothing():
+    model = convert(pyg.GAT(8, 16, 2))
+    convs = list(model.convs)
+    assert all(a is b for a, b in zip(convert(model).convs, convs))
+    assert str(ConversionReport()) == "gattn runs 0 attention layers"
+
+
+def test_a_converted_layer_can_be_copied_and_saved(tmp_path):
+    layer = convert(pyg.TransformerConv(8, 4, 2))
+    x = torch.randn(9, 8)
+    assert torch.equal(copy.deepcopy(layer)(x, EDGES), layer(x, EDGES))
+    torch.save(layer.state_dict(), tmp_path / "state.pt")
+    back = pyg.TransformerConv(8, 4, 2)
+    back.load_state_dict(torch.load(tmp_path / "state.pt"))
+    torch.testing.assert_close(back(x, EDGES), layer(x, EDGES))
+
+
+def test_explanations_of_a_converted_layer():
+    layer = pyg.GATConv(8, 4)
+    layer.explain = True
+    assert not convert(layer).fused
+    model = pyg.AttentiveFP(8, 8, 2, 3, 2, 2)
+    assert convert(model).mol_conv.explain is False
+    assert isinstance(convert(model), AttentiveFP)
+
+
+def test_only_modules_are_converted():
+    with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module; got list"):
+        convert([pyg.GATConv(8, 8)])
