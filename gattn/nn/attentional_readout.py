@@ -92,6 +92,7 @@ class AttentionalReadout(Aggregation):
             raise ValueError(
                 f"the width of the gate must divide {value.shape[1]}, the features; got {heads}"
             )
+        gate = gate.to(value.dtype)  # under autocast a network gives another dtype than the nodes
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
     def attention_weights(

@@ -71,3 +71,12 @@ def test_a_gate_must_divide_the_features():
     x, index = _batch()
     with pytest.raises(ValueError, match="width of the gate must divide 8, the features; got 3"):
         readout(x, index, dim_size=4)
+
+
+@pytest.mark.parametrize("kind", ["bare", "node"])
+def test_autocast(kind):
+    readout, (x, index) = AttentionalReadout(*_networks(kind)), _batch()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = readout(x.float(), index, dim_size=4)
+    expected = readout(x.float(), index, dim_size=4)
+    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)

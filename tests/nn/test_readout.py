@@ -284,3 +284,11 @@ def test_bad_input_gets_one_clear_error():
         readout(x, ptr=torch.tensor([0, 5, 3, 11]))
     with pytest.raises(ValueError, match=r"x must have shape \(n, d\)"):
         readout(x.unsqueeze(0), index, dim_size=6)
+
+
+def test_export():
+    readout = _readout()
+    x, index = _batch()
+    program = torch.export.export(readout, (x, index), {"dim_size": 6})
+    found = program.module()(x, index, dim_size=6)
+    torch.testing.assert_close(found, readout(x, index, dim_size=6))

@@ -183,3 +183,13 @@ def test_parameters_are_drawn_anew():
 def test_bad_input_gets_one_clear_error():
     with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
         MultiheadAttentionBlock(8, heads=3)
+
+
+@pytest.mark.parametrize("options", READOUTS)
+def test_autocast(options):
+    readout = SetTransformerReadout(8, **options)
+    x, index = _batch(dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = readout(x, index, dim_size=4)
+    expected = readout(x, index, dim_size=4)
+    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
