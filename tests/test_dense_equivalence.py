@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from gattn import Graph, functional, graphs
+from gattn.nn import GraphAttention
 
 GRAPHS = {
     "complete": lambda: graphs.complete([5, 1, 17, 3]),
@@ -134,3 +135,47 @@ def test_a_member_without_queries_or_keys(kind):
     assert not out[:-2].any()
     for gradient, last in zip(grads, (2, 4, 4)):
         assert not gradient[:-last].any()
+
+
+def formula(name, attention, x, y, mask):
+    """O = softmax(f(W_q x, W_k y)) W_v y, every f written out over all pairs: [n, out]."""
+    h, c = attention.heads, attention.channels
+    q = attention.lin_query(x).view(-1, 1, h, c)
+    k = attention.lin_key(y).view(1, -1, h, c)
+    v = attention.lin_value(y).view(-1, h, c)
+    if name in ("dot", "gaussian"):
+        score = (q * k).sum(-1)
+    elif name == "scaled_dot":
+        score = (q * k).sum(-1) / c**0.5
+    elif name == "additive":
+        score = (attention.weight * torch.tanh(q + k)).sum(-1)
+    else:
+        norms = q.norm(dim=-1) * k.norm(dim=-1)
+        score = attention.beta * (q * k).sum(-1) / norms
+    if name == "gaussian":  # the embedded Gaussian: exp(q . k) over its sum, no maximum taken out
+        kernel = score.exp() * mask[..., None]
+        alpha = kernel / kernel.sum(1, keepdim=True)
+    else:
+        alpha = score.masked_fill(~mask[..., None], -torch.inf).softmax(1)
+    return attention.lin_out(torch.einsum("ijh,jhc->ihc", alpha, v).flatten(1))
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "gaussian", "additive", "cosine"])
+@pytest.mark.parametrize(
+    "name", ["complete", "causal", "band", "grid, 3-D", "bipartite", "window and global tokens"]
+)
+def test_every_score_equals_its_formula(name, score):
+    torch.manual_seed(0)
+    graph = GRAPHS[name]()
+    attention = GraphAttention(6, 8, heads=2, key_channels=5, score=score).double()
+    if attention.beta is not None:
+        torch.nn.init.uniform_(attention.beta, 0.5, 2.0)
+    x = torch.randn(graph.num_dst, 6, dtype=torch.float64)
+    y = torch.randn(graph.num_src, 5, dtype=torch.float64)
+    grad = torch.randn(graph.num_dst, 8, dtype=torch.float64)
+    got = with_gradients(lambda x, y: attention(x, y, y, graph), [x, y], grad)
+    expected = with_gradients(
+        lambda x, y: formula(score, attention, x, y, dense_mask(graph)), [x, y], grad
+    )
+    for what, a, b in zip(("out", "query", "memory"), got, expected):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10, msg=f"{name}, {score}: {what}")

@@ -1,0 +1,206 @@
+"""Measure the guide's tables of costs, and draw cost against size.
+
+    python -m docs.tools.costs
+
+writes docs/guide/costs/*.md and docs/guide/images/costs.png. Forward, and forward and backward,
+of gattn.functional.dot_product_attention at 4 heads of 16 channels in fp32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import scipy.sparse
+import torch
+from scipy.sparse.csgraph import shortest_path
+
+import gattn
+from benchmarks import record
+from gattn import functional, graphs
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+GUIDE = Path(__file__).parents[1] / "guide"
+HEADS, CHANNELS = 4, 16
+EXACT = 2_000
+FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Family:
+    """Graphs of one kind at growing size."""
+
+    page: str
+    name: str
+    build: Callable[[int], gattn.Graph]
+    sizes: tuple[int, ...]
+
+
+LARGE = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
+SMALL = (256, 1_024, 4_096)
+
+
+def random_graph(size: int) -> gattn.Graph:
+    """Eight edges a node, four drawn and their reverses."""
+    source, destination = torch.randint(0, size, (2, 4 * size))
+    both = torch.stack([torch.cat([source, destination]), torch.cat([destination, source])])
+    return gattn.Graph(both, size)
+
+
+FAMILIES = (
+    Family("graphs", "random graph, 8 edges a node", random_graph, LARGE),
+    Family("sets", "complete", lambda n: graphs.complete([n]), SMALL),
+    Family("sequences", "causal", lambda n: graphs.causal([n]), SMALL),
+    Family("sequences", "band, 16 to either side", lambda n: graphs.band([n], 16), LARGE),
+    Family("grids", "grid, 7 x 7 around a pixel",
+           lambda n: graphs.grid((math.isqrt(n),) * 2, 3), LARGE),
+    Family("cross", "64 keys for n queries", lambda n: graphs.bipartite([n], [64]), LARGE),
+    Family("readouts", "4 queries for n nodes",
+           lambda n: graphs.readout(torch.zeros(n, dtype=torch.int64), 4, 1), LARGE),
+)  # fmt: skip
+
+
+def path_length(graph: gattn.Graph) -> str:
+    """Longest of the shortest paths between connected nodes: the diameter.
+
+    Exact up to a few thousand nodes; beyond, the longest found from both ends of a search, a lower
+    bound (exact for bands and grids, whose first node is a corner).
+    """
+    if graph.num_src != graph.num_dst:
+        return "1"
+    if graph.blocks is not None:
+        return "1"
+    source, destination = graph.edge_index.numpy()
+    ones = np.ones(len(source), dtype=np.int8)
+    matrix = scipy.sparse.csr_array((ones, (source, destination)), graph.size)
+    if graph.num_src <= EXACT:
+        distance = shortest_path(matrix, unweighted=True)
+        return str(int(distance[np.isfinite(distance)].max()))
+    first = shortest_path(matrix, unweighted=True, indices=0)
+    end = int(np.where(np.isfinite(first), first, -1).argmax())
+    back = shortest_path(matrix, unweighted=True, indices=end)
+    return "≥ " + str(int(back[np.isfinite(back)].max()))
+
+
+def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
+    """Time of a forward, and of a forward and backward, each from this many seconds of runs."""
+    query = torch.randn(graph.num_dst, HEADS, CHANNELS)
+    key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()
+
+    def forward() -> None:
+        with torch.no_grad():
+            functional.dot_product_attention(query, key, value, graph)
+
+    def both() -> None:
+        leaves = [t.detach().requires_grad_() for t in (query, key, value)]
+        functional.dot_product_attention(*leaves, graph).sum().backward()
+
+    return _median(forward, seconds), _median(both, seconds)
+
+
+def _median(function: Callable[[], None], seconds: float) -> float:
+    function()
+    samples = []
+    begun = time.perf_counter()
+    while len(samples) < FEWEST or (time.perf_counter() - begun < seconds and len(samples) < 50):
+        start = time.perf_counter()
+        function()
+        samples.append(time.perf_counter() - start)
+    return statistics.median(samples)
+
+
+def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, float | str]]:
+    """A row for each size."""
+    rows: list[dict[str, float | str]] = []
+    for size in (n for n in family.sizes if n <= largest):
+        torch.manual_seed(0)
+        graph = family.build(size)
+        forward, both = measure(graph, seconds)
+        rows.append(
+            {
+                "n": size,
+                "e": graph.num_edges,
+                "operations": 4 * graph.num_edges * HEADS * CHANNELS,
+                "path": path_length(graph),
+                "forward": forward,
+                "both": both,
+            }
+        )
+    return rows
+
+
+def table(name: str, rows: list[dict[str, float | str]]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        f"**{name}**",
+        "",
+        "| n | edges | operations | sequential steps | path length | forward, ms "
+        "| forward + backward, ms |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        cells = [
+            f"{row['n']:,}", f"{row['e']:,}", f"{row['operations']:.1e}", "1", row["path"],
+            f"{1e3 * float(row['forward']):.3g}", f"{1e3 * float(row['both']):.3g}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def note() -> str:
+    """What the numbers were taken on."""
+    known = record.environment([])
+    return (
+        f"{HEADS} heads of {CHANNELS} channels, fp32, {known['threads']} threads of "
+        f"{known['cpu']}, torch {known['versions']['torch']}, backend {known['backend']}; medians. "
+        "Operations are the multiplications and additions of the two products of a forward. "
+        "Made by `python -m docs.tools.costs`."
+    )
+
+
+def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> None:
+    """Forward and backward against n, both on logarithmic scales."""
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    for name, rows in measured.items():
+        sizes = [float(row["n"]) for row in rows]
+        axes.plot(sizes, [1e3 * float(row["both"]) for row in rows], marker="o", ms=4, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("n")
+    axes.set_ylabel("forward + backward, ms")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110, metadata={"Software": ""})
+    plt.close(figure)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, write the tables, draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--largest", type=int, default=LARGE[-1], help="largest n")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time for each number")
+    parser.add_argument("--guide", type=Path, default=GUIDE, help="folder to write to")
+    options = parser.parse_args(arguments)
+    for folder in ("costs", "images"):
+        (options.guide / folder).mkdir(parents=True, exist_ok=True)
+    measured = {
+        family.name: rows_of(family, options.largest, options.seconds) for family in FAMILIES
+    }
+    for page in dict.fromkeys(family.page for family in FAMILIES):
+        names = [family.name for family in FAMILIES if family.page == page]
+        text = "\n\n".join([*(table(name, measured[name]) for name in names), f"*{note()}*"])
+        (options.guide / "costs" / f"{page}.md").write_text(text + "\n")
+    picture(measured, options.guide / "images" / "costs.png")
+
+
+if __name__ == "__main__":
+    main()

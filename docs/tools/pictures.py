@@ -1,0 +1,189 @@
+"""Draw the guide's pictures: the attention matrix of each kind of graph.
+
+    python docs/tools/pictures.py
+
+writes docs/guide/images/*.png, the same on every run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import networkx
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+import gattn
+from gattn import functional, graphs
+from gattn.nn import GATConv, LearnedQueryReadout
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+FOLDER = Path(__file__).parents[1] / "guide" / "images"
+COLOURS = mpl.colormaps["viridis"].with_extremes(bad="#ececec")
+
+
+def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
+    """Weights [e, h] as a matrix of queries by keys, averaged over heads; NaN where no edge is."""
+    source, destination = graph.edge_index
+    dense = torch.full((graph.num_dst, graph.num_src), torch.nan)
+    dense[destination, source] = weight.detach().mean(1)
+    return dense.numpy()
+
+
+def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:
+    """One matrix; a square per pair, grey where the graph has no edge."""
+    axes.imshow(dense, cmap=COLOURS, vmin=0, interpolation="nearest")
+    axes.set_title(title, fontsize=11)
+    axes.set_xlabel(key)
+    axes.set_ylabel(query)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def save(figure: plt.Figure, name: str) -> None:
+    """Write docs/guide/images/{name}.png."""
+    figure.savefig(FOLDER / f"{name}.png", dpi=110, bbox_inches="tight", metadata={"Software": ""})
+    plt.close(figure)
+
+
+def panels(count: int, width: float = 3.6) -> tuple[plt.Figure, list[plt.Axes]]:
+    """A figure with axes beside one another."""
+    figure, axes = plt.subplots(1, count, figsize=(width * count, 3.8), layout="constrained")
+    return figure, list(np.atleast_1d(axes))
+
+
+def positions(size: int, channels: int = 32) -> Tensor:
+    """Sinusoidal encodings [n, 1, c]: close tokens have close encodings."""
+    rate = 0.6 ** torch.arange(channels // 2)
+    angle = torch.arange(size)[:, None] * rate
+    return torch.cat([angle.sin(), angle.cos()], dim=1).unsqueeze(1)
+
+
+def graph_itself() -> None:
+    """Zachary's karate club: what a trained GATConv looks at, members ordered by faction."""
+    club = networkx.karate_club_graph()
+    label = torch.tensor([int(club.nodes[i]["club"] == "Officer") for i in club])
+    graph = graphs.from_networkx(club).with_self_loops()
+    x = torch.eye(34)
+    first = GATConv(34, 8, heads=4, add_self_loops=False)
+    last = GATConv(32, 2, add_self_loops=False)
+    optimizer = torch.optim.Adam([*first.parameters(), *last.parameters()], lr=0.01)
+    for _ in range(100):
+        hidden = torch.relu(first(x, graph))
+        loss = torch.nn.functional.cross_entropy(last(hidden, graph), label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    value = first.lin(x).view(-1, 4, 8)
+    weight = functional.additive_attention_weights(
+        (value * first.att_dst).sum(-1), (value * first.att_src).sum(-1), graph
+    )
+    order = label.argsort(stable=True).numpy()
+    figure, axes = panels(2, 4.2)
+    place = networkx.spring_layout(club, seed=3)
+    colour = ["#35507e" if one else "#d98b2b" for one in label]
+    networkx.draw_networkx(
+        club, place, ax=axes[0], node_color=colour, node_size=90, with_labels=False,
+        edge_color="#b0b0b0",
+    )  # fmt: skip
+    axes[0].set_title("the graph", fontsize=11)
+    axes[0].axis("off")
+    dense = matrix(graph, weight)[np.ix_(order, order)]
+    draw(axes[1], dense, "attention of a trained GATConv", "member", "neighbour")
+    save(figure, "graphs")
+
+
+def sets() -> None:
+    """Three sets whose members are of three kinds: a member looks at its own kind."""
+    sizes = [9, 4, 14]
+    kind = torch.randint(0, 3, (sum(sizes),))
+    x = (torch.eye(3)[kind] * 2.5 + 0.3 * torch.randn(sum(sizes), 3)).unsqueeze(1)
+    graph = graphs.complete(sizes)
+    weight = functional.dot_product_attention_weights(x, x, graph)
+    figure, axes = panels(1, 4.2)
+    draw(axes[0], matrix(graph, weight), "complete([9, 4, 14])", "query", "key")
+    save(figure, "sets")
+
+
+def sequences() -> None:
+    """Two sequences of tokens with sinusoidal positions."""
+    sizes = [20, 12]
+    x = torch.cat([positions(size) for size in sizes])
+    figure, axes = panels(3)
+    for axis, (title, graph) in zip(
+        axes,
+        {
+            "causal([20, 12])": graphs.causal(sizes),
+            "band([20, 12], 3)": graphs.band(sizes, 3),
+            "band([20, 12], 3, one_sided=True)": graphs.band(sizes, 3, one_sided=True),
+        }.items(),
+    ):
+        weight = functional.dot_product_attention_weights(x, x, graph, scale=0.6)
+        draw(axis, matrix(graph, weight), title, "token", "attends to")
+    save(figure, "sequences")
+
+
+def grids() -> None:
+    """A digit: pixels attend to pixels of like brightness around them."""
+    image = torch.from_numpy(load_digits().images[0]).float() / 16
+    angle = image.flatten() * torch.pi / 2
+    x = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1) * 2
+    graph = graphs.grid((8, 8), 2)
+    dense = matrix(graph, functional.dot_product_attention_weights(x, x, graph))
+    figure, axes = panels(3)
+    axes[0].imshow(image.numpy(), cmap="gray_r")
+    axes[0].set_title("the image and one pixel", fontsize=11)
+    axes[0].add_patch(plt.Rectangle((2.5, 0.5), 1, 1, fill=False, edgecolor="#d94b2b", lw=2.5))
+    axes[0].set_xticks([])
+    axes[0].set_yticks([])
+    draw(axes[1], dense[1 * 8 + 3].reshape(8, 8), "where that pixel looks", "", "")
+    draw(axes[2], dense, "grid((8, 8), 2)", "pixel", "attends to")
+    save(figure, "grids")
+
+
+def cross() -> None:
+    """Queries that look a memory up in reverse order, two pairs of sequences."""
+    query_sizes, key_sizes = [12, 7], [16, 9]
+    memory = torch.cat([positions(size) for size in key_sizes])
+    query = torch.cat(
+        [
+            positions(keys)[torch.linspace(keys - 1, 0, queries).round().long()]
+            for queries, keys in zip(query_sizes, key_sizes)
+        ]
+    )
+    graph = graphs.bipartite(query_sizes, key_sizes)
+    weight = functional.dot_product_attention_weights(query, memory, graph)
+    figure, axes = panels(1, 4.8)
+    draw(axes[0], matrix(graph, weight), "bipartite([12, 7], [16, 9])", "query", "memory")
+    save(figure, "cross")
+
+
+def readouts() -> None:
+    """Three graphs, the middle one empty, read by two queries each."""
+    index = torch.tensor([0] * 14 + [2] * 9)
+    readout = LearnedQueryReadout(8, 16, num_queries=2, heads=1)
+    with torch.no_grad():
+        readout.query.mul_(6)
+    graph = graphs.readout(index, 2, 3)
+    weight = readout.attention_weights(torch.randn(23, 8), index, dim_size=3)
+    figure, axes = panels(1, 7.0)
+    dense = matrix(graph, weight.flatten(0, 1))
+    draw(axes[0], dense, "readout(index, 2, 3): the second graph has no nodes", "query", "node")
+    save(figure, "readouts")
+
+
+def main() -> None:
+    """Draw all of them."""
+    FOLDER.mkdir(exist_ok=True)
+    for picture in (graph_itself, sets, sequences, grids, cross, readouts):
+        torch.manual_seed(0)
+        picture()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Every Python block of the documentation runs; the site builds without a warning."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+GUIDE = ("graphs", "sets", "sequences", "grids", "cross", "readouts")
+
+
+def python_blocks(page: Path) -> list[str]:
+    return [code for language, code in FENCE.findall(page.read_text()) if language == "python"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if python_blocks(page)],
+    ids=lambda page: str(page.relative_to(ROOT / "docs")),
+)
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page run one after the other, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    names: dict[str, object] = {"__name__": page.stem}
+    for number, block in enumerate(python_blocks(page)):
+        exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("name", GUIDE)
+def test_guide_page_has_equation_code_picture_and_costs(name: str) -> None:
+    text = (ROOT / "docs" / "guide" / f"{name}.md").read_text()
+    assert "$$" in text
+    blocks = python_blocks(ROOT / "docs" / "guide" / f"{name}.md")
+    assert 5 <= len(blocks[0].splitlines()) <= 20
+    assert f"(images/{name}.png)" in text
+    assert (ROOT / "docs" / "guide" / "images" / f"{name}.png").stat().st_size > 1000
+    assert f'--8<-- "guide/costs/{name}.md"' in text
+    costs = (ROOT / "docs" / "guide" / "costs" / f"{name}.md").read_text()
+    assert "sequential steps | path length" in costs
+    assert "Made by `python -m docs.tools.costs`" in costs
+
+
+def test_costs_are_measured(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from docs.tools import costs
+
+    costs.main(["--largest", "1024", "--seconds", "0", "--guide", str(tmp_path)])
+    table = (tmp_path / "costs" / "sequences.md").read_text()
+    assert "| 256 | 32,896 |" in table  # causal: n (n + 1) / 2 edges
+    assert "| 1,024 | 33,520 | 8.6e+06 | 1 | 64 |" in table  # band: ceil((n - 1) / w) steps
+    assert (tmp_path / "images" / "costs.png").stat().st_size > 1000
+
+
+def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("sklearn")
+    from docs.tools import pictures
+
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
+    pictures.main()
+    assert {path.stem for path in tmp_path.iterdir()} == set(GUIDE)
+
+
+@pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is not installed")
+def test_site_builds_without_warnings(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    operators = (tmp_path / "api" / "functional" / "index.html").read_text()
+    assert "<math" in operators
+    for left_over in (".. math::", ":math:", ":func:", "arithmatex", "&gt;&gt;&gt; &gt;"):
+        for page in tmp_path.rglob("*.html"):
+            assert left_over not in page.read_text(), page
+
+
+def test_docstrings_become_markdown() -> None:
+    pytest.importorskip("griffe")
+    from docs.tools.docstrings import to_markdown
+
+    text = """One :func:`~a.b.name` of :math:`x_i`.
+
+    .. math::
+        a = b,
+        \\quad c
+
+    .. math:: d
+
+    ======  =====
+    head    other
+    ======  =====
+    one     two
+            three
+    ======  =====
+
+        >>> f(1)
+        [1,
+         2]
+    """
+    assert to_markdown(text).splitlines() == [
+        "One `name` of $x_i$.", "", "", "    $$", "    a = b,", "    \\quad c", "    $$", "", "",
+        "    $$", "    d", "    $$", "", "", "    | head | other |", "    |---|---|",
+        "    | one | two three |", "", "        ```pycon", "        >>> f(1)", "        [1,",
+        "         2]", "        ```", "    ",
+    ]  # fmt: skip
