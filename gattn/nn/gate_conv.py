@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._conv import AttentionConv, add_bias, as_heads, node_pair
+from gattn.nn._conv import AttentionConv, add_bias, as_heads
 from gattn.nn._edges import read_edges
 
 
@@ -89,7 +89,9 @@ class GATEConv(AttentionConv):
         Returns:
             The new node features.
         """
-        x, _ = node_pair(x)
+        if x.dim() != 2:
+            wanted = self.att_r.shape[1]
+            raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
         graph, _ = read_edges(edge_index, edge_attr, x, x)
         if self.fused:
             neighbour_score = self._neighbour_score(x, edge_attr, graph)

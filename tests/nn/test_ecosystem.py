@@ -1,0 +1,194 @@
+"""PyG's own tools on gattn's layers: explanations, heterogeneous models, hooks, summaries."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
+from torch_geometric.nn import to_hetero
+from torch_geometric.nn.summary import summary
+
+import gattn.nn
+from gattn.convert import convert
+
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 5], [1, 2, 3, 4, 5, 0, 2]])
+NODES = ["paper", "author"]
+RELATIONS = [
+    ("paper", "cites", "paper"),
+    ("author", "writes", "paper"),
+    ("paper", "by", "author"),
+]
+CONVS = {
+    "GATConv": lambda package: package.GATConv(6, 4, 2),
+    "GATv2Conv": lambda package: package.GATv2Conv(6, 4, 2),
+    "TransformerConv": lambda package: package.TransformerConv(6, 4, 2),
+    "AGNNConv": lambda package: package.AGNNConv(),
+    "SuperGATConv": lambda package: package.SuperGATConv(6, 4, 2),
+}
+
+
+class _Model(torch.nn.Module):
+    def __init__(self, package, name):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = CONVS[name](package)
+        self.lin = pyg.Linear(-1, 3)
+
+    def forward(self, x, edge_index):
+        return self.lin(self.conv(x, edge_index).relu())
+
+
+def _two_models(name):
+    """The same model of PyG's layer and of ours."""
+    models = [_Model(package, name).eval() for package in (pyg, gattn.nn)]
+    x = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    for model in models:
+        torch.manual_seed(1)
+        model(x, EDGES)
+    models[1].load_state_dict(models[0].state_dict())
+    return *models, x
+
+
+def _explain(model, algorithm, x):
+    torch.manual_seed(0)
+    return Explainer(
+        model,
+        algorithm,
+        explanation_type="model",
+        node_mask_type=None if isinstance(algorithm, AttentionExplainer) else "attributes",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification", "task_level": "node", "return_type": "raw",
+        },
+    )(x, EDGES, index=2)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_gnn_explainer_finds_what_it_finds_in_pyg(name):
+    theirs, ours, x = _two_models(name)
+    expected, got = (_explain(m, GNNExplainer(epochs=5), x) for m in (theirs, ours))
+    assert got.edge_mask.any()
+    torch.testing.assert_close(got.edge_mask, expected.edge_mask, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(got.node_mask, expected.node_mask, rtol=1e-4, atol=1e-5)
+    assert ours.conv.fused  # the explainer has left explain mode
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_attention_explainer_finds_what_it_finds_in_pyg(name):
+    theirs, ours, x = _two_models(name)
+    expected, got = (_explain(m, AttentionExplainer(), x) for m in (theirs, ours))
+    assert got.edge_mask.any()
+    torch.testing.assert_close(got.edge_mask, expected.edge_mask)
+    assert ours.conv.fused
+
+
+class _Hetero(torch.nn.Module):
+    def __init__(self, package, name):
+        super().__init__()
+        options = {"add_self_loops": False} if name.startswith("GAT") else {}
+        cls = getattr(package, name)
+        self.conv1 = cls((-1, -1), 4, heads=2, **options)
+        self.conv2 = cls((-1, -1), 3, **options)
+
+    def forward(self, x, edge_index):
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_to_hetero(name):
+    x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
+    edges = {key: EDGES.flip(0) if key[1] == "by" else EDGES for key in RELATIONS}
+    outputs, states = [], []
+    for package in (pyg, gattn.nn):
+        torch.manual_seed(0)
+        model = to_hetero(_Hetero(package, name), (NODES, RELATIONS), aggr="sum")
+        outputs.append(model(x, edges))
+        states.append(model.state_dict())
+    assert list(states[0]) == list(states[1])
+    for key in outputs[0]:
+        torch.testing.assert_close(outputs[1][key], outputs[0][key], rtol=1e-5, atol=1e-5)
+
+
+def test_a_heterogeneous_model_may_be_converted_after():
+    x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
+    edges = dict.fromkeys(RELATIONS, EDGES)
+    model = to_hetero(_Hetero(pyg, "GATConv"), (NODES, RELATIONS))
+    expected = model(x, edges)
+    got = convert(model)(x, edges)
+    for key in expected:
+        torch.testing.assert_close(got[key], expected[key], rtol=1e-5, atol=1e-5)
+
+
+def test_hetero_conv_and_sequential():
+    conv = pyg.HeteroConv(
+        {
+            RELATIONS[0]: gattn.nn.GATConv(-1, 4),
+            RELATIONS[1]: gattn.nn.GATv2Conv((-1, -1), 4, add_self_loops=False),
+            RELATIONS[2]: gattn.nn.TransformerConv((-1, -1), 4),
+        }
+    )
+    x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
+    assert conv(x, dict.fromkeys(RELATIONS, EDGES))["paper"].shape == (6, 4)
+    model = pyg.Sequential(
+        "x, edge_index",
+        [
+            (gattn.nn.GATConv(5, 4, heads=2), "x, edge_index -> x"),
+            torch.nn.ReLU(),
+            (gattn.nn.TransformerConv(8, 3), "x, edge_index -> x"),
+        ],
+    )
+    assert model(x["paper"], EDGES).shape == (6, 3)
+
+
+def test_pygs_models_take_our_layers():
+    class GAT(pyg.GAT):
+        def init_conv(self, in_channels, out_channels, **kwargs):
+            heads = kwargs.pop("heads", 1)
+            return gattn.nn.GATConv(in_channels, out_channels // heads, heads, **kwargs)
+
+    model = GAT(6, 8, 2, heads=2, dropout=0.1)
+    assert model(torch.randn(6, 6), EDGES).shape == (6, 8)
+
+
+def test_summary_lists_the_layers():
+    pytest.importorskip("tabulate", reason="PyG's summary needs it")
+    theirs, ours, x = _two_models("GATConv")
+    expected, got = (summary(model, x, EDGES) for model in (theirs, ours))
+    assert "GATConv" in got
+    assert got == expected
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_message_hooks_see_what_they_see_in_pyg(name):
+    theirs, ours, x = _two_models(name)
+    seen = []
+    for model in (theirs, ours):
+
+        def note(module, args, out):
+            seen.append((dict(args[0]), out))
+
+        model.conv.register_message_forward_hook(note)
+        model(x, EDGES)
+    (args, out), (our_args, our_out) = seen
+    assert set(args) == set(our_args)
+    torch.testing.assert_close(our_out, out)
+    for key, value in args.items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(our_args[key], value)
+
+
+def test_propagate_hooks_may_change_messages():
+    layer = gattn.nn.GATConv(6, 4)
+    x = torch.randn(6, 6)
+    expected = layer(x, EDGES)
+    handle = layer.register_propagate_forward_hook(lambda module, args, out: out * 0)
+    assert torch.equal(layer(x, EDGES), layer.bias.expand(6, 4))
+    handle.remove()
+    assert torch.equal(layer(x, EDGES), expected)
+
+
+def test_an_explained_model_can_be_copied():
+    _, ours, _ = _two_models("GATConv")
+    ours.conv.explain = True
+    assert not copy.deepcopy(ours).conv.fused

@@ -1,0 +1,299 @@
+"""What every convolution keeps, whatever its score."""
+
+import copy
+import io
+import pickle
+from functools import partial
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gattn import Graph
+from gattn.nn import (
+    AGNNConv,
+    FAConv,
+    GATConv,
+    GATEConv,
+    GATv2Conv,
+    RGATConv,
+    SuperGATConv,
+    TransformerConv,
+)
+from gattn.ops.backend import select
+from gattn.testing import (
+    assert_batch_independent,
+    assert_edge_order_independent,
+    assert_permutation_equivariant,
+)
+
+
+class _FA(FAConv):
+    """Called as the others are."""
+
+    def forward(self, x, edge_index, edge_attr=None):
+        return super().forward(x, x.sin(), edge_index)
+
+
+class _RGAT(RGATConv):
+    """Called as the others are; the relation of an edge hangs on its source."""
+
+    def forward(self, x, edge_index, edge_attr=None):
+        pairs = edge_index.edge_index if isinstance(edge_index, Graph) else edge_index
+        relation = pairs[0] % 2 if x.dim() == 3 else (x[:, 0] > 0).long()[pairs[0]]
+        return super().forward(x, edge_index, relation, edge_attr)
+
+
+LAYERS = {
+    "GATConv": (partial(GATConv, 6, 4, 2, residual=True), None),
+    "GATConv, edges": (partial(GATConv, 6, 4, 2, edge_dim=3, concat=False), 3),
+    "GATv2Conv": (partial(GATv2Conv, 6, 4, 2, share_weights=True), None),
+    "GATv2Conv, edges": (partial(GATv2Conv, 6, 4, 2, edge_dim=3), 3),
+    "TransformerConv": (partial(TransformerConv, 6, 4, 2, beta=True), None),
+    "TransformerConv, edges": (partial(TransformerConv, 6, 4, 2, edge_dim=3), 3),
+    "AGNNConv": (AGNNConv, None),
+    "SuperGATConv, MX": (partial(SuperGATConv, 6, 4, 2), None),
+    "SuperGATConv, SD": (partial(SuperGATConv, 6, 4, 2, attention_type="SD"), None),
+    "FAConv": (partial(_FA, 6), None),
+    "GATEConv": (partial(GATEConv, 6, 6, 3), 3),
+    "RGATConv": (partial(_RGAT, 6, 4, 2, heads=2, edge_dim=3), 3),
+}
+ONE_SET = GATEConv, RGATConv
+"""Take one set of features, [n, d], at a time."""
+
+
+@pytest.fixture(params=LAYERS)
+def made(request):
+    """A layer in eval mode and the width of its edge features."""
+    torch.manual_seed(0)
+    build, edge_dim = LAYERS[request.param]
+    layer = build().eval()
+    for parameter in layer.parameters():
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    return layer, edge_dim
+
+
+def _inputs(edge_dim, dtype=torch.float32, nodes=7, edges=15, batch=None):
+    torch.manual_seed(1)
+    shape = (nodes, 6) if batch is None else (batch, nodes, 6)
+    x, edge_index = torch.randn(shape, dtype=dtype), torch.randint(nodes - 1, (2, edges))
+    edge_attr = () if edge_dim is None else (torch.randn(edges, edge_dim, dtype=dtype),)
+    return x, edge_index, *edge_attr
+
+
+def test_numbering_nodes_otherwise(made):
+    layer, edge_dim = made
+    assert_permutation_equivariant(layer, 6, edge_dim=edge_dim)
+
+
+def test_edges_in_another_order(made):
+    layer, edge_dim = made
+    same_bits = edge_dim is None
+    tolerance = 0.0 if same_bits else 1e-10
+    assert_edge_order_independent(layer, 6, edge_dim=edge_dim, tolerance=tolerance)
+
+
+def test_alone_and_in_a_batch(made):
+    layer, edge_dim = made
+    assert_batch_independent(layer, 6, edge_dim=edge_dim)
+
+
+def test_two_runs_give_the_same_bits(made):
+    layer, edge_dim = made
+    inputs = _inputs(edge_dim, nodes=50, edges=900)
+    found = []
+    for _ in range(2):
+        layer.zero_grad()
+        layer(*inputs).square().sum().backward()
+        found.append([p.grad.clone() for p in layer.parameters() if p.grad is not None])
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+def test_edge_by_edge_gives_the_same(made, beside_pyg):
+    layer, edge_dim = made
+    layer, slow = layer.double(), copy.deepcopy(layer).double()
+    slow.register_message_forward_hook(lambda module, args, out: None)
+    assert layer.fused
+    assert not slow.fused
+    beside_pyg.check(slow, layer, *_inputs(edge_dim, torch.float64))
+
+
+def test_sets_of_features_on_one_graph(made, beside_pyg):
+    layer, edge_dim = made
+    x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
+    if isinstance(layer, ONE_SET):
+        with pytest.raises(ValueError, match=r"x must have shape \(n, 6\)"):
+            layer(x, Graph(edge_index, 7), *edge_attr)
+        return
+    out = layer(x, edge_index, *edge_attr)
+    slow = copy.deepcopy(layer)
+    slow.register_message_forward_hook(lambda module, args, out: None)
+    torch.testing.assert_close(slow(x, edge_index, *edge_attr), out)
+    alone = [layer(one, edge_index, *edge_attr) for one in x]
+    torch.testing.assert_close(out, torch.stack(alone))
+
+
+@pytest.mark.parametrize("cls", [GATConv, GATv2Conv, TransformerConv])
+def test_weights_of_sets_of_features(cls):
+    layer = cls((6, 6), 4, 2, edge_dim=3)
+    x, edge_index, edge_attr = _inputs(3, batch=3)
+    pair = x, x.flip(0)
+    _, (pairs, alpha) = layer(pair, edge_index, edge_attr, return_attention_weights=True)
+    assert alpha.shape == (3, pairs.shape[1], 2)
+    for i in range(3):
+        one = pair[0][i], pair[1][i]
+        expected = layer(one, edge_index, edge_attr, return_attention_weights=True)[1]
+        assert torch.equal(pairs, expected[0])
+        torch.testing.assert_close(alpha[i], expected[1])
+
+
+def test_copies_and_pickles(made):
+    layer, edge_dim = made
+    inputs = _inputs(edge_dim)
+    expected = layer(*inputs)
+    assert torch.equal(copy.deepcopy(layer)(*inputs), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(*inputs), expected)
+    buffer = io.BytesIO()
+    torch.save(layer.state_dict(), buffer)
+    buffer.seek(0)
+    twin = copy.deepcopy(layer)
+    twin.reset_parameters()
+    twin.load_state_dict(torch.load(buffer, weights_only=True))
+    assert torch.equal(twin(*inputs), expected)
+
+
+def test_first_and_second_derivatives(made):
+    layer, edge_dim = made
+    layer = layer.double()
+    x, edge_index, *edge_attr = _inputs(edge_dim, torch.float64, nodes=4, edges=6)
+    inputs = [t.requires_grad_() for t in (x, *edge_attr)]
+
+    def run(x, *edge_attr):
+        return layer(x, edge_index, *edge_attr)
+
+    if isinstance(layer, RGATConv):  # the relations hang on the sign of x
+        graph, kinds = Graph(edge_index, 4), torch.arange(6) % 2
+
+        def run(x, edge_attr):
+            return RGATConv.forward(layer, x, graph, kinds, edge_attr)
+
+    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradgradcheck(run, inputs)
+
+
+def test_autocast_gives_its_dtype(made):
+    layer, edge_dim = made
+    x, edge_index, *edge_attr = _inputs(edge_dim)
+    expected = layer(x, edge_index, *edge_attr)
+    with torch.autocast("cpu", torch.bfloat16):
+        # what comes before a layer under autocast is of its dtype
+        out = layer(x.bfloat16(), edge_index, *edge_attr)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), expected, rtol=0.1, atol=0.1)
+    out.float().square().sum().backward()
+    if isinstance(layer, (GATConv, GATv2Conv, TransformerConv, SuperGATConv)):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(x, edge_index, *edge_attr).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision(made, dtype):
+    layer, edge_dim = made
+    x, edge_index, *edge_attr = _inputs(edge_dim)
+    expected = layer(x, edge_index, *edge_attr)
+    out = layer.to(dtype)(x.to(dtype), edge_index, *(t.to(dtype) for t in edge_attr))
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.float(), expected, rtol=0.1, atol=0.1)
+
+
+class _Largest(TorchDispatchMode):
+    """The most elements in any floating tensor that an operation gives."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                self.elements = max(self.elements, tensor.numel())
+        return out
+
+
+def test_nothing_of_size_edges_times_channels(made):
+    if select(None, torch.device("cpu")) == "reference":
+        pytest.skip("the reference is written edge by edge")
+    layer, edge_dim = made
+    if isinstance(layer, GATEConv):
+        pytest.skip("its score has a hidden layer for every edge")
+    edges, per_edge = 5000, 4  # width 4 at most: two heads, three edge features or an index pair
+    x, edge_index, *edge_attr = _inputs(edge_dim, nodes=20, edges=edges)
+    Graph(edge_index, 20)
+    with _Largest() as largest:
+        layer(x, edge_index, *edge_attr).sum().backward()
+    assert largest.elements <= per_edge * (edges + 20)
+
+
+def test_forward_hooks_run_and_may_change_the_output(made):
+    layer, edge_dim = made
+    inputs = _inputs(edge_dim)
+    expected = layer(*inputs)
+    layer.register_forward_pre_hook(lambda module, args: (args[0] * 1, *args[1:]))
+    layer.register_forward_hook(lambda module, args, out: out * 2)
+    torch.testing.assert_close(layer(*inputs), 2 * expected)
+
+
+def test_a_subclass_may_write_another_message():
+    class Doubled(GATConv):
+        def message(self, x_j, alpha):
+            return 2 * super().message(x_j, alpha)
+
+    class Same(GATConv):
+        def forward(self, x, edge_index):
+            return super().forward(x, edge_index)
+
+    x, edge_index = _inputs(None)
+    layer, doubled, same = GATConv(6, 4), Doubled(6, 4), Same(6, 4)
+    for other in (doubled, same):
+        other.load_state_dict(layer.state_dict())
+    assert not doubled.fused
+    assert same.fused
+    torch.testing.assert_close(doubled(x, edge_index), 2 * layer(x, edge_index))
+    assert torch.equal(same(x, edge_index), layer(x, edge_index))
+    layer.message = lambda x_j, alpha: 3 * alpha.unsqueeze(-1) * x_j
+    assert not layer.fused
+    torch.testing.assert_close(2 * layer(x, edge_index), 3 * doubled(x, edge_index))
+
+
+@pytest.mark.parametrize("options", [{"flow": "target_to_source"}, {"aggr": "max"}], ids=str)
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_other_flows_and_aggregations_are_pygs(beside_pyg, name, options):
+    pair = beside_pyg.pair(name, (6, 6), 4, 2, **options)
+    assert not pair[1].fused
+    x, edge_index = _inputs(None, torch.float64)
+    beside_pyg.check(*pair, (x, x.sin()), edge_index)
+
+
+def test_one_layout_serves_layers_and_epochs(monkeypatch):
+    from gattn import graph
+
+    built = []
+    build = graph._build
+    monkeypatch.setattr(graph, "_build", lambda *args: built.append(1) or build(*args))
+    x, edge_index = _inputs(None)
+    for _ in range(3):
+        for cls in (GATConv, GATv2Conv, TransformerConv):
+            cls(6, 4)(x, edge_index)
+    assert len(built) == 2  # the edges, and the edges with loops
+
+
+def test_long_rows(beside_pyg):
+    """One hub that every edge enters, and one that every edge leaves."""
+    edges = 20_000
+    torch.manual_seed(0)
+    x = torch.randn(50, 6, dtype=torch.float64)
+    for hub in (0, 1):
+        edge_index = torch.randint(50, (2, edges))
+        edge_index[hub] = 3
+        for name in ("GATConv", "GATv2Conv", "TransformerConv"):
+            pair = beside_pyg.pair(name, 6, 4, 2)
+            beside_pyg.check(*pair, x, edge_index)
