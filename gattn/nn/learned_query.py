@@ -9,8 +9,8 @@ from torch import Tensor
 from gattn.functional import additive_attention
 from gattn.graph import Graph
 
-FEW = 6
-"""Summing rows before the projection pays up to one query and head per so many channels."""
+FEW = 12
+"""Summing before projecting pays where a query and head comes with at least so many channels."""
 
 
 def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:
