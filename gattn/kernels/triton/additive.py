@@ -5,15 +5,16 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices an
     forward   per edge         F s + h s + 4     v_j, b_j; col
               with c_ij        h s + 4           c_ij; edge
               per row          F s + h s + 2 h w + 8
-              for backward     F w + h w         O+, p+
-    backward  per row          2 F s + F w + h (2 s + 8 w)    dO, O, O+ -> da and four terms
+              for backward     F w + h w         D, p+
+    backward  per row          2 F s + F w + h (2 s + 6 w)    dO, O, D -> da and four terms
               per edge         F s + 4 h w + 4   dO_i and the terms of i; row
               with c_ij        2 h s + 8         c_ij -> dc_ij; csr, edge
               per source       2 F s + 2 h s + 8 v_j -> dv_j, b_j -> db_j
 
 The backward is one pass over the edges, by source. The gradient of a softmax sums to zero over a
 row; so, with O+ and p+ the output and the mass of the edges whose z = a_i + b_j + c_ij is
-positive, da_i = (1 - slope)(<dO_i, O+_i> - <dO_i, O_i> p+_i) needs no pass over edges at all.
+positive, da_i = (1 - slope) <dO_i, D_i> with D_i = O+_i - p+_i O_i: no pass over edges at all. The
+forward takes that difference before O_i is rounded to 16 bits, where it would lose its digits.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def additive_forward(
     dropout: float,
     for_backward: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return out [n, h, c], row_max and row_sum [n, h], and, for backward, O+ and p+."""
+    """Return out [n, h, c], row_max and row_sum [n, h], and, for backward, D and p+."""
     rowptr, col, edge, *_ = layout
     (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
     like = value.new_empty(0, dtype=wide(value.dtype))
@@ -71,7 +72,7 @@ def additive_forward(
         _forward, col, edge, *dense(query_score, key_score, value, edge_score), *sums, *parts,
         slope=negative_slope, **drop, VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
-    walk.merge(parts, sums, drop["keep_scale"])
+    walk.merge(parts, sums, drop["keep_scale"], centred=True)
     return out, row_max, row_sum, out_plus, mass_plus
 
 
@@ -110,7 +111,7 @@ def additive_backward(
     tile = walk.tile
     launch(
         _row_terms, (-(-n // 4), -(-heads // tile.heads)), 4,
-        grad_out, out, out_plus, mass_plus, query_score, row_max, row_sum, grad_query, terms,
+        grad_out, out, out_plus, query_score, row_max, row_sum, grad_query, terms,
         n, negative_slope, HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype],
         ROWS=4, H=tile.heads, C=pad(channels),
     )  # fmt: skip
@@ -138,7 +139,7 @@ def _forward(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations; O+ and p+ are kept where out_plus is given."""
+    """Rows are destinations; D and p+ are kept where out_plus is given."""
     row, first, last, slot, whole, part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
@@ -191,16 +192,18 @@ def _forward(
     inverse = reciprocal(row_total)
     scale = spread(inverse * scalar(keep_scale, ACC))
     summed = tl.sum(acc * spread(factor), 0)
+    mean = summed * scale
     scatter(row_max, row, whole, head, real, row_top, HEADS)
     scatter(row_sum, row, whole, head, real, row_total, HEADS)
-    scatter(out, row, whole, offset, inside, summed * scale, HEADS * CHANNELS)
+    scatter(out, row, whole, offset, inside, mean, HEADS * CHANNELS)
     scatter(part_max, slot, part, head, real, row_top, HEADS)
     scatter(part_sum, slot, part, head, real, row_total, HEADS)
     scatter(part_out, slot, part, offset, inside, summed, HEADS * CHANNELS)
     if out_plus is not None:
         summed = tl.sum(plus * spread(factor), 0)
         row_mass = tl.sum(mass * factor, 0)
-        scatter(out_plus, row, whole, offset, inside, summed * scale, HEADS * CHANNELS)
+        apart = summed * scale - spread(row_mass * inverse) * mean
+        scatter(out_plus, row, whole, offset, inside, apart, HEADS * CHANNELS)
         scatter(mass_plus, row, whole, head, real, row_mass * inverse, HEADS)
         scatter(part_plus, slot, part, offset, inside, summed, HEADS * CHANNELS)
         scatter(part_mass, slot, part, head, real, row_mass, HEADS)
@@ -208,7 +211,7 @@ def _forward(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _row_terms(
-    grad_out, out, out_plus, mass_plus, query_score, row_max, row_sum, grad_query, terms,
+    grad_out, out, out_plus, query_score, row_max, row_sum, grad_query, terms,
     num_rows, slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
@@ -220,9 +223,8 @@ def _row_terms(
     offset, inside = plane(head, real, CHANNELS, C)
     g = gather(grad_out, row, live, offset, inside, HEADS * CHANNELS, ACC)
     delta = tl.sum(g * gather(out, row, live, offset, inside, HEADS * CHANNELS, ACC), 2)
-    plus = tl.sum(g * gather(out_plus, row, live, offset, inside, HEADS * CHANNELS, ACC), 2)
-    mass = gather(mass_plus, row, live, head, real, HEADS, ACC)
-    grad = (1.0 - scalar(slope, ACC)) * (plus - delta * mass)
+    apart = tl.sum(g * gather(out_plus, row, live, offset, inside, HEADS * CHANNELS, ACC), 2)
+    grad = (1.0 - scalar(slope, ACC)) * apart
     scatter(grad_query, row, live, head, real, grad, HEADS)
 
     a = gather(query_score, row, live, head, real, HEADS, ACC)

@@ -204,12 +204,13 @@ def merge(
     num_rows, num_segments, keep_scale: tl.float64,
     HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr,
     ACC: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr,
-    SEGMENT: tl.constexpr,
+    SEGMENT: tl.constexpr, CENTRED: tl.constexpr,
 ):  # fmt: skip
     """Add the partial results of each row that was cut, in their order.
 
     Accumulators a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. With
     part_max they are unnormalised sums under softmax; then a and b are scaled by keep_scale too.
+    CENTRED: c x a is subtracted from b.
     Program (x, y): the row whose first segment has number x, and a block of heads.
     Reads and writes s(A_CHANNELS + B_CHANNELS + 3) bytes per head for each segment and row.
     """
@@ -266,11 +267,14 @@ def merge(
         scale = inverse * scalar(keep_scale, ACC)
         scatter(row_max, row, lead, head, real, highest, HEADS)
         scatter(row_sum, row, lead, head, real, summed, HEADS)
+    if c is not None:
+        mass = tl.sum(c_acc, 0) * inverse
+        scatter(c, row, lead, head, real, mass, HEADS)
     if a is not None:
-        x = tl.sum(a_acc, 0) * spread(scale)
-        scatter(a, row, lead, a_offset, a_inside, x, HEADS * A_CHANNELS)
+        mean = tl.sum(a_acc, 0) * spread(scale)
+        scatter(a, row, lead, a_offset, a_inside, mean, HEADS * A_CHANNELS)
     if b is not None:
         x = tl.sum(b_acc, 0) * spread(scale)
+        if CENTRED:
+            x -= spread(mass) * mean
         scatter(b, row, lead, b_offset, b_inside, x, HEADS * B_CHANNELS)
-    if c is not None:
-        scatter(c, row, lead, head, real, tl.sum(c_acc, 0) * inverse, HEADS)

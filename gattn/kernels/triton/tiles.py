@@ -154,8 +154,12 @@ class Walk:
         parts: list[Tensor | None],
         sums: list[Tensor | None],
         keep_scale: float = 1.0,
+        centred: bool = False,
     ) -> None:
-        """Add the partial results of cut rows: of (row_max, row_sum, a, b, c), some absent."""
+        """Add the partial results of cut rows: of (row_max, row_sum, a, b, c), some absent.
+
+        With ``centred``, c x a is subtracted from b.
+        """
         if not self.cuts:
             return
         a, b = (0 if x is None else x.shape[2] for x in sums[2:4])
@@ -165,6 +169,7 @@ class Walk:
             self.offsets, *parts, *sums, self.num_rows, self.num_segments, keep_scale,
             HEADS=self.heads, A_CHANNELS=a, B_CHANNELS=b, ACC=ACCUMULATOR[wide(self.dtype)],
             PARTS=16, H=heads, A=pad(a), B=pad(b), SEGMENT=self.tile.segment,
+            CENTRED=centred and sums[3] is not None,
         )  # fmt: skip
 
 
