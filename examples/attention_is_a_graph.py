@@ -92,7 +92,7 @@ def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, flo
             optimizer.step()
             continue
         for _ in range(LAYERS):  # a layer carries what is known along every edge
-            mark = mark.index_reduce(0, graph.edge_index[1], mark[graph.edge_index[0]], "amax")
+            mark = mark.index_add(0, graph.edge_index[1], mark[graph.edge_index[0]])
         found.append(torch.stack([score.argmax(1) == y, mark[:, 0] > 0]).double())
     right, reached = torch.cat(found, dim=1).mean(1).tolist()
     return right, reached + (1 - reached) / SYMBOLS  # a guess where the mark does not reach
