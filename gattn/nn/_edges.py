@@ -10,8 +10,10 @@ from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttributeAccessIssue]
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 
-from gattn.functional import aggregate, edge_dot
+from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
+from gattn.kernels.layout import Layout
+from gattn.nn.segments import remember
 
 
 def read_edges(
@@ -106,8 +108,7 @@ def _loop_features(kept: Tensor, graph: Graph, fill_value: float | Tensor | str 
     if not is_linear(fill_value):
         destination = graph.edge_index[1, : kept.shape[0]]
         return scatter(kept, destination, 0, graph.num_dst, fill_value)[:loops]
-    padded = torch.nn.functional.pad(kept, (0, 0, 0, loops))
-    total = aggregate(padded, kept.new_ones(graph.num_src, 1, 1), graph)[:loops, :, 0]
+    total = sum_incoming(torch.nn.functional.pad(kept, (0, 0, 0, loops)), graph)[:loops]
     if fill_value == "mean":
         degree = graph.in_degree()[:loops, None] - 1
         total = total / degree.clamp(min=1).to(total.dtype)
@@ -175,8 +176,39 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
     return adj_t, alpha
 
 
+def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
+    """Sum of what the edges into each destination hold: [n, d] from [e, d]."""
+    return _plain_sum(edges, _incidence(graph))
+
+
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
-    """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]: [a_i, 1] . [1, b_j]."""
-    query = torch.stack([query_score, torch.ones_like(query_score)], dim=-1)
-    key = torch.stack([torch.ones_like(key_score), key_score], dim=-1)
-    return edge_dot(query, key, graph)
+    """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
+    of_destination = remember(graph, "to edges", lambda: _incidence(graph).transpose())
+    of_source = remember(graph, "from edges", lambda: _incidence(graph.transpose()).transpose())
+    return _plain_sum(query_score, of_destination) + _plain_sum(key_score, of_source)
+
+
+def _plain_sum(rows: Tensor, graph: Graph) -> Tensor:
+    """Sum of the rows [m, d] of the sources of each destination: [n, d]."""
+    return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
+
+
+def _incidence(graph: Graph) -> Graph:
+    """The graph from the edges themselves, in the caller's order, to their destinations.
+
+    Sums over it are the same on every backend and in every run, as those over any graph.
+    """
+
+    def build() -> Graph:
+        layout, order = graph.layout, graph.layout.edge.long()
+        number = torch.arange(
+            graph.num_edges + 1, dtype=layout.edge.dtype, device=layout.edge.device
+        )
+        row, position = torch.empty_like(layout.edge), torch.empty_like(layout.edge)
+        row = row.index_copy(0, order, layout.destinations().to(row.dtype))
+        position = position.index_copy(0, order, number[:-1])
+        return Graph._from_layout(
+            Layout(layout.rowptr, layout.edge, layout.edge, number, row, position)
+        )
+
+    return remember(graph, "incidence", build)

@@ -17,6 +17,7 @@ from gattn.nn._edges import (
     edge_sum,
     read_edges,
     sparse_values,
+    sum_incoming,
     with_weights,
 )
 
@@ -182,7 +183,7 @@ class FAConv(AttentionConv):
             degree = graph.in_degree().to(x.dtype)
         else:
             weight = _add_identity(edge_index, weight, x) if self.add_self_loops else weight
-            degree = aggregate(weight, weight.new_ones(graph.num_src, 1, 1), graph).flatten()
+            degree = sum_incoming(weight, graph).squeeze(1)
         scale = degree.pow(-0.5)
         scale = scale.masked_fill(scale == torch.inf, 0).view(-1, 1, 1)
         norm = edge_dot(scale, scale, graph)
