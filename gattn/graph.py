@@ -24,7 +24,7 @@ def _lasting(function: _F) -> _F:
 
     @functools.wraps(function)
     def make(*args: Any, **options: Any) -> Any:
-        if not torch.is_inference_mode_enabled():
+        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
             return function(*args, **options)
         with torch.inference_mode(False):
             return function(*args, **options)
@@ -208,7 +208,7 @@ class Graph:
         source, destination = self.edge_index
         kept = None
         loops = source == destination
-        if bool(loops.any()):
+        if torch.compiler.is_compiling() or bool(loops.any()):
             kept = (~loops).nonzero().squeeze(1)
             source, destination = source[kept], destination[kept]
         nodes = torch.arange(min(self.size), device=self.device)
@@ -261,6 +261,8 @@ def as_graph(
         return edges
     if isinstance(edges, Graph):
         graphs = edges.__dict__.setdefault("_derived", {})
+    elif torch.compiler.is_compiling():
+        graphs = {}
     elif isinstance(edges, Tensor) and edges.layout == torch.strided:
         graphs = _memory.lookup(edges)
     else:
@@ -289,10 +291,30 @@ def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
 
 @_lasting
 def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    if torch.compiler.is_compiling():
+        return Layout(*_build_traced(source, destination, num_src, num_dst))
     _check_range(source, num_src, "source")
     _check_range(destination, num_dst, "destination")
     build = cpu.build_layout if cpu.serves(source.device) else reference.build
     return build(source, destination, num_src, num_dst)
+
+
+@torch.library.custom_op("gattn::build_layout", mutates_args=())
+def _build_traced(
+    source: Tensor, destination: Tensor, num_src: int, num_dst: int
+) -> list[Tensor]:
+    """Layout-building as an operator: what torch.compile records for bare edges."""
+    layout = _build(source, destination, num_src, num_dst)
+    if layout.col.dtype != torch.int32:
+        raise ValueError("compiled code lays out less than 2**31 - 1 edges; prepare a Graph")
+    return list(layout)
+
+
+@_build_traced.register_fake
+def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
+    edges = source.shape[0]
+    sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
+    return [source.new_empty(size, dtype=torch.int32) for size in sizes]
 
 
 def _check_range(index: Tensor, size: int, role: str) -> None:

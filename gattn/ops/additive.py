@@ -71,9 +71,9 @@ def additive_attention(
     backend = select(impl, value.device)
     if backend == "reference":
         return reference.additive_attention(*inputs, graph.layout, seed, negative_slope, dropout)
-    return _forward(
-        *inputs, graph.layout, seed, negative_slope, dropout, wants_grad(*inputs), backend
-    )[0]
+    # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
+    splits = wants_grad(query_score) and negative_slope != 1
+    return _forward(*inputs, graph.layout, seed, negative_slope, dropout, splits, backend)[0]
 
 
 def additive_attention_weights(
@@ -184,12 +184,12 @@ def _fake_forward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-    for_backward: bool,
+    splits: bool,
     backend: str,
 ) -> tuple[Tensor, ...]:
     n, heads, channels = query_score.shape[0], query_score.shape[1], value.shape[2]
     wide = checks.accumulator(value.dtype)
-    kept = n if for_backward else 0
+    kept = n if splits else 0
     return (
         value.new_empty(n, heads, channels),
         value.new_empty(n, heads, dtype=wide),
@@ -224,7 +224,7 @@ _backward = define(
 )
 _forward = define(
     "additive_forward(Tensor query_score, Tensor key_score, Tensor value, Tensor? edge_score, "
-    "Tensor[] layout, Tensor? seed, float negative_slope, float dropout, bool for_backward, "
+    "Tensor[] layout, Tensor? seed, float negative_slope, float dropout, bool splits, "
     "str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _AdditiveAttention,

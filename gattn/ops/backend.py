@@ -37,13 +37,22 @@ def select(impl: str | None, device: torch.device) -> str:
     return forced
 
 
-@functools.cache
 def _default(device_type: str) -> str:
+    if device_type not in _defaults:
+        _defaults[device_type] = _find_default(device_type)
+    return _defaults[device_type]
+
+
+# A plain dict, which torch.compile can read; its functions tell it nothing of functools.cache.
+_defaults: dict[str, str] = {}
+
+
+def _find_default(device_type: str) -> str:
     wanted = {"cpu": "cpu", "cuda": "triton"}.get(device_type, "reference")
     reason = why_not(wanted, device_type)
     if not reason:
         return wanted
-    warnings.warn(f"gattn runs on its plain PyTorch reference: {reason}", stacklevel=4)
+    warnings.warn(f"gattn runs on its plain PyTorch reference: {reason}", stacklevel=5)
     return "reference"
 
 

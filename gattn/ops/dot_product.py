@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.kernels.layout import Layout
-from gattn.ops import checks
+from gattn.ops import checks, dense
 from gattn.ops.backend import select
 from gattn.ops.edge import edge_dot, edge_softmax
 from gattn.ops.library import below_autograd, define, reference_gradients
@@ -74,8 +75,12 @@ def dot_product_attention(
     checks.shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
     checks.probability("dropout", dropout)
     seed = checks.new_seed(dropout, value.device)
-    backend = select(impl, value.device)
     scale = _resolve_scale(scale, channels)
+    plan = dense.plan_for(graph, query, value, (bias, edge_attr, seed), impl)
+    if plan is not None:
+        on_edges = functools.partial(dot_product_attention, scale=scale)
+        return dense.attend(query, key, value, graph, scale, plan, on_edges)
+    backend = select(impl, value.device)
     if backend == "reference":
         return reference.dot_product_attention(
             query, key, value, bias, edge_attr, edge_proj, graph.layout, seed, scale, dropout

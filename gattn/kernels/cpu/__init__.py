@@ -17,10 +17,11 @@ try:
     from gattn.kernels.cpu import _kernels
 except ImportError as error:
     _kernels: Any = None
-    _reason = f"the C++ extension is not built ({error})"
+    _reason = f"the C++ extension is not built ({type(error).__name__})"
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _ABSENT = (0, 0)
+_LARGE = 1 << 20  # elements from which fresh memory is asked for in huge pages
 
 
 def unavailable_reason() -> str:
@@ -59,16 +60,16 @@ def additive_forward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-    for_backward: bool,
+    splits: bool,
 ) -> tuple[Tensor, ...]:
     """Out and its statistics; see ``additive.cpp``."""
     n, heads = query_score.shape
     channels = value.shape[2]
-    out = value.new_empty(n, heads, channels)
-    row_max, row_sum = _statistics(n, heads, value), _statistics(n, heads, value)
-    kept = n if for_backward else 0
-    out_plus = _statistics(kept, heads, value, channels)
-    mass_plus = _statistics(kept, heads, value)
+    out = _empty(value, n, heads, channels)
+    row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
+    kept = n if splits else 0
+    out_plus = _statistics(value, kept, heads, channels)
+    mass_plus = _statistics(value, kept, heads)
     _run(
         _kernels.additive_forward,
         _kernels.AdditiveArgs(),
@@ -109,7 +110,7 @@ def additive_backward(
     dropout: float,
 ) -> tuple[Tensor, ...]:
     """Gradients of the four inputs; see ``additive.cpp``."""
-    grads = [_gradient(t, value) for t in (query_score, key_score, value, edge_score)]
+    grads = [_like(t, value) for t in (query_score, key_score, value, edge_score)]
     _run(
         _kernels.additive_backward,
         _kernels.AdditiveArgs(),
@@ -152,9 +153,9 @@ def dot_product_forward(
 ) -> tuple[Tensor, ...]:
     """Out, the weighted sum of edge features, and statistics; see ``dot_product.cpp``."""
     n, heads, channels = query.shape
-    out = value.new_empty(n, heads, value.shape[2])
-    edge_out = _gradient(edge_query, value)
-    row_max, row_sum = _statistics(n, heads, value), _statistics(n, heads, value)
+    out = _empty(value, n, heads, value.shape[2])
+    edge_out = _like(edge_query, value)
+    row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
     _run(
         _kernels.dot_product_forward,
         _kernels.DotProductArgs(),
@@ -201,8 +202,8 @@ def dot_product_backward(
     """Gradients of the six inputs; see ``dot_product.cpp``."""
     heads, edges = query.shape[1], layout[1].shape[0]
     inputs = query, key, value, bias, edge_query, edge_attr
-    grads = [_gradient(t, value) for t in inputs]
-    alpha, grad_score = _statistics(edges, heads, value), _statistics(edges, heads, value)
+    grads = [_like(t, value) for t in inputs]
+    alpha, grad_score = _statistics(value, edges, heads), _statistics(value, edges, heads)
     _run(
         _kernels.dot_product_backward,
         _kernels.DotProductArgs(),
@@ -238,15 +239,154 @@ def dot_product_backward(
     return tuple(grads)
 
 
+def mlp_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    activation: str,
+    negative_slope: float,
+    dropout: float,
+) -> tuple[Tensor, ...]:
+    """Out and its statistics; see ``mlp.cpp``."""
+    n, heads = query.shape[:2]
+    channels = (key if value is None else value).shape[2]
+    out = _empty(query, n, heads, channels)
+    row_max, row_sum = _statistics(query, n, heads), _statistics(query, n, heads)
+    _mlp(
+        _kernels.mlp_forward,
+        (query, key, value, weight, edge_attr, edge_proj),
+        layout,
+        activation,
+        negative_slope=negative_slope,
+        dropout=(_pointer(seed), dropout),
+        out=out.data_ptr(),
+        row_max=row_max.data_ptr(),
+        row_sum=row_sum.data_ptr(),
+    )
+    return out, row_max, row_sum
+
+
+def mlp_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    out: Tensor,
+    row_max: Tensor,
+    row_sum: Tensor,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    activation: str,
+    negative_slope: float,
+    dropout: float,
+    wants_edge_attr: bool,
+) -> tuple[Tensor, ...]:
+    """Gradients of the six inputs; see ``mlp.cpp``."""
+    heads, edges = query.shape[1], layout[1].shape[0]
+    inputs = query, key, value, weight, edge_attr, edge_proj
+    wanted = query, key, value, weight, edge_attr if wants_edge_attr else None, None
+    grads = [_like(t, query) for t in wanted]
+    features = 0 if edge_attr is None else edge_attr.shape[1]
+    # The kernel sums dW as [d, h * c].
+    projection = _empty(query, features, heads, query.shape[2])
+    alpha, grad_score = _statistics(query, edges, heads), _statistics(query, edges, heads)
+    _mlp(
+        _kernels.mlp_backward,
+        inputs,
+        layout,
+        activation,
+        negative_slope=negative_slope,
+        dropout=(_pointer(seed), dropout),
+        out=out.data_ptr(),
+        row_max=row_max.data_ptr(),
+        row_sum=row_sum.data_ptr(),
+        grad_out=grad_out,
+        grad_query=grads[0].data_ptr(),
+        grad_key=grads[1].data_ptr(),
+        grad_value=grads[2].data_ptr(),
+        grad_weight=grads[3].data_ptr(),
+        grad_edge_attr=grads[4].data_ptr(),
+        grad_edge_proj=projection.data_ptr(),
+        alpha=alpha.data_ptr(),
+        grad_score=grad_score.data_ptr(),
+    )
+    if edge_proj is not None:
+        grads[5] = projection.permute(1, 2, 0).contiguous()
+    return tuple(grads)
+
+
+def mlp_score(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: list[Tensor],
+    activation: str,
+    negative_slope: float,
+) -> Tensor:
+    """Scores alone, in the caller's edge order; see ``mlp.cpp``."""
+    score = _empty(query, layout[1].shape[0], query.shape[1])
+    _mlp(
+        _kernels.mlp_score,
+        (query, key, None, weight, edge_attr, edge_proj),
+        layout,
+        activation,
+        negative_slope=negative_slope,
+        score=score.data_ptr(),
+    )
+    return score
+
+
+def _mlp(
+    kernel: Any,
+    inputs: tuple[Tensor | None, ...],
+    layout: list[Tensor],
+    activation: str,
+    **fields: Any,
+) -> None:
+    """Run a kernel of mlp.cpp, which reads W as [d, h * c]."""
+    query, key, value, weight, edge_attr, edge_proj = inputs
+    assert query is not None
+    if edge_proj is not None:
+        edge_proj = edge_proj.permute(2, 0, 1).contiguous()
+    _run(
+        kernel,
+        _kernels.MLPArgs(),
+        query,
+        layout,
+        heads=query.shape[1],
+        channels=query.shape[2],
+        value_channels=(query if value is None else value).shape[2],
+        features=0 if edge_attr is None else edge_attr.shape[1],
+        tanh=activation == "tanh",
+        query=query,
+        key=key,
+        value=value,
+        weight=weight,
+        edge_attr=edge_attr,
+        edge_proj=edge_proj,
+        **fields,
+    )
+
+
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     """Softmax over the edges into each destination; see ``edge.cpp``."""
-    alpha = torch.empty_like(score, memory_format=torch.contiguous_format)
+    alpha = _like(score, score)
     return _edge(_kernels.edge_softmax, score, None, alpha, layout, heads=score.shape[1])
 
 
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
     """Gradient of the score from that of alpha; see ``edge.cpp``."""
-    found = torch.empty_like(alpha, memory_format=torch.contiguous_format)
+    found = _like(alpha, alpha)
     return _edge(_kernels.edge_softmax_backward, alpha, grad, found, layout, heads=alpha.shape[1])
 
 
@@ -258,7 +398,7 @@ def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: b
         _kernels.aggregate,
         weight,
         value,
-        value.new_empty(rows, heads, channels),
+        _empty(value, rows, heads, channels),
         layout,
         heads=heads,
         value_heads=value_heads,
@@ -274,7 +414,7 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
         _kernels.edge_dot,
         query,
         key,
-        query.new_empty(layout[1].shape[0], heads),
+        _empty(query, layout[1].shape[0], heads),
         layout,
         heads=heads,
         value_heads=key.shape[1],
@@ -340,10 +480,19 @@ def _pointer(t: Tensor | None) -> int:
     return 0 if t is None else t.data_ptr()
 
 
-def _gradient(t: Tensor | None, like: Tensor) -> Tensor:
-    return like.new_empty(0 if t is None else t.shape)
+def _like(t: Tensor | None, like: Tensor) -> Tensor:
+    """Room for the gradient of t; an empty tensor where there is none."""
+    return like.new_empty(0) if t is None else _empty(like, *t.shape)
 
 
-def _statistics(rows: int, heads: int, like: Tensor, *channels: int) -> Tensor:
+def _statistics(like: Tensor, *shape: int) -> Tensor:
+    """Room for numbers kept in the dtype that the kernels sum in."""
     dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return like.new_empty(rows, heads, *channels, dtype=dtype)
+    return _empty(like, *shape, dtype=dtype)
+
+
+def _empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    t = like.new_empty(shape, dtype=dtype)
+    if t.numel() >= _LARGE:
+        _kernels.advise_huge(t.data_ptr(), t.nbytes)
+    return t

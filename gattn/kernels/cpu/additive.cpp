@@ -6,7 +6,7 @@
 // Backward in one pass over the edges. With D_i = <dO_i, O_i> the softmax gives
 //   ds_ij = p_ij (<dO_i, v_j> - D_i),   which sums to zero over a row, so
 //   da_i  = sum_j ds_ij (slope + (1 - slope) [z_ij > 0]) = (1 - slope) (<dO_i, O+_i> - D_i p+_i)
-// needs no edges at all; one walk over the edges out of each source gives dv_j and db_j.
+// needs no edges at all (where it is not asked for, O+ and p+ are absent); one walk over the edges out of each source gives dv_j and db_j.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -18,45 +18,48 @@ template <class T, class I, int C> struct Score {
 
   Edges<I> graph;
   Table<const T> query_score, key_score, value, edge_score;
-  i64 heads, channels;
+  i64 heads, lanes, channels;
   A slope;
-  Dropout dropout;
   A *out_plus, *mass_plus;  // null in inference
 
-  std::vector<A> a, positive, none;
+  std::vector<A> a, positive;
 
   i64 extra_size() const { return out_plus ? width<C>(channels) : 0; }
-  void prepare() { a.resize(heads), positive.resize(block * heads); }
-  void begin(i64 row) { load(a.data(), query_score[row], heads); }
+  void prepare() { a.resize(lanes), positive.resize(block * lanes); }
+  void begin(i64 row) { load_heads(a.data(), query_score[row], heads, lanes); }
 
   void scores(i64 first, i64 count, A* __restrict s) {
+    const A* query = a.data();
+    const A below = slope;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      const T* b = key_score[graph.col[at]];
-      prefetch(value[graph.col[at]], t < ahead ? heads * width<C>(channels) : 0);
-      A* z = s + t * heads;
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) z[x] = a[x] + wide(b[x]);
+      if (at + ahead < graph.e) prefetch(key_score[graph.col[at + ahead]], heads);
+      A *z = s + t * lanes, *above = positive.data() + t * lanes;
+      load_heads(z, key_score[graph.col[at]], heads, lanes);
       if (edge_score) axpy<0>(z, A(1), edge_score[graph.edge[at]], heads);
+      for_lanes(lanes, [=](i64 x) {
+        const A sum = query[x] + z[x], lowered = below * sum;
+        above[x] = sum > 0 ? A(1) : A(0);
+        z[x] = sum > 0 ? sum : lowered;
+      });
     }
-    if (out_plus)
-#pragma omp simd
-      for (i64 y = 0; y < count * heads; ++y) positive[y] = s[y] > 0 ? A(1) : A(0);
-#pragma omp simd
-    for (i64 y = 0; y < count * heads; ++y) s[y] = s[y] > 0 ? s[y] : slope * s[y];
   }
 
-  void take(A* plus, A* mass, i64 first, i64 count, const A* before, const A* after, const i64* voff) {
+  void take(A* plus, A* mass, i64, i64 count, const A* before, const A* after, const T* const* rows,
+            const i64* voff) {
     if (!out_plus) return;
     const i64 c = width<C>(channels);
+    A* above = positive.data();
     for (i64 t = 0; t < count; ++t) {
-      const T* v = value[graph.col[first + t]];
-      for (i64 x = 0; x < heads; ++x) {
-        const i64 y = t * heads + x;
-        mass[x] += positive[y] * before[y];
-        if (positive[y] != 0) axpy<C>(plus + x * c, after[y], v + voff[x], c);
-      }
+      const A *share = before + t * lanes, *weight = after + t * lanes;
+      A* own = above + t * lanes;
+      for_lanes(lanes, [=](i64 x) {
+        mass[x] += own[x] * share[x];
+        own[x] *= weight[x];
+      });
     }
+    for (i64 x = 0; x < heads; ++x)
+      axpy_rows<C>(plus + x * c, above + x, lanes, rows, voff[x], count, c);
   }
 
   void end(const A* plus, const A* mass, const A* inverse, i64 row) {
@@ -88,16 +91,14 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
     load(own, query_score[i], heads);
     for (i64 x = 0; x < heads; ++x) {
       const i64 y = i * heads + x;
-      A d = 0, d_plus = 0;
-#pragma omp simd reduction(+ : d, d_plus)
-      for (i64 k = 0; k < c; ++k) {
-        d += wide(g[x * c + k]) * wide(out[y * c + k]);
-        d_plus += wide(g[x * c + k]) * plus[y * c + k];
-      }
+      A d = 0;
+#pragma omp simd reduction(+ : d)
+      for (i64 k = 0; k < c; ++k) d += wide(g[x * c + k]) * wide(out[y * c + k]);
       own[heads + x] = row_max[y];
       own[2 * heads + x] = Softmax::inverse(row_sum[y]);
       own[3 * heads + x] = d;
-      grad_query[y] = narrow<T>((1 - slope) * (d_plus - d * mass[y]));
+      const A d_plus = plus ? dot<C>(plus + y * c, g + x * c, c) - d * mass[y] : A(0);
+      grad_query[y] = narrow<T>((1 - slope) * d_plus);
     }
   });
 }
@@ -109,85 +110,87 @@ template <class T, class I, int C> struct Backward {
   Table<const T> key_score, value, edge_score, grad_out;
   const A* packed;
   T *grad_key, *grad_value, *grad_edge;
-  i64 heads, value_heads, channels;
+  i64 heads, lanes, value_heads, channels;
   A slope;
   Dropout dropout;
 
-  std::vector<A> b, v, z, p, ds, factor;
+  std::vector<A> b, v, z, p, ds;
   std::vector<i64> voff;
 
   i64 c() const { return width<C>(channels); }
-  i64 state_size() const { return value_heads * c() + heads; }
+  i64 state_size() const { return lanes + value_heads * c(); }
   i64 shared_size() const { return 0; }
   void prepare() {
-    b.resize(heads), v.resize(value_heads * c()), voff.resize(heads);
-    for (auto* scratch : {&z, &p, &ds, &factor}) scratch->resize(block * heads);
+    b.resize(lanes), v.resize(value_heads * c()), voff.resize(heads);
+    for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
     for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
 
-  void gradients(i64 first, i64 count, i64 last) {
-    for (i64 t = 0; t < count; ++t) {
-      const i64 at = first + t, i = graph.row[at];
-      if (at + ahead < last) prefetch(grad_out[graph.row[at + ahead]], heads * c());
-      if (at + ahead < last) prefetch(packed + graph.row[at + ahead] * 4 * heads, 4 * heads);
-      const A* own = packed + i * 4 * heads;
-      const T* g = grad_out[i];
-      const i64 y = t * heads;
-      const T* given = edge_score ? edge_score[graph.edge[graph.csr[at]]] : nullptr;
-      for (i64 x = 0; x < heads; ++x) ds[y + x] = dot<C>(v.data() + voff[x], g + x * c(), c());
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) z[y + x] = own[x] + b[x];
-      if (given) axpy<0>(z.data() + y, A(1), given, heads);
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) {
-        const A s = z[y + x] > 0 ? z[y + x] : slope * z[y + x];
-        p[y + x] = s - own[heads + x];
-      }
-    }
-#pragma omp simd
-    for (i64 y = 0; y < count * heads; ++y) p[y] = exp_below(p[y]);
-    for (i64 t = 0; t < count; ++t) {
-      const A* own = packed + graph.row[first + t] * 4 * heads;
-      const i64 y = t * heads;
-      if (dropout) {
-        fill(factor.data() + y, A(1), heads);
-        dropout.apply(factor.data() + y, graph.csr[first + t], heads);
-#pragma omp simd
-        for (i64 x = 0; x < heads; ++x) ds[y + x] *= factor[y + x];
-      }
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) {
-        p[y + x] *= own[2 * heads + x];
-        ds[y + x] = p[y + x] * (ds[y + x] - own[3 * heads + x]) * (z[y + x] > 0 ? A(1) : slope);
+  void edges(A* state, A*, i64 source, i64 first, i64 last) {
+    load_heads(b.data(), key_score[source], heads, lanes);
+    load(v.data(), value[source], value_heads * c());
+    A *grad_b = state, *grad_v = state + lanes;
+    for (i64 at = first; at < last; at += block) {
+      const i64 count = std::min(block, last - at);
+      scores(at, count);
+      gradients(at, count);
+      for (i64 t = 0; t < count; ++t) {
+        const A *weight = p.data() + t * lanes, *change = ds.data() + t * lanes;
+        const T* g = grad_out[graph.row[at + t]];
+        add_lanes(grad_b, change, lanes);
+        if (grad_edge) store(grad_edge + graph.edge[graph.csr[at + t]] * heads, change, heads);
+        for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + voff[x], weight[x], g + x * c(), c());
       }
     }
   }
 
-  void edges(A* state, A*, i64 source, i64 first, i64 last) {
-    load(b.data(), key_score[source], heads);
-    load(v.data(), value[source], value_heads * c());
-    A *grad_v = state, *grad_b = state + value_heads * c();
-    for (i64 at = first; at < last; at += block) {
-      const i64 count = std::min(block, last - at);
-      gradients(at, count, last);
-      for (i64 t = 0; t < count; ++t) {
-        const i64 y = t * heads;
-        const T* g = grad_out[graph.row[at + t]];
-        add(grad_b, ds.data() + y, heads);
-        if (grad_edge) store(grad_edge + graph.edge[graph.csr[at + t]] * heads, ds.data() + y, heads);
-        for (i64 x = 0; x < heads; ++x) {
-          const A weight = dropout ? p[y + x] * factor[y + x] : p[y + x];
-          axpy<C>(grad_v + voff[x], weight, g + x * c(), c());
-        }
+  // z, the exponent of alpha, and <dO_i, v_j> of a block.
+  void scores(i64 first, i64 count) {
+    for (i64 t = 0; t < count; ++t) {
+      const i64 at = first + t, i = graph.row[at];
+      if (at + ahead < graph.e) {
+        prefetch(grad_out[graph.row[at + ahead]], heads * c());
+        prefetch(packed + graph.row[at + ahead] * 4 * heads, 4 * heads);
       }
+      const A *own = packed + i * 4 * heads, *key = b.data();
+      A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes, *inner = ds.data() + t * lanes;
+      const T* g = grad_out[i];
+      for (i64 x = 0; x < heads; ++x) inner[x] = dot<C>(v.data() + voff[x], g + x * c(), c());
+      for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
+      if (edge_score) axpy<0>(sum, A(1), edge_score[graph.edge[graph.csr[at]]], heads);
+      const A* shift = own + heads;
+      const A below = slope;
+      for_lanes(lanes, [=](i64 x) {
+        const A lowered = below * sum[x];
+        exponent[x] = (sum[x] > 0 ? sum[x] : lowered) - shift[x];
+      });
+    }
+  }
+
+  // alpha after dropout into p, the gradient of z into ds.
+  void gradients(i64 first, i64 count) {
+    A* flat = p.data();
+    for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    for (i64 t = 0; t < count; ++t) {
+      const A *own = packed + graph.row[first + t] * 4 * heads, *sum = z.data() + t * lanes;
+      A *alpha = p.data() + t * lanes, *change = ds.data() + t * lanes;
+      if (dropout) dropout.apply(change, graph.csr[first + t], heads);
+      const A *inverse = own + 2 * heads, *d = own + 3 * heads;
+      const A below = slope;
+      for_lanes(lanes, [=](i64 x) {
+        const A weight = alpha[x] * inverse[x];
+        alpha[x] = weight;
+        change[x] = weight * (change[x] - d[x]) * (sum[x] > 0 ? A(1) : below);
+      });
+      if (dropout) dropout.apply(alpha, graph.csr[first + t], heads);
     }
   }
 
   void end(const A* state, i64 source) const {
-    store(grad_value + source * value_heads * c(), state, value_heads * c());
-    store(grad_key + source * heads, state + value_heads * c(), heads);
+    store(grad_key + source * heads, state, heads);
+    store(grad_value + source * value_heads * c(), state + lanes, value_heads * c());
   }
 };
 
@@ -197,9 +200,8 @@ void additive_forward(const AdditiveArgs& args) {
   dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
     const Score<T, I, C> score{Edges<I>(args.layout), args.query_score, args.key_score, args.value,
-        args.edge_score, args.heads, args.channels, A(args.negative_slope),
-        dropout_of(args.dropout), static_cast<A*>(args.out_plus), static_cast<A*>(args.mass_plus),
-        {}, {}, {}};
+        args.edge_score, args.heads, lanes_of(args.heads), args.channels, A(args.negative_slope),
+        static_cast<A*>(args.out_plus), static_cast<A*>(args.mass_plus), {}, {}};
     attend<Score<T, I, C>, T, I, C>(score, args.layout, args.value, args.out, args.row_max,
         args.row_sum, args.heads, args.value_heads, args.channels, args.dropout);
   });
@@ -208,13 +210,14 @@ void additive_forward(const AdditiveArgs& args) {
 void additive_backward(const AdditiveArgs& args) {
   dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    std::vector<A> packed(args.layout.n * 4 * args.heads);
-    destinations<T, C>(args, packed.data());
+    // Lanes beyond the last head may read on into the next node.
+    const auto packed = scratch<A>(args.layout.n * 4 * args.heads + lane);
+    destinations<T, C>(args, packed.get());
     const Edges<I> edges(args.layout);
     Backward<T, I, C> body{edges, args.key_score, args.value, args.edge_score, args.grad_out,
-        packed.data(), static_cast<T*>(args.grad_key_score), static_cast<T*>(args.grad_value),
-        static_cast<T*>(args.grad_edge_score), args.heads, args.value_heads, args.channels,
-        A(args.negative_slope), dropout_of(args.dropout), {}, {}, {}, {}, {}, {}, {}};
+        packed.get(), static_cast<T*>(args.grad_key_score), static_cast<T*>(args.grad_value),
+        static_cast<T*>(args.grad_edge_score), args.heads, lanes_of(args.heads), args.value_heads, args.channels,
+        A(args.negative_slope), dropout_of(args.dropout), {}, {}, {}, {}, {}, {}};
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);
   });
 }

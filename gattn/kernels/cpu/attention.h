@@ -6,9 +6,9 @@
 //   m' = max(m, max s)    l = l exp(m - m') + sum exp(s - m')    acc = acc exp(m - m') + sum w v
 //
 // with w = exp(s - m') after dropout. At the end out = acc / l. A Score has
-//   A; void prepare(); void begin(row); void scores(first, count, A* s)
+//   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
 //   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
-//   void take(A* extra, A* mass, first, count, before, after, voff)   add a block to them
+//   void take(A* extra, A* mass, first, count, before, after, rows, voff)   add a block to them
 //   void end(const A* extra, const A* mass, const A* inverse, row)   write them
 #pragma once
 
@@ -20,7 +20,7 @@
 namespace gattn::GATTN_ISA {
 
 constexpr i64 block = 32;
-constexpr i64 ahead = 8;  // rows between asking for a gathered row and using it
+constexpr i64 ahead = 16;  // rows between asking for a gathered row and using it
 
 template <class Score, class T, class I, int C> struct Attention {
   using A = acc_t<T>;
@@ -30,38 +30,39 @@ template <class Score, class T, class I, int C> struct Attention {
   Table<const T> value;
   T* out;
   A *row_max, *row_sum;
-  i64 heads, value_heads, channels;
+  i64 num_edges, heads, lanes, value_heads, channels;
   Dropout dropout;
 
   std::vector<A> s, after, largest, scale;
   std::vector<i64> voff;
+  std::vector<const T*> rows;
 
   i64 c() const { return width<C>(channels); }
   i64 extra_size() const { return score.extra_size(); }
-  i64 state_size() const { return heads * (2 + c() + extra_size() + 1); }
+  i64 state_size() const { return 3 * lanes + heads * (c() + extra_size()); }
   i64 shared_size() const { return 0; }
 
   void prepare() {
-    s.resize(block * heads);
-    after.resize(dropout ? block * heads : 0);
-    largest.resize(heads);
-    scale.resize(heads);
+    s.resize(block * lanes);
+    after.resize(dropout ? block * lanes : 0);
+    largest.resize(lanes);
+    scale.resize(lanes);
     voff.resize(heads);
+    rows.resize(block);
     for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
     score.prepare();
   }
 
-  struct View { A *m, *l, *acc, *extra, *mass; };
+  struct View { A *m, *l, *mass, *acc, *extra; };
   View view(const A* state) const {
     A* m = const_cast<A*>(state);
-    A* acc = m + 2 * heads;
-    A* extra = acc + heads * c();
-    return {m, m + heads, acc, extra, extra + heads * extra_size()};
+    A* acc = m + 3 * lanes;
+    return {m, m + lanes, m + 2 * lanes, acc, acc + heads * c()};
   }
 
   void begin(A* state) const {
-    fill(state, -infinity<A>, heads);
-    fill(state + heads, A(0), state_size() - heads);
+    fill(state, -infinity<A>, lanes);
+    fill(state + lanes, A(0), state_size() - lanes);
   }
 
   void edges(A* state, A*, i64 row, i64 first, i64 last) {
@@ -69,23 +70,23 @@ template <class Score, class T, class I, int C> struct Attention {
     score.begin(row);
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
+      for (i64 t = 0; t < count; ++t) rows[t] = value[col[at + t]];
       score.scores(at, count, s.data());
       block_maximum(count);
       raise(v, largest.data());
       exponentials(v, count);
       const A* weight = s.data();
       if (dropout) {
-        std::copy_n(s.data(), count * heads, after.data());
-        for (i64 t = 0; t < count; ++t) dropout.apply(after.data() + t * heads, at + t, heads);
+        std::copy_n(s.data(), count * lanes, after.data());
+        for (i64 t = 0; t < count; ++t) dropout.apply(after.data() + t * lanes, at + t, heads);
         weight = after.data();
       }
       for (i64 t = 0; t < count; ++t) {
-        if (at + t + ahead < last) prefetch(value[col[at + t + ahead]], value_heads * c());
-        const T* row_of_value = value[col[at + t]];
+        if (at + t + ahead < num_edges) prefetch(value[col[at + t + ahead]], value_heads * c());
         for (i64 x = 0; x < heads; ++x)
-          axpy<C>(v.acc + x * c(), weight[t * heads + x], row_of_value + voff[x], c());
+          axpy<C>(v.acc + x * c(), weight[t * lanes + x], rows[t] + voff[x], c());
       }
-      score.take(v.extra, v.mass, at, count, s.data(), weight, voff.data());
+      score.take(v.extra, v.mass, at, count, s.data(), weight, rows.data(), voff.data());
     }
   }
 
@@ -107,7 +108,7 @@ template <class Score, class T, class I, int C> struct Attention {
     for (i64 x = 0; x < heads; ++x) {
       const A inverse = v.l[x] == 0 ? A(0) : 1 / v.l[x];
       scale[x] = inverse;
-      for (i64 k = 0; k < c(); ++k) v.acc[x * c() + k] *= inverse;
+      scale_by<C>(v.acc + x * c(), inverse, c());
       row_max[row * heads + x] = v.m[x] == -infinity<A> ? A(0) : v.m[x];
       row_sum[row * heads + x] = v.l[x];
     }
@@ -117,44 +118,39 @@ template <class Score, class T, class I, int C> struct Attention {
 
  private:
   void block_maximum(i64 count) {
-    fill(largest.data(), -infinity<A>, heads);
+    A* most = largest.data();
+    fill(most, -infinity<A>, lanes);
     for (i64 t = 0; t < count; ++t) {
-      const A* row = s.data() + t * heads;
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) largest[x] = row[x] > largest[x] ? row[x] : largest[x];
+      const A* row = s.data() + t * lanes;
+      for_lanes(lanes, [=](i64 x) { most[x] = row[x] > most[x] ? row[x] : most[x]; });
     }
   }
 
   // Let the running maximum be at least `other`, and scale the sums to it.
   void raise(const View& v, const A* other) {
-    bool higher = false;
-    for (i64 x = 0; x < heads; ++x) higher |= other[x] > v.m[x];
-    if (!higher) return;
     for (i64 x = 0; x < heads; ++x) {
       if (!(other[x] > v.m[x])) continue;
       const A factor = exp_below(v.m[x] - other[x]);
       v.m[x] = other[x];
       if (v.l[x] == 0) continue;
       v.l[x] *= factor;
-      for (i64 k = 0; k < c(); ++k) v.acc[x * c() + k] *= factor;
-      for (i64 k = 0; k < extra_size(); ++k) v.extra[x * extra_size() + k] *= factor;
       v.mass[x] *= factor;
+      scale_by<C>(v.acc + x * c(), factor, c());
+      scale_by<0>(v.extra + x * extra_size(), factor, extra_size());
     }
   }
 
   void exponentials(const View& v, i64 count) {
-    A* shift = scale.data();
-    for (i64 x = 0; x < heads; ++x) shift[x] = v.m[x] == -infinity<A> ? A(0) : v.m[x];
-    A* flat = s.data();
-    for (i64 t = 0; t < count; ++t)
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) flat[t * heads + x] -= shift[x];
-#pragma omp simd
-    for (i64 y = 0; y < count * heads; ++y) flat[y] = exp_below(flat[y]);
-    A* sum = largest.data();
-    fill(sum, A(0), heads);
-    for (i64 t = 0; t < count; ++t) add(sum, flat + t * heads, heads);
-    add(v.l, sum, heads);
+    A *shift = scale.data(), *flat = s.data(), *sum = largest.data();
+    for_lanes(lanes, [=](i64 x) { shift[x] = v.m[x] == -infinity<A> ? A(0) : v.m[x]; });
+    for (i64 t = 0; t < count; ++t) {
+      A* row = flat + t * lanes;
+      for_lanes(lanes, [=](i64 x) { row[x] -= shift[x]; });
+    }
+    for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    fill(sum, A(0), lanes);
+    for (i64 t = 0; t < count; ++t) add_lanes(sum, flat + t * lanes, lanes);
+    add_lanes(v.l, sum, lanes);
   }
 };
 
@@ -169,8 +165,8 @@ void attend(const Score& score, const LayoutArgs& layout, const Rows& value, voi
   using A = acc_t<T>;
   const Edges<I> edges(layout);
   Attention<Score, T, I, C> body{score, edges.col, value, static_cast<T*>(out),
-      static_cast<A*>(row_max), static_cast<A*>(row_sum), heads, value_heads, channels,
-      dropout_of(dropout), {}, {}, {}, {}, {}};
+      static_cast<A*>(row_max), static_cast<A*>(row_sum), edges.e, heads, lanes_of(heads), value_heads, channels,
+      dropout_of(dropout), {}, {}, {}, {}, {}, {}};
   walk_rows(edges.rowptr, edges.n, heads * (channels + 8), body);
 }
 

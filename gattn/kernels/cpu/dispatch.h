@@ -8,7 +8,7 @@
 namespace gattn::GATTN_ISA {
 
 // Call function.template operator()<T, I, C>(). Common channel counts are compiled in; the rest,
-// fp64 and int64 indices take the generic loops.
+// fp64, fp16 and int64 indices take the generic loops.
 template <class T, class Function> void with_channels(i64 channels, Function&& function) {
 #ifdef GATTN_FIXED_CHANNELS
   switch (channels) {
@@ -34,7 +34,7 @@ void dispatch(Dtype dtype, bool wide_index, i64 channels, Function&& function) {
       return with_channels<bf16>(channels, function);
     case Dtype::f16:
       if (wide_index) return function.template operator()<f16, i64, 0>();
-      return with_channels<f16>(channels, function);
+      return function.template operator()<f16, std::int32_t, 0>();
     case Dtype::f64:
       if (wide_index) return function.template operator()<double, i64, 0>();
       return function.template operator()<double, std::int32_t, 0>();

@@ -22,7 +22,7 @@ template <class T, class I, int C> struct Score {
 
   Edges<I> graph;
   Table<const T> query, key, value, bias, edge_query, edge_attr;
-  i64 heads, channels, value_channels, features;
+  i64 heads, lanes, channels, value_channels, features;
   A scale;
   T* edge_out;
 
@@ -40,26 +40,28 @@ template <class T, class I, int C> struct Score {
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t, j = graph.col[at];
       if (at + ahead < graph.e) prefetch(key[graph.col[at + ahead]], heads * c);
-      if (t < ahead) prefetch(value[j], heads * value_channels);
       const T* k = key[j];
-      A* own = s + t * heads;
+      A* own = s + t * lanes;
       for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
       if (features) {
         const T* a = edge_attr[graph.edge[at]];
         for (i64 x = 0; x < heads; ++x) own[x] += dot<0>(u.data() + x * features, a, features);
       }
-#pragma omp simd
-      for (i64 x = 0; x < heads; ++x) own[x] *= scale;
-      if (bias) axpy<0>(own, A(1), bias[graph.edge[at]], heads);
     }
+    const A factor = scale;
+    for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
+    if (bias)
+      for (i64 t = 0; t < count; ++t)
+        axpy<0>(s + t * lanes, A(1), bias[graph.edge[first + t]], heads);
   }
 
-  void take(A* sum, A*, i64 first, i64 count, const A*, const A* after, const i64*) {
+  void take(A* sum, A*, i64 first, i64 count, const A*, const A* after,
+            const T* const*, const i64*) {
     if (!features) return;
     for (i64 t = 0; t < count; ++t) {
       const T* a = edge_attr[graph.edge[first + t]];
       for (i64 x = 0; x < heads; ++x)
-        axpy<0>(sum + x * features, after[t * heads + x], a, features);
+        axpy<0>(sum + x * features, after[t * lanes + x], a, features);
     }
   }
 
@@ -72,7 +74,7 @@ template <class T, class I, int C> struct Score {
 
 template <class T, class I, int C> Score<T, I, C> score_of(const DotProductArgs& args) {
   return {Edges<I>(args.layout), args.query, args.key, args.value, args.bias, args.edge_query,
-          args.edge_attr, args.heads, args.channels, args.value_channels, args.features,
+          args.edge_attr, args.heads, lanes_of(args.heads), args.channels, args.value_channels, args.features,
           acc_t<T>(args.scale), static_cast<T*>(args.edge_out), {}, {}};
 }
 
@@ -86,9 +88,10 @@ template <class T, class I, int C> struct Destination {
   A *alpha, *grad_score;
   Dropout dropout;
 
-  std::vector<A> s, ds, g, ge, ga, d, inverse;
+  std::vector<A> s, ds, g, ge, ga, d, largest, inverse;
 
   i64 heads() const { return score.heads; }
+  i64 lanes() const { return score.lanes; }
   i64 c() const { return width<C>(score.channels); }
   i64 cv() const { return C ? C : score.value_channels; }
   i64 features() const { return score.features; }
@@ -96,9 +99,9 @@ template <class T, class I, int C> struct Destination {
   i64 shared_size() const { return 0; }
   void prepare() {
     score.prepare();
-    s.resize(block * heads()), ds.resize(block * heads());
+    s.resize(block * lanes()), ds.resize(block * lanes());
     g.resize(heads() * cv()), ge.resize(heads() * features()), ga.resize(features());
-    d.resize(heads()), inverse.resize(heads());
+    d.resize(lanes()), largest.resize(lanes()), inverse.resize(lanes());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
@@ -111,52 +114,70 @@ template <class T, class I, int C> struct Destination {
       d[x] = dot<C>(g.data() + x * cv(), out[row] + x * cv(), cv());
       if (grad_edge_out)
         d[x] += dot<0>(ge.data() + x * features(), edge_out[row] + x * features(), features());
+      largest[x] = row_max[row * heads() + x];
       inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
     }
   }
 
   void edges(A* state, A*, i64 row, i64 first, i64 last) {
-    const Edges<I>& graph = score.graph;
     A *grad_q = state, *grad_u = state + heads() * c();
     begin_row(row);
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
-      for (i64 t = 0; t < count; ++t)
-#pragma omp simd
-        for (i64 x = 0; x < heads(); ++x) s[t * heads() + x] -= row_max[row * heads() + x];
-#pragma omp simd
-      for (i64 y = 0; y < count * heads(); ++y) s[y] = exp_below(s[y]);
+      inner_products(at, count);
+      gradients(row, at, count);
       for (i64 t = 0; t < count; ++t) {
-        const i64 position = at + t, j = graph.col[position], y = t * heads();
-        if (position + ahead < last) prefetch(score.value[graph.col[position + ahead]], heads() * cv());
-        const T *k = score.key[j], *v = score.value[j];
-        const T* a = features() ? score.edge_attr[graph.edge[position]] : nullptr;
-        A *p = s.data() + y, *r = ds.data() + y;
-#pragma omp simd
-        for (i64 x = 0; x < heads(); ++x) p[x] *= inverse[x];
-        for (i64 x = 0; x < heads(); ++x) r[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
-        if (grad_edge_out)
-          for (i64 x = 0; x < heads(); ++x) r[x] += dot<0>(ge.data() + x * features(), a, features());
-        A* kept = alpha + position * heads();
-        std::copy_n(p, heads(), kept);
-        if (dropout) {
-          dropout.apply(kept, position, heads());
-          dropout.apply(r, position, heads());
-        }
-#pragma omp simd
-        for (i64 x = 0; x < heads(); ++x) r[x] = p[x] * (r[x] - d[x]);
-        if (grad_bias) store(grad_bias + graph.edge[position] * heads(), r, heads());
-#pragma omp simd
-        for (i64 x = 0; x < heads(); ++x) r[x] *= score.scale;
-        std::copy_n(r, heads(), grad_score + position * heads());
-        for (i64 x = 0; x < heads(); ++x) axpy<C>(grad_q + x * c(), r[x], k + x * c(), c());
-        if (features()) edge_features(grad_u, a, r, kept, graph.edge[position]);
+        const i64 position = at + t, edge = score.graph.edge[position];
+        const A* change = ds.data() + t * lanes();
+        std::copy_n(s.data() + t * lanes(), heads(), alpha + position * heads());
+        std::copy_n(change, heads(), grad_score + position * heads());
+        const T* k = score.key[score.graph.col[position]];
+        for (i64 x = 0; x < heads(); ++x) axpy<C>(grad_q + x * c(), change[x], k + x * c(), c());
+        if (features()) edge_features(grad_u, change, s.data() + t * lanes(), edge);
       }
     }
   }
 
-  void edge_features(A* grad_u, const T* a, const A* r, const A* kept, i64 edge) {
+  // <dO_i, v_j> + <dE_i, a_ij> into ds.
+  void inner_products(i64 first, i64 count) {
+    const Edges<I>& graph = score.graph;
+    for (i64 t = 0; t < count; ++t) {
+      const i64 at = first + t;
+      if (at + ahead < graph.e) prefetch(score.value[graph.col[at + ahead]], heads() * cv());
+      const T* v = score.value[graph.col[at]];
+      A* inner = ds.data() + t * lanes();
+      for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
+      if (!grad_edge_out) continue;
+      const T* a = score.edge_attr[graph.edge[at]];
+      for (i64 x = 0; x < heads(); ++x) inner[x] += dot<0>(ge.data() + x * features(), a, features());
+    }
+  }
+
+  // alpha after dropout into s, scale times the score's gradient into ds.
+  void gradients(i64 row, i64 first, i64 count) {
+    A *flat = s.data(), *shift = largest.data(), *inv = inverse.data(), *own = d.data();
+    const A factor = score.scale;
+    for (i64 t = 0; t < count; ++t) {
+      A* exponent = flat + t * lanes();
+      for_lanes(lanes(), [=](i64 x) { exponent[x] -= shift[x]; });
+    }
+    for_lanes(count * lanes(), [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    for (i64 t = 0; t < count; ++t) {
+      A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
+      if (dropout) dropout.apply(change, first + t, heads());
+      for_lanes(lanes(), [=](i64 x) {
+        p[x] *= inv[x];
+        change[x] = p[x] * (change[x] - own[x]);
+      });
+      if (dropout) dropout.apply(p, first + t, heads());
+      if (grad_bias) store(grad_bias + score.graph.edge[first + t] * heads(), change, heads());
+      for_lanes(lanes(), [=](i64 x) { change[x] *= factor; });
+    }
+  }
+
+  void edge_features(A* grad_u, const A* r, const A* kept, i64 edge) {
+    const T* a = score.edge_attr[edge];
     for (i64 x = 0; x < heads(); ++x) axpy<0>(grad_u + x * features(), r[x], a, features());
     if (!grad_edge_attr) return;
     fill(ga.data(), A(0), features());
@@ -193,7 +214,7 @@ template <class T, class I, int C> struct Source {
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     A *grad_k = state, *grad_v = state + heads * c();
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < last) {
+      if (at + ahead < graph.e) {
         prefetch(query[graph.row[at + ahead]], heads * c());
         prefetch(grad_out[graph.row[at + ahead]], heads * cv());
         prefetch(alpha + graph.csr[at + ahead] * heads, heads);
@@ -237,7 +258,7 @@ void dot_product_backward(const DotProductArgs& args) {
                   static_cast<const A*>(args.row_max), static_cast<const A*>(args.row_sum),
                   static_cast<T*>(args.grad_query), static_cast<T*>(args.grad_edge_query),
                   static_cast<T*>(args.grad_bias), static_cast<T*>(args.grad_edge_attr), alpha,
-                  grad_score, dropout_of(args.dropout), {}, {}, {}, {}, {}, {}, {}});
+                  grad_score, dropout_of(args.dropout), {}, {}, {}, {}, {}, {}, {}, {}});
     walk_rows(edges.colptr, edges.m, work,
               Source<T, I, C>{edges, args.query, args.grad_out, alpha, grad_score,
                   static_cast<T*>(args.grad_key), static_cast<T*>(args.grad_value), heads,

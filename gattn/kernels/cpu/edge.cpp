@@ -126,7 +126,7 @@ template <class T, class I> struct SoftmaxGradient : Stateless {
 // One direction of the layout: rows, their neighbours, and the caller's positions.
 template <class I> struct Side {
   const I *ptr, *neighbour, *edge, *csr;
-  i64 rows;
+  i64 rows, num_edges;
 
   Side(const LayoutArgs& args, bool transposed) {
     const Edges<I> e(args);
@@ -135,6 +135,7 @@ template <class I> struct Side {
     rows = transposed ? e.m : e.n;
     csr = transposed ? e.csr : nullptr;
     edge = e.edge;
+    num_edges = e.e;
   }
   i64 position(i64 at) const { return csr ? edge[csr[at]] : edge[at]; }
 };
@@ -159,7 +160,7 @@ template <class T, class I, int C> struct Aggregate {
   void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < last) prefetch(value[side.neighbour[at + ahead]], value_heads * c());
+      if (at + ahead < side.num_edges) prefetch(value[side.neighbour[at + ahead]], value_heads * c());
       const T *w = weight[side.position(at)], *v = value[side.neighbour[at]];
       for (i64 x = 0; x < heads; ++x) axpy<C>(state + x * c(), wide(w[x]), v + voff[x], c());
     }
@@ -171,7 +172,7 @@ template <class T, class I, int C> struct EdgeDot : Stateless {
   const I *edge, *col;
   Table<const T> query, key;
   T* out;
-  i64 heads, key_heads, channels;
+  i64 num_edges, heads, key_heads, channels;
   std::vector<A> q;
 
   void prepare() { q.resize(heads * channels); }
@@ -182,7 +183,7 @@ template <class T, class I, int C> struct EdgeDot : Stateless {
     const i64 c = width<C>(channels);
     load(q.data(), query[row], heads * c);
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < last) prefetch(key[col[at + ahead]], key_heads * c);
+      if (at + ahead < num_edges) prefetch(key[col[at + ahead]], key_heads * c);
       const T* k = key[col[at]];
       T* to = out + edge[at] * heads;
       for (i64 x = 0; x < heads; ++x)
@@ -199,11 +200,11 @@ void edge_softmax(const EdgeArgs& args) {
     using A = acc_t<T>;
     const Edges<I> edges(args.layout);
     const i64 heads = args.heads;
-    std::vector<A> statistics(args.layout.n * 2 * heads);
+    const auto statistics = scratch<A>(args.layout.n * 2 * heads);
     walk_rows(edges.rowptr, edges.n, heads * 16,
-              Statistics<T, I>{edges.edge, args.left, statistics.data(), heads});
+              Statistics<T, I>{edges.edge, args.left, statistics.get(), heads});
     walk_rows(edges.rowptr, edges.n, heads * 16,
-              Normalise<T, I>{{}, edges.edge, args.left, statistics.data(), static_cast<T*>(args.out), heads});
+              Normalise<T, I>{{}, edges.edge, args.left, statistics.get(), static_cast<T*>(args.out), heads});
   });
 }
 
@@ -213,11 +214,11 @@ void edge_softmax_backward(const EdgeArgs& args) {
     using A = acc_t<T>;
     const Edges<I> edges(args.layout);
     const i64 heads = args.heads;
-    std::vector<A> inner(args.layout.n * heads);
+    const auto inner = scratch<A>(args.layout.n * heads);
     walk_rows(edges.rowptr, edges.n, heads * 2,
-              Inner<T, I>{edges.edge, args.left, args.right, inner.data(), heads});
+              Inner<T, I>{edges.edge, args.left, args.right, inner.get(), heads});
     walk_rows(edges.rowptr, edges.n, heads * 2,
-              SoftmaxGradient<T, I>{{}, edges.edge, args.left, args.right, inner.data(),
+              SoftmaxGradient<T, I>{{}, edges.edge, args.left, args.right, inner.get(),
                                     static_cast<T*>(args.out), heads});
   });
 }
@@ -238,7 +239,7 @@ void edge_dot(const EdgeArgs& args) {
     const Edges<I> edges(args.layout);
     walk_rows(edges.rowptr, edges.n, args.heads * args.channels,
               EdgeDot<T, I, C>{{}, edges.edge, edges.col, args.left, args.right,
-                               static_cast<T*>(args.out), args.heads, args.value_heads, args.channels, {}});
+                               static_cast<T*>(args.out), edges.e, args.heads, args.value_heads, args.channels, {}});
   });
 }
 

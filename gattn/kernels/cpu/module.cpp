@@ -7,6 +7,7 @@
 
 #include "args.h"
 #include "layout.h"
+#include "memory.h"
 
 namespace nb = nanobind;
 using namespace gattn;
@@ -90,6 +91,7 @@ template <class Args> struct Binder {
 
 NB_MODULE(_kernels, m) {
   m.def("isa", [] { return kernels().isa; });
+  m.def("advise_huge", [](Pointer data, i64 bytes) { advise_huge(at(data), bytes); });
   m.def("threads", [] { return omp_get_max_threads(); });
   m.def("build_layout", [](Pointer source, Pointer destination, bool wide_source, const LayoutArgs& to) {
     nb::gil_scoped_release release;

@@ -45,6 +45,54 @@ inline void axpy(A* __restrict to, A weight, const T* __restrict from, i64 chann
   for (i64 k = 0; k < c; ++k) to[k] += weight * wide(from[k]);
 }
 
+// to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers.
+template <int C, class A, class T>
+inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, const T* const* rows,
+                      i64 offset, i64 count, i64 channels) {
+  if constexpr (C > 0 && C * sizeof(A) <= 512) {
+    A sum[C];
+    for (int k = 0; k < C; ++k) sum[k] = to[k];
+    for (i64 t = 0; t < count; ++t) {
+      const T* row = rows[t] + offset;
+      const A w = weight[t * step];
+#pragma omp simd
+      for (int k = 0; k < C; ++k) sum[k] += w * wide(row[k]);
+    }
+    for (int k = 0; k < C; ++k) to[k] = sum[k];
+  } else {
+    for (i64 t = 0; t < count; ++t) axpy<C>(to, weight[t * step], rows[t] + offset, channels);
+  }
+}
+
+template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 channels) {
+  const i64 c = width<C>(channels);
+#pragma omp simd
+  for (i64 k = 0; k < c; ++k) to[k] *= factor;
+}
+
+// Per-head numbers of one edge fill whole vectors: heads are padded to lanes, and what the lanes
+// beyond the last head hold is never written out.
+constexpr i64 lane = 8;
+inline i64 lanes_of(i64 heads) { return (heads + lane - 1) / lane * lane; }
+
+template <class Function> inline void for_lanes(i64 lanes, const Function& function) {
+  for (i64 x = 0; x < lanes; x += lane)
+#pragma omp simd
+    for (i64 k = 0; k < lane; ++k) function(x + k);
+}
+
+template <class A> inline void add_lanes(A* __restrict to, const A* __restrict from, i64 lanes) {
+  for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
+}
+
+// Read per-head numbers of the caller's, which are not padded; the other lanes get zero.
+template <class A, class T>
+inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i64 lanes) {
+  if (heads == lanes) return for_lanes(lanes, [=](i64 x) { to[x] = wide(from[x]); });
+  for (i64 x = 0; x < heads; ++x) to[x] = wide(from[x]);
+  for (i64 x = heads; x < lanes; ++x) to[x] = A(0);
+}
+
 // Ask for a row ahead of its use: gathers are what these kernels wait for.
 template <class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);

@@ -1,7 +1,7 @@
 // The walk over the rows of a compressed matrix, shared by every kernel.
 //
 // Work is divided by edges, not by rows: chunks hold about equally many edges, and a row of more
-// than `segment` edges (a hub) is cut into segments whose partial states are merged in order. The
+// than a segment of edges (a hub) is cut into segments whose partial states are merged in order. The
 // division depends on the graph alone, never on the number of threads, so neither do the bits of
 // the result.
 //
@@ -19,26 +19,39 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
+#include "memory.h"
 #include "row_ops.h"
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 segment = 2048;
+constexpr i64 shortest_segment = 2048;
 constexpr i64 chunk_edges = 4096;
 constexpr i64 most_chunks = 1024;
+constexpr i64 most_sums = 128;  // of a sum over all rows, about so many partial ones are kept
 constexpr i64 parallel_work = 1 << 17;  // element updates below which one thread is faster
+
+// Uninitialised memory that lives through one call.
+template <class A> std::unique_ptr<A[]> scratch(i64 size) {
+  auto memory = std::make_unique_for_overwrite<A[]>(size);
+  advise_huge(memory.get(), size * i64(sizeof(A)));
+  return memory;
+}
 
 struct Hub { i64 row, first_part, parts; };
 
 template <class I> struct Division {
   const I* ptr;
-  i64 rows, chunks;
+  i64 rows, chunks, segment;
   std::vector<Hub> hubs;
   i64 parts = 0;
 
-  Division(const I* ptr, i64 rows) : ptr(ptr), rows(rows) {
+  Division(const I* ptr, i64 rows, bool sums) : ptr(ptr), rows(rows) {
+    const i64 work = rows ? i64(ptr[rows]) + rows : 0;
+    segment = sums ? std::max(shortest_segment, work / most_sums) : shortest_segment;
+    chunks = std::clamp<i64>(work / chunk_edges, 1, sums ? most_sums : most_chunks);
     for (i64 i = 0; i < rows; ++i) {
       const i64 degree = i64(ptr[i + 1]) - i64(ptr[i]);
       if (degree <= segment) continue;
@@ -46,8 +59,6 @@ template <class I> struct Division {
       hubs.push_back({i, parts, count});
       parts += count;
     }
-    const i64 work = rows ? i64(ptr[rows]) + rows : 0;
-    chunks = std::clamp<i64>(work / chunk_edges, 1, most_chunks);
   }
   // First row of a chunk: rows and edges count alike.
   i64 row_of(i64 chunk) const {
@@ -68,10 +79,11 @@ template <class Body, class I>
 void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
                typename Body::A* total = nullptr) {
   using A = typename Body::A;
-  const Division<I> division(ptr, rows);
   const i64 size = body.state_size(), shared_size = body.shared_size();
+  const Division<I> division(ptr, rows, shared_size > 0);
   const i64 units = division.chunks + division.parts;
-  std::vector<A> partial(division.parts * size), shared(units * shared_size, A(0));
+  const auto partial = scratch<A>(division.parts * size);
+  std::vector<A> shared(units * shared_size, A(0));
   const i64 edges = rows ? i64(ptr[rows]) : 0;
   const bool parallel = (edges + rows) * work_per_edge > parallel_work;
 
@@ -84,9 +96,9 @@ void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
     for (i64 part = 0; part < division.parts; ++part) {
       const auto hub = std::upper_bound(division.hubs.begin(), division.hubs.end(), part,
           [](i64 p, const Hub& h) { return p < h.first_part; }) - 1;
-      const i64 first = ptr[hub->row] + (part - hub->first_part) * segment;
-      const i64 last = std::min<i64>(first + segment, ptr[hub->row + 1]);
-      A* own = partial.data() + part * size;
+      const i64 first = ptr[hub->row] + (part - hub->first_part) * division.segment;
+      const i64 last = std::min<i64>(first + division.segment, ptr[hub->row + 1]);
+      A* own = partial.get() + part * size;
       local.begin(own);
       local.edges(own, shared.data() + (division.chunks + part) * shared_size, hub->row, first, last);
     }
@@ -95,7 +107,7 @@ void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
       const i64 end = division.row_of(chunk + 1);
       for (i64 i = division.row_of(chunk); i < end; ++i) {
         const i64 first = ptr[i], last = ptr[i + 1];
-        if (last - first > segment) continue;
+        if (last - first > division.segment) continue;
         local.begin(state.data());
         if (first < last)
           local.edges(state.data(), shared.data() + chunk * shared_size, i, first, last);
@@ -105,7 +117,7 @@ void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
 #pragma omp for schedule(dynamic, 1)
     for (i64 h = 0; h < i64(division.hubs.size()); ++h) {
       const Hub hub = division.hubs[h];
-      A* whole = partial.data() + hub.first_part * size;
+      A* whole = partial.get() + hub.first_part * size;
       for (i64 part = 1; part < hub.parts; ++part) local.merge(whole, whole + part * size);
       local.end(whole, hub.row);
     }
