@@ -125,6 +125,7 @@ class GPSConv(Module):
         edge_index: Adj | Graph,
         batch: Tensor | None = None,
         *,
+        batch_size: int | None = None,
         max_num_nodes: int | None = None,
         **kwargs: Any,
     ) -> Tensor:
@@ -134,6 +135,7 @@ class GPSConv(Module):
             x: node features, see Shapes.
             edge_index: the edges, for the local layer.
             batch: the graph of each node; None puts all into one.
+            batch_size: number of graphs; read from batch where it is not given.
             max_num_nodes: most nodes of any graph, which ``torch.compile`` has to be told.
             **kwargs: of the local layer.
 
@@ -144,17 +146,19 @@ class GPSConv(Module):
         if self.conv is not None:
             local = self._drop(self.conv(x, edge_index, **kwargs)) + x
             local = self._norm(self.norm1, local, batch)
-        attended = self._drop(self._attend(x, batch, max_num_nodes)) + x
+        attended = self._drop(self._attend(x, batch, batch_size, max_num_nodes)) + x
         out = local + self._norm(self.norm2, attended, batch)
         return self._norm(self.norm3, out + self.mlp(out), batch)
 
-    def _attend(self, x: Tensor, batch: Tensor | None, max_num_nodes: int | None) -> Tensor:
+    def _attend(
+        self, x: Tensor, batch: Tensor | None, batch_size: int | None, max_num_nodes: int | None
+    ) -> Tensor:
         """Attention of every node to all nodes of its graph."""
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):
             padded, mask = to_dense_batch(x, batch)
             return attn(padded, mask=mask)[mask]
-        sets = segment_graph(x, batch)
+        sets = segment_graph(x, batch, dim_size=batch_size if batch is not None else None)
         graph, bias = within(sets, len(x) if batch is None else max_num_nodes)
         query, key, value = (y.unflatten(-1, (self.heads, -1)) for y in _project(attn, x))
         if bias is not None:
