@@ -107,7 +107,7 @@ class Graph:
 
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
         self.__dict__.update(
-            layout=layout,
+            _layout=layout,
             num_src=layout.num_src,
             num_dst=layout.num_dst,
             num_edges=layout.num_edges,
@@ -116,12 +116,18 @@ class Graph:
             blocks=None,
         )
 
-    @functools.cached_property
-    @_lasting
+    @property
     def layout(self) -> Layout:
         """The edges sorted by (destination, source) and by (source, destination)."""
+        layout = self.__dict__.get("_layout")
+        return self._lay_out() if layout is None else layout
+
+    @_lasting
+    def _lay_out(self) -> Layout:
+        """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
-        return self.blocks.layout(self.device)
+        layout = self.__dict__["_layout"] = self.blocks.layout(self.device)
+        return layout
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Graph is frozen; tried to set {name!r}")
@@ -300,9 +306,7 @@ def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> L
 
 
 @torch.library.custom_op("gattn::build_layout", mutates_args=())
-def _build_traced(
-    source: Tensor, destination: Tensor, num_src: int, num_dst: int
-) -> list[Tensor]:
+def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
     """Layout-building as an operator: what torch.compile records for bare edges."""
     layout = _build(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:

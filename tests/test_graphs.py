@@ -91,7 +91,7 @@ def test_bipartite(sizes):
 def test_blocks_are_laid_out_when_asked_for(build):
     graph = build([10**7, 10**6])
     assert graph.num_edges > 10**13
-    assert "layout" not in graph.__dict__
+    assert "_layout" not in graph.__dict__
     assert "num_edges" in repr(graph)
     small = build([2, 3])
     assert small.layout is small.layout

@@ -62,11 +62,11 @@ def plan_for(
     if query.shape[2] != value.shape[2]:
         return None
     if torch.compiler.is_compiling():
-        plan = _plan(graph.blocks)
+        plan = cut(graph.blocks)
         return plan if plan.groups and not plan.small else None
     derived = graph.__dict__.setdefault("_derived", {})
     if "dense" not in derived:
-        derived["dense"] = _plan(graph.blocks)
+        derived["dense"] = cut(graph.blocks)
     plan = derived["dense"]
     return plan if plan.groups else None
 
@@ -101,14 +101,17 @@ def attend(
     return torch.cat(outs)
 
 
-def _plan(blocks: Blocks) -> Plan:
+def cut(
+    blocks: Blocks, fewest_pairs: dict[str, int] = FEWEST_PAIRS, fewest_rows: int = FEWEST_ROWS
+) -> Plan:
+    """Judge every block by its own size, and gather what runs together."""
     sizes: list[tuple[int, int]] = []
     groups: dict[tuple[int, int], list[int]] = {}
     small: list[int] = []
     rest: list[tuple[int, int]] = []
-    fewest = FEWEST_PAIRS["causal" if blocks.causal else "complete"]
+    fewest = fewest_pairs["causal" if blocks.causal else "complete"]
     for q, k in zip(blocks.query_sizes, blocks.key_sizes):
-        if min(q, k) >= FEWEST_ROWS and q * k >= fewest:
+        if min(q, k) >= fewest_rows and q * k >= fewest:
             groups.setdefault((q, k), []).append(len(sizes))
             sizes.append((q, k))
             continue
@@ -171,4 +174,6 @@ class _Dense(torch.autograd.Function):
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale).transpose(1, 2)
+    with torch.autocast(query.device.type, enabled=False):  # the dtype is that of the inputs
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+    return out.transpose(1, 2)
