@@ -43,8 +43,10 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
     found = torch.empty(0, dtype=torch.int64, device=graph.device)
     for _ in range(TRIES):
         drawn = torch.randint(population, (size,), device=graph.device)
-        drawn = torch.cat([found, drawn]).unique()
-        found = drawn[_without_edge(drawn, graph, symmetric)]
+        drawn = torch.cat([found, drawn]).sort().values  # neighbours in memory are looked up so
+        new = torch.ones_like(drawn, dtype=torch.bool)
+        torch.ne(drawn[1:], drawn[:-1], out=new[1:])
+        found = drawn[new & _without_edge(drawn, graph, symmetric)]
         if found.numel() >= count:
             break
     return found
@@ -52,7 +54,8 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
 
 def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The k-th pair of different nodes."""
-    row, col = pairs // max(n - 1, 1), pairs % max(n - 1, 1)
+    row = pairs // max(n - 1, 1)
+    col = pairs - row * max(n - 1, 1)
     return row, col + (col >= row)
 
 
