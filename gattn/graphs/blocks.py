@@ -169,9 +169,9 @@ def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
     size = torch.tensor(sizes, dtype=torch.int64)
     end = size.cumsum(0).to(device)
     size = size.to(device)
-    return tuple(
-        torch.repeat_interleave(bound, size, output_size=sum(sizes)) for bound in (end - size, end)
-    )
+    tokens = sum(sizes)
+    first = torch.repeat_interleave(end - size, size, output_size=tokens)
+    return first, torch.repeat_interleave(end, size, output_size=tokens)
 
 
 def _edges_of_band(size: int, width: int, one_sided: bool) -> int:

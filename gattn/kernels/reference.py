@@ -86,9 +86,7 @@ def mlp_attention(
     dropout: float,
 ) -> Tensor:
     """out_i = sum_j softmax_j(w . act(q_i + k_j + W a_ij)) v_j."""
-    score = mlp_score(
-        query, key, weight, edge_attr, edge_proj, layout, activation, negative_slope
-    )
+    score = mlp_score(query, key, weight, edge_attr, edge_proj, layout, activation, negative_slope)
     return _attend(score, value, layout, seed, dropout)
 
 
@@ -214,12 +212,10 @@ def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
         return alpha
     if dropout >= 1:
         return alpha * 0
-    return alpha * philox.keep(seed, *alpha.shape, dropout) / (1 - dropout)
+    return alpha * philox.keep(seed, alpha.shape[0], alpha.shape[1], dropout) / (1 - dropout)
 
 
-def _sum(
-    alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None
-) -> Tensor:
+def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None) -> Tensor:
     """out_i = sum_j alpha_ij v_j; the h_v heads of value serve the h heads of alpha in turn."""
     values = _serve(_wide(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:

@@ -181,7 +181,8 @@ def _count(index: Tensor) -> int:
 def _membership(name: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     """Segment of each row, [n], from what names the segments."""
     if ptr is None:
-        return name.as_tensor() if hasattr(name, "as_tensor") else name  # a PyG Index
+        as_tensor = getattr(name, "as_tensor", None)  # a PyG Index
+        return name if as_tensor is None else as_tensor()
     numbers = torch.arange(ptr.shape[0] - 1, device=ptr.device, dtype=ptr.dtype)
     return torch.repeat_interleave(numbers, ptr.diff(), output_size=rows)
 

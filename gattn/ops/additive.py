@@ -162,8 +162,8 @@ class _AdditiveAttention(torch.autograd.Function):
             return (None,) * 10
         if torch.is_grad_enabled():
             found = reference_gradients(
-                lambda *inputs: reference.additive_attention(
-                    *inputs, layout, seed, negative_slope, dropout
+                lambda a, b, v, c: reference.additive_attention(
+                    a, b, v, c, layout, seed, negative_slope, dropout
                 ),
                 (a, b, v, c),
                 grads,

@@ -210,8 +210,8 @@ class _DotProductAttention(torch.autograd.Function):
             return (None,) * 11
         if torch.is_grad_enabled():
             found = reference_gradients(
-                lambda *inputs: reference.factored_dot_product_attention(
-                    *inputs, layout, seed, scale, dropout
+                lambda q, k, v, b, u, a: reference.factored_dot_product_attention(
+                    q, k, v, b, u, a, layout, seed, scale, dropout
                 ),
                 tuple(inputs),
                 grads[:2],

@@ -151,9 +151,8 @@ class _Aggregate(torch.autograd.Function):
     """Forward sums over the edges into a node or, transposed, over those out of it."""
 
     @staticmethod
-    def forward(
-        ctx: Any, weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool, backend: str
-    ) -> Tensor:
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        weight, value, layout, transposed, backend = args
         ctx.save_for_backward(weight, value, *layout)
         ctx.settings = transposed, backend
         return below_autograd(_aggregate, weight, value, layout, transposed, backend)
@@ -174,9 +173,7 @@ class _Aggregate(torch.autograd.Function):
 
 class _EdgeDot(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, layout: list[Tensor], backend: str
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, layout: list[Tensor], backend: str) -> Tensor:
         ctx.save_for_backward(query, key, *layout)
         ctx.backend = backend
         return below_autograd(_dot, query, key, layout, backend)

@@ -66,6 +66,8 @@ def reference_gradients(
     that autograd did not ask for, or of an absent input, is None.
     """
     with torch.enable_grad():
+        # One tensor may stand for two inputs: an alias of its own tells their gradients apart.
+        inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
         outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         wanted = [t for t in inputs if t is not None and t.requires_grad]

@@ -194,9 +194,9 @@ class _MLPAttention(torch.autograd.Function):
             return (None,) * 12
         if torch.is_grad_enabled():
 
-            def plain(q: Tensor, k: Tensor, v: Tensor | None, *rest: Any) -> Tensor:
+            def plain(q: Any, k: Any, v: Any, w: Any, a: Any, proj: Any) -> Tensor:
                 v = k if v is None else v
-                return reference.mlp_attention(q, k, v, *rest, layout, seed, *settings)
+                return reference.mlp_attention(q, k, v, w, a, proj, layout, seed, *settings)
 
             found = reference_gradients(plain, tuple(inputs), grads[:1])
         else:
@@ -214,7 +214,7 @@ class _MLPAttention(torch.autograd.Function):
 class _MLPScore(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, activation, negative_slope, backend = args
+        *inputs, layout, activation, negative_slope, _ = args
         ctx.save_for_backward(*inputs, *layout)
         ctx.settings = activation, negative_slope
         return below_autograd(_score, *args)
@@ -223,8 +223,8 @@ class _MLPScore(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         inputs, layout = ctx.saved_tensors[:5], Layout(*ctx.saved_tensors[5:])
 
-        def plain(*inputs: Any) -> Tensor:
-            score = reference.mlp_score(*inputs, layout, *ctx.settings)
+        def plain(q: Any, k: Any, w: Any, a: Any, proj: Any) -> Tensor:
+            score = reference.mlp_score(q, k, w, a, proj, layout, *ctx.settings)
             return reference.to_caller(score, layout).to(grad.dtype)
 
         return *reference_gradients(plain, inputs, (grad,)), *(None,) * 4

@@ -14,7 +14,7 @@ from torch import Tensor
 from gattn.kernels.layout import Layout, index_dtype
 
 try:
-    from gattn.kernels.cpu import _kernels
+    from gattn.kernels.cpu import _kernels  # pyright: ignore[reportAttributeAccessIssue]
 except ImportError as error:
     _kernels: Any = None
     _reason = f"the C++ extension is not built ({type(error).__name__})"
