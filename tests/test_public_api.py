@@ -1,0 +1,112 @@
+"""What is public is listed here; importing gattn stays light; public names are documented."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+PUBLIC = {
+    "gattn": """Graph __version__ backend_info data functional graphs nn""",
+    "gattn.data": """
+        ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MolGraph MoleculeError Molecules Score
+        Split atom_features batch_molecules bond_features data_root dataset dataset_names
+        load_citation load_molecules mol_graph morgan_fingerprints random_split read_csv read_smiles
+        scaffold_split tanimoto tanimoto_neighbours tanimoto_ridge""",
+    "gattn.functional": """
+        additive_attention additive_attention_weights aggregate dot_product_attention
+        dot_product_attention_weights edge_dot edge_softmax linear_attention
+        linear_attention_weights mlp_attention mlp_attention_weights""",
+    "gattn.graphs": """
+        band bipartite box causal complete disjoint from_networkx grid grid_offsets knn radius
+        readout to_networkx virtual_node""",
+    "gattn.models": """AttentiveFP""",
+    "gattn.nn": """
+        AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv
+        GraphAttention GraphTransformerLayer HANConv HGTConv InducedSetAttentionBlock
+        LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
+        MultiheadAttentionBlock PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
+        SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding SparseDropout
+        SuperGATConv TransformerBlock TransformerConv fold token_offsets unfold""",
+    "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
+    "gattn.testing": """
+        AwkwardGraph WorstCase assert_batch_independent assert_edge_order_independent
+        assert_permutation_equivariant assert_permutation_invariant awkward_graphs
+        random_graphs""",
+    "gattn.transforms": """
+        AddDegree AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE AddShortestPaths
+        AddSinusoidalPE""",
+}
+HEAVY = ("triton", "rdkit", "lightning", "scipy", "sklearn", "matplotlib", "pandas")
+
+
+def public_things():
+    for name, listing in PUBLIC.items():
+        for attribute in listing.split():
+            thing = getattr(importlib.import_module(name), attribute)
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                yield f"{name}.{attribute}", thing
+
+
+THINGS = dict(public_things())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_pinned(name):
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC[name].split())
+    assert len(set(module.__all__)) == len(module.__all__)
+    for attribute in module.__all__:
+        assert hasattr(module, attribute)
+
+
+def test_every_public_module_is_pinned():
+    import gattn
+
+    modules = {
+        f"gattn.{name}" for name, value in vars(gattn).items()
+        if inspect.ismodule(value) and not name.startswith("_") and hasattr(value, "__all__")
+    }  # fmt: skip
+    assert modules <= set(PUBLIC)
+
+
+def test_import_is_light():
+    """gattn loads nothing heavy; what torch_geometric loads by itself does not count."""
+    code = f"""
+import sys
+import torch_geometric.nn
+before = set(sys.modules)
+import gattn
+for heavy in {HEAVY}:
+    found = [name for name in set(sys.modules) - before if name.split(".")[0] == heavy]
+    assert not found, found
+assert "gattn.kernels.triton" not in sys.modules
+assert "gattn.testing" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_public_things_are_documented(name):
+    thing = THINGS[name]
+    text = inspect.getdoc(thing) or ""
+    first = text.split("\n\n")[0].replace("\n", " ")
+    assert first.endswith("."), first
+    if name.startswith("gattn.data.") and inspect.isclass(thing):
+        return  # records, whose fields are told in the text
+    if name.startswith("gattn.data."):  # some download
+        assert ">>>" in text or "::\n" in text
+    else:
+        assert "Example:" in text
+        assert ">>>" in text
+    init = thing.__init__ if inspect.isclass(thing) else thing
+    if not inspect.isfunction(init):
+        return
+    for parameter in list(inspect.signature(init).parameters.values()):
+        if parameter.name != "self":
+            mark = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(
+                parameter.kind, ""
+            )
+            assert f"    {mark}{parameter.name}:" in text, f"{name} does not tell of {parameter}"
