@@ -21,7 +21,7 @@ PUBLIC = {
     "gattn.graphs": """
         band bipartite box causal complete disjoint from_networkx grid grid_offsets knn radius
         readout to_networkx virtual_node""",
-    "gattn.models": """AttentiveFP""",
+    "gattn.models": """AttentiveFP GAT""",
     "gattn.nn": """
         AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv
         GraphAttention GraphTransformerLayer HANConv HGTConv InducedSetAttentionBlock

@@ -297,3 +297,26 @@ def test_long_rows(beside_pyg):
         for name in ("GATConv", "GATv2Conv", "TransformerConv"):
             pair = beside_pyg.pair(name, 6, 4, 2)
             beside_pyg.check(*pair, x, edge_index)
+
+
+@pytest.mark.parametrize("cls", [GATConv, GATv2Conv, TransformerConv])
+def test_a_hub_of_a_million_edges(cls):
+    torch.manual_seed(0)
+    layer = cls(6, 1, bias=False)
+    x = torch.randn(1, 6).expand(1000, 6)
+    edge_index = torch.zeros(2, 1_000_000, dtype=torch.int64)
+    edge_index[0] = torch.arange(1_000_000) % 1000
+    out = layer(x, edge_index)
+    assert torch.isfinite(out).all()
+    # every neighbour holds the same value, so that their mean is that value
+    single = layer(x[:2], torch.tensor([[1], [0]]))
+    torch.testing.assert_close(out[0], single[0], rtol=1e-4, atol=1e-4)
+    out[0].sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in layer.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_everything_of_width_one(beside_pyg, name):
+    pair = beside_pyg.pair(name, 1, 1, edge_dim=1)
+    x, edge_index = beside_pyg.draw(7, 1), _inputs(None)[1]
+    beside_pyg.check(*pair, x, edge_index, beside_pyg.draw(15, 1))
