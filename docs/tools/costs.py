@@ -43,10 +43,12 @@ class Family:
     name: str
     build: Callable[[int], gattn.Graph]
     sizes: tuple[int, ...]
+    starts_at_a_corner: bool = False
+    """Whether node 0 is an end of a longest shortest path."""
 
 
 LARGE = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
-SMALL = (256, 1_024, 4_096)
+SMALL = (256, 1_024, 4_096, 16_384)
 
 
 def random_graph(size: int) -> gattn.Graph:
@@ -60,35 +62,37 @@ FAMILIES = (
     Family("graphs", "random graph, 8 edges a node", random_graph, LARGE),
     Family("sets", "complete", lambda n: graphs.complete([n]), SMALL),
     Family("sequences", "causal", lambda n: graphs.causal([n]), SMALL),
-    Family("sequences", "band, 16 to either side", lambda n: graphs.band([n], 16), LARGE),
+    Family("sequences", "band, 16 to either side", lambda n: graphs.band([n], 16), LARGE, True),
     Family("grids", "grid, 7 x 7 around a pixel",
-           lambda n: graphs.grid((math.isqrt(n),) * 2, 3), LARGE),
+           lambda n: graphs.grid((math.isqrt(n),) * 2, 3), LARGE, True),
     Family("cross", "64 keys for n queries", lambda n: graphs.bipartite([n], [64]), LARGE),
     Family("readouts", "4 queries for n nodes",
            lambda n: graphs.readout(torch.zeros(n, dtype=torch.int64), 4, 1), LARGE),
 )  # fmt: skip
 
 
-def path_length(graph: gattn.Graph) -> str:
+def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
     """Longest of the shortest paths between connected nodes: the diameter.
 
-    Exact up to a few thousand nodes; beyond, the longest found from both ends of a search, a lower
-    bound (exact for bands and grids, whose first node is a corner).
+    By a search from every node up to a few thousand, or from a corner where node 0 is one; else
+    from the node farthest from the first one, which gives a lower bound.
     """
-    if graph.num_src != graph.num_dst:
-        return "1"
-    if graph.blocks is not None:
+    if graph.num_src != graph.num_dst or graph.blocks is not None:
         return "1"
     source, destination = graph.edge_index.numpy()
     ones = np.ones(len(source), dtype=np.int8)
     matrix = scipy.sparse.csr_array((ones, (source, destination)), graph.size)
+
+    def longest(start: int | None) -> tuple[int, int]:
+        distance = shortest_path(matrix, unweighted=True, indices=start)
+        distance = np.where(np.isfinite(distance), distance, -1)
+        return int(distance.max()), int(distance.argmax())
+
+    if starts_at_a_corner:
+        return str(longest(0)[0])
     if graph.num_src <= EXACT:
-        distance = shortest_path(matrix, unweighted=True)
-        return str(int(distance[np.isfinite(distance)].max()))
-    first = shortest_path(matrix, unweighted=True, indices=0)
-    end = int(np.where(np.isfinite(first), first, -1).argmax())
-    back = shortest_path(matrix, unweighted=True, indices=end)
-    return "≥ " + str(int(back[np.isfinite(back)].max()))
+        return str(longest(None)[0])
+    return f"≥ {longest(longest(0)[1])[0]}"
 
 
 def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
@@ -130,7 +134,7 @@ def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, floa
                 "n": size,
                 "e": graph.num_edges,
                 "operations": 4 * graph.num_edges * HEADS * CHANNELS,
-                "path": path_length(graph),
+                "path": path_length(graph, family.starts_at_a_corner),
                 "forward": forward,
                 "both": both,
             }
@@ -159,9 +163,10 @@ def table(name: str, rows: list[dict[str, float | str]]) -> str:
 def note() -> str:
     """What the numbers were taken on."""
     known = record.environment([])
+    backend = known["backend"].removeprefix("available (").removesuffix(")")
     return (
         f"{HEADS} heads of {CHANNELS} channels, fp32, {known['threads']} threads of "
-        f"{known['cpu']}, torch {known['versions']['torch']}, backend {known['backend']}; medians. "
+        f"{known['cpu']}, torch {known['versions']['torch']}, {backend}; medians. "
         "Operations are the multiplications and additions of the two products of a forward. "
         "Made by `python -m docs.tools.costs`."
     )
