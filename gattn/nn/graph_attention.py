@@ -33,19 +33,15 @@ class GraphAttention(Module):
         o_i = W_o \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij} (W_v v_j + W_e e_{ij}), \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, (s(W_q q_i, W_k k_j, e_{ij}) + b_{ij})
 
-    ======================  ====================================================================
-    score                   s(q, k, e), per head of c channels
-    ======================  ====================================================================
-    ``"scaled_dot"``        :math:`q \cdot (k + W_e e) / \sqrt{c}`: the Transformer's
-    ``"dot"``               :math:`q \cdot (k + W_e e)`
-    ``"gaussian"``          the same: its softmax is the embedded Gaussian
-                            :math:`\exp(q \cdot k)` over its sum
-    ``"additive"``          :math:`w \cdot \tanh(q + k + W_e e)`: Bahdanau's; its values do not
-                            hold :math:`W_e e`
-    ``"cosine"``            :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e
-    a callable              :math:`s(q_i, k_j, e_{ij})` from [e, h, c], [e, h, c] and edge_attr
-                            to [e, h]; its values do not hold :math:`W_e e`
-    ======================  ====================================================================
+    The score s, per head of c channels, is one of
+
+    - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the Transformer's;
+    - ``"dot"``: :math:`q \cdot (k + W_e e)`;
+    - ``"gaussian"``: the same by its other name, as its softmax is the embedded Gaussian
+      :math:`\exp(q \cdot k)` over its sum;
+    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, Bahdanau's; e is not in the values;
+    - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e;
+    - a callable from q_i [e, h, c], k_j [e, h, c] and edge_attr to [e, h]; e is not in the values.
 
     A complete graph makes this self-attention over a set, a causal one makes it masked, a
     bipartite one cross-attention: see :mod:`gattn.graphs`.
