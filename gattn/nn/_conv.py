@@ -11,6 +11,8 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
+from gattn.ops import projection
+
 _EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
 _HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -151,7 +153,7 @@ def skip(linear: torch.nn.Module, x: Tensor) -> Tensor:
 
 def add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
     """``out + bias`` in the dtype of out, as torch's own layers under autocast."""
-    return out if bias is None else out + bias.to(out.dtype)
+    return out if bias is None else projection.add(out, bias.to(out.dtype))
 
 
 def project(linear: Any, x: Tensor) -> Tensor:
@@ -160,6 +162,8 @@ def project(linear: Any, x: Tensor) -> Tensor:
     torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
     x is formed in its own dtype, then cast.
     """
+    if x.layout == torch.strided and _is_plain(linear):
+        return projection.linear(x, linear.weight, linear.bias)
     if x.layout == torch.strided or not torch.is_autocast_enabled(x.device.type):
         return linear(x)
     with torch.autocast(x.device.type, enabled=False):
@@ -203,9 +207,14 @@ def _is_its_weight(linear: Any, x: Tensor) -> bool:
     """Whether the map is x W^T and nothing else; initialises a lazy one."""
     if isinstance(getattr(linear, "weight", None), UninitializedParameter):
         linear(x[:0])
+    return _is_plain(linear) and linear.bias is None
+
+
+def _is_plain(linear: Any) -> bool:
+    """Whether calling the map does nothing but multiply and add."""
     return (
         type(linear) in (Linear, torch.nn.Linear)
-        and linear.bias is None
+        and not isinstance(linear.weight, UninitializedParameter)
         and not linear._forward_hooks
         and not linear._forward_pre_hooks
     )

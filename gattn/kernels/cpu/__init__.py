@@ -65,7 +65,7 @@ def additive_forward(
     """Out and its statistics; see ``additive.cpp``."""
     n, heads = query_score.shape
     channels = value.shape[2]
-    out = _empty(value, n, heads, channels)
+    out = empty(value, n, heads, channels)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
     kept = n if splits else 0
     out_plus = _statistics(value, kept, heads, channels)
@@ -153,7 +153,7 @@ def dot_product_forward(
 ) -> tuple[Tensor, ...]:
     """Out, the weighted sum of edge features, and statistics; see ``dot_product.cpp``."""
     n, heads, channels = query.shape
-    out = _empty(value, n, heads, value.shape[2])
+    out = empty(value, n, heads, value.shape[2])
     edge_out = _like(edge_query, value)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
     _run(
@@ -255,7 +255,7 @@ def mlp_forward(
     """Out and its statistics; see ``mlp.cpp``."""
     n, heads = query.shape[:2]
     channels = (key if value is None else value).shape[2]
-    out = _empty(query, n, heads, channels)
+    out = empty(query, n, heads, channels)
     row_max, row_sum = _statistics(query, n, heads), _statistics(query, n, heads)
     _mlp(
         _kernels.mlp_forward,
@@ -296,7 +296,7 @@ def mlp_backward(
     grads = [_like(t, query) for t in wanted]
     features = 0 if edge_attr is None else edge_attr.shape[1]
     # The kernel sums dW as [d, h * c].
-    projection = _empty(query, features, heads, query.shape[2])
+    projection = empty(query, features, heads, query.shape[2])
     alpha, grad_score = _statistics(query, edges, heads), _statistics(query, edges, heads)
     _mlp(
         _kernels.mlp_backward,
@@ -334,7 +334,7 @@ def mlp_score(
     negative_slope: float,
 ) -> Tensor:
     """Scores alone, in the caller's edge order; see ``mlp.cpp``."""
-    score = _empty(query, layout[1].shape[0], query.shape[1])
+    score = empty(query, layout[1].shape[0], query.shape[1])
     _mlp(
         _kernels.mlp_score,
         (query, key, None, weight, edge_attr, edge_proj),
@@ -398,7 +398,7 @@ def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: b
         _kernels.aggregate,
         weight,
         value,
-        _empty(value, rows, heads, channels),
+        empty(value, rows, heads, channels),
         layout,
         heads=heads,
         value_heads=value_heads,
@@ -414,7 +414,7 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
         _kernels.edge_dot,
         query,
         key,
-        _empty(query, layout[1].shape[0], heads),
+        empty(query, layout[1].shape[0], heads),
         layout,
         heads=heads,
         value_heads=key.shape[1],
@@ -482,16 +482,17 @@ def _pointer(t: Tensor | None) -> int:
 
 def _like(t: Tensor | None, like: Tensor) -> Tensor:
     """Room for the gradient of t; an empty tensor where there is none."""
-    return like.new_empty(0) if t is None else _empty(like, *t.shape)
+    return like.new_empty(0) if t is None else empty(like, *t.shape)
 
 
 def _statistics(like: Tensor, *shape: int) -> Tensor:
     """Room for numbers kept in the dtype that the kernels sum in."""
     dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return _empty(like, *shape, dtype=dtype)
+    return empty(like, *shape, dtype=dtype)
 
 
-def _empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Uninitialised memory; where it is large, in huge pages if the system grants them."""
     t = like.new_empty(shape, dtype=dtype)
     if t.numel() >= _LARGE:
         _kernels.advise_huge(t.data_ptr(), t.nbytes)
