@@ -9,6 +9,9 @@ Each block is judged by its own size, so that it gives the same bits whatever el
 blocks of one size go in one call, small ones run on their edges. The rows of a block are computed
 together: where a key or value holds NaN or infinity, a causal block may give NaN to earlier
 queries of that block, too.
+
+On CPU alone: there torch's backward sums in a fixed order. On CUDA it may not, and two runs would
+differ in their bits.
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ def plan_for(
     ``extras`` are the arguments that dense attention does not take: bias, edge features, a seed.
     """
     if graph.blocks is None or impl is not None or os.environ.get("GATTN_BACKEND"):
+        return None
+    if graph.device.type != "cpu":
         return None
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None

@@ -87,6 +87,16 @@ def test_same_bits_alone_and_in_any_batch(build, calls):
         assert torch.equal(dot_product_attention(*parts, build([size])), together[number]), size
 
 
+def test_two_runs_give_the_same_bits(calls):
+    graph = graphs.causal([300, 70, 300, 5])
+    tensors = inputs(graph, torch.float32, channels=16)
+    runs = [
+        torch.autograd.grad(dot_product_attention(*tensors, graph).square().sum(), tensors)
+        for _ in range(5)
+    ]
+    assert all(torch.equal(a, b) for run in runs[1:] for a, b in zip(run, runs[0]))
+
+
 def test_small_blocks_stay_on_their_edges(calls):
     for graph in (graphs.complete([31] * 9), graphs.causal([63] * 9), graphs.bipartite([9], [500])):
         dot_product_attention(*inputs(graph), graph)
