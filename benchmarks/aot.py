@@ -26,6 +26,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 import gattn.kernels.triton as kernels
+from gattn.kernels import traits
+from gattn.kernels.layout import Layout
 
 TARGET = GPUTarget("cuda", 90, 32)
 RESULTS = Path(__file__).parent / "results"
@@ -62,8 +64,13 @@ def compiling_only() -> Iterator[list[tuple[str, Any]]]:
         triton.runtime.driver._active = active
 
 
-def call_all(heads: int, channels: int, dtype: torch.dtype, degree: int, options: bool) -> None:
-    """Call every launcher, plain or with every option that the operator has."""
+def call_all(
+    heads: int, channels: int, dtype: torch.dtype, degree: int, options: bool, path: str = "general"
+) -> None:
+    """Call every launcher, plain or with every option that the operator has.
+
+    Path: "general"; "runs", as for complete and causal graphs; "windows", as for small graphs.
+    """
     n = m = max(1, EDGES // degree)
     e, d = EDGES, 16
 
@@ -72,26 +79,32 @@ def call_all(heads: int, channels: int, dtype: torch.dtype, degree: int, options
 
     sizes = (n + 1, e, e, m + 1, e, e)
     layout = [new(size, dtype=torch.int32) for size in sizes]
+    windows = new(n // 25 + 1, dtype=torch.int32) if path == "windows" else None
+    traits.note(Layout(*layout), traits.Traits(path == "runs", 1.0, windows))
     rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
     a, b, w = new(n, heads), new(m, heads), new(heads, channels)
     attr, proj, u = new(e, d), new(heads, channels, d), new(n, heads, d)
     seed, p = (new(1, dtype=torch.int64), 0.5) if options else (None, 0.0)
+
+    has_features = options and path != "runs"
+    given = edges if options else None, u if has_features else None, attr if has_features else None
+    inputs = rows, sources, sources, *given
+    saved = kernels.dot_product_forward(*inputs, layout, seed, 0.25, p)
+    kernels.dot_product_backward(rows, given[1], *inputs, *saved, layout, seed, 0.25, p)
+    if path == "runs":
+        return
 
     extra = edges if options else None
     saved = kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, True)
     kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, False)
     kernels.additive_backward(rows, a, b, sources, extra, *saved, layout, seed, 0.2, p)
 
-    given = (edges, u, attr) if options else (None, None, None)
-    inputs = rows, sources, sources, *given
-    saved = kernels.dot_product_forward(*inputs, layout, seed, 0.25, p)
-    grad_edge = u if options else None
-    kernels.dot_product_backward(rows, grad_edge, *inputs, *saved, layout, seed, 0.25, p)
-
     inputs = rows, sources, None, w, *((attr, proj) if options else (None, None))
     act = "tanh" if options else "leaky_relu"
     saved = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p)
     kernels.mlp_backward(rows, *inputs, *saved, layout, seed, act, 0.2, p, options)
+    if path == "windows":
+        return
     kernels.mlp_score(rows, sources, *inputs[3:], layout, act, 0.2)
 
     if not options:
@@ -109,30 +122,41 @@ def resources(kernel: Any) -> dict[str, int]:
         file.flush()
         command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {name: int(value) for name, value in re.findall(r"(REG|STACK|SHARED):(\d+)", listing)}
+    found = {name: int(value) for name, value in re.findall(r"(REG|STACK):(\d+)", listing)}
     return {
         "registers": found["REG"],
         "stack": found["STACK"],
-        "shared": found["SHARED"],
+        "shared": kernel.metadata.shared,
         "warps": kernel.metadata.num_warps,
     }
 
 
-def classes(quick: bool) -> Iterator[tuple[int, int, torch.dtype, int, bool]]:
-    """(heads, channels, dtype, mean degree, options) of every shape class."""
+Class = tuple[int, int, torch.dtype, int, bool, str]
+
+
+def classes(quick: bool) -> Iterator[Class]:
+    """(heads, channels, dtype, mean degree, options, path) of every shape class."""
+    fp32, bf16, fp16, fp64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
     if quick:
-        yield 8, 16, torch.float32, 16, True
-        yield 3, 5, torch.bfloat16, 2, False
+        yield 8, 16, fp32, 16, True, "general"
+        yield 3, 5, bf16, 2, False, "windows"
+        yield 4, 32, bf16, 64, False, "runs"
         return
-    for options in (False, True):
-        for heads, channels in SHAPES:
-            yield heads, channels, torch.float32, 64, options
-            yield heads, channels, torch.bfloat16, 64, options
-        for dtype, degree in [
-            (torch.float32, 2), (torch.bfloat16, 2), (torch.float16, 64), (torch.float64, 64)
-        ]:  # fmt: skip
-            yield 8, 16, dtype, degree, options
-            yield 1, 128, dtype, degree, options
+    for heads, channels in SHAPES:
+        for dtype in (fp32, bf16):
+            yield heads, channels, dtype, 64, False, "general"
+            yield heads, channels, dtype, 64, False, "runs"
+    for heads, channels in SHAPES[:1] + SHAPES[-1:]:
+        for dtype in (fp32, bf16):
+            yield heads, channels, dtype, 64, True, "general"
+            yield heads, channels, dtype, 64, True, "runs"
+            yield heads, channels, dtype, 2, False, "general"
+            yield heads, channels, dtype, 2, False, "windows"
+            yield heads, channels, dtype, 2, True, "windows"
+    for dtype in (fp16, fp64):
+        yield 8, 16, dtype, 64, False, "general"
+        yield 8, 16, dtype, 64, True, "general"
+    yield 8, 16, fp16, 64, True, "runs"
 
 
 def main() -> int:
@@ -143,19 +167,21 @@ def main() -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     spilled = 0
     with args.out.open("w") as file, compiling_only() as compiled:
-        for heads, channels, dtype, degree, options in classes(args.quick):
+        for heads, channels, dtype, degree, options, path in classes(args.quick):
             compiled.clear()
-            call_all(heads, channels, dtype, degree, options)
-            for name, kernel in dict(compiled).items() if args.quick else compiled:
+            call_all(heads, channels, dtype, degree, options, path)
+            for name, kernel in compiled:
                 used = resources(kernel)
                 spilled += used["stack"] > 0
                 record = {
                     "kernel": name, "heads": heads, "channels": channels,
                     "dtype": str(dtype).removeprefix("torch."), "degree": degree,
-                    "options": options, **used, "target": "sm_90", "triton": triton.__version__,
+                    "options": options, "path": path, **used,
+                    "target": "sm_90", "triton": triton.__version__,
                 }  # fmt: skip
                 file.write(json.dumps(record) + "\n")
-            print(heads, channels, dtype, degree, options, len(compiled), "kernels", flush=True)
+            known = heads, channels, dtype, degree, options, path
+            print(*known, len(compiled), "kernels", flush=True)
     print(f"{spilled} kernels with a stack frame; written to {args.out}")
     return int(spilled > 0)
 

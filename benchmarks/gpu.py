@@ -44,7 +44,7 @@ OPERATORS = ("additive", "mlp", "dot_product", "dot_product+edges")
 SHAPES = ((8, 16), (4, 32), (1, 128), (4, 64))
 CHECK_EDGES = 100_000
 SAMPLED_ROWS = 64
-DRY_SCALE = 1e-4
+DRY_EDGES = 120
 
 
 def main() -> int:
@@ -82,7 +82,7 @@ def parse() -> argparse.Namespace:
     if options.graphs is None:
         options.graphs = few if options.quick else gpu_cases.NAMES
     if options.dry_run:
-        options.scale, options.runs, options.shapes = DRY_SCALE, 1, ((2, 4),)
+        options.scale, options.runs, options.shapes = 1e-5, 1, ((2, 4),)
     # the interpreter cuts float32 short where a card rounds it to bfloat16
     options.dtypes = ("float32", "float16" if options.dry_run else "bfloat16")
     return options
@@ -114,8 +114,12 @@ class Bench:
 
     def graph(self, name: str) -> None:
         """All operators, shapes and types on one graph."""
-        case = gpu_cases.make(name, self.options.scale, self.device)
-        small = gpu_cases.make(name, small_scale(case, self.options.scale), self.device)
+        scale = self.options.scale
+        if self.options.dry_run:
+            scale = DRY_EDGES / gpu_cases.EDGES[name]
+        case = gpu_cases.make(name, scale, self.device)
+        scale *= min(1.0, CHECK_EDGES / max(case.num_edges, 1))
+        small = gpu_cases.make(name, scale, self.device)
         graph = gattn.Graph(case.edge_index, case.num_nodes)
         layout = self.timer.once(lambda: gattn.Graph(case.edge_index, case.num_nodes))
         for operator in self.options.operators:
@@ -257,11 +261,6 @@ def captured(function: Callable[[], object]) -> Any:
     with torch.cuda.graph(graph):
         function()
     return graph
-
-
-def small_scale(case: Case, scale: float) -> float:
-    """A scale at which a graph of the kind has few enough edges for float64."""
-    return scale * min(1.0, CHECK_EDGES / max(case.num_edges, 1))
 
 
 def outcome(function: Function, leaves: Inputs) -> list[Tensor]:

@@ -52,7 +52,13 @@ SIZES = {
 }
 """Nodes and pairs of the graphs shaped after ogbn-arxiv, ogbn-products and Reddit, loops apart."""
 BATCHES = {"molecules-1024": 1024, "molecules-8192": 8192}
-NAMES = (*SIZES, *BATCHES, "hub")
+EDGES = {
+    **{name: 2 * pairs for name, (_, pairs) in SIZES.items()},
+    **{name: 52 * count for name, count in BATCHES.items()},
+    "hub": 2_000_000,
+}
+"""About so many edges at scale 1."""
+NAMES = tuple(EDGES)
 
 
 def make(name: str, scale: float, device: torch.device) -> Case:

@@ -13,7 +13,7 @@ import torch
 
 import gattn
 from gattn import Graph
-from gattn.kernels import philox
+from gattn.kernels import philox, traits
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = torch.cuda.is_available() and not INTERPRETED
@@ -182,6 +182,83 @@ def test_awkward_graphs(op, options, name):
 def test_single_precision_and_odd_shapes(op, options, heads, channels):
     options = {k: v for k, v in options.items() if k != "value_heads"}
     check(op, graph("plain"), heads, channels, torch.float32, **options)
+
+
+def molecules() -> Graph:
+    """Three small graphs and an empty one, with repeated edges, and the windows noted."""
+    generator = torch.Generator().manual_seed(4)
+    sizes = [5, 0, 1, 9]
+    edges, start = [], 0
+    for size in sizes:
+        edges.append(start + torch.randint(max(size, 1), (2, 3 * size), generator=generator))
+        start += size
+    g = Graph(torch.cat(edges, 1).to(DEVICE), start)
+    ends = torch.tensor(sizes, device=DEVICE).cumsum(0)
+    windows = torch.cat([ends.new_zeros(1), ends]).to(g.layout.rowptr.dtype)
+    traits.note(g.layout, traits.Traits(False, 0.0, windows))
+    return g
+
+
+@pytest.mark.parametrize(("op", "options"), CASES[:9], ids=NAMES[:9])
+def test_whole_graphs_take_one_kernel_each_way(op, options, monkeypatch):
+    g, launched, launch = molecules(), [], tiles.launch
+
+    def record(kernel, *args, **kwargs):
+        launched.append(getattr(kernel, "fn", kernel).__name__)
+        launch(kernel, *args, **kwargs)
+
+    monkeypatch.setattr(tiles, "launch", record)
+    with tiles.override(segment=4):
+        tensors, others = inputs(op, g, 4, 5, **options)
+        run(op, g, tensors, others, torch.float32, "triton")
+    features = "features" in options and op == "dot_product_attention"
+    assert len(launched) == 2 + features  # the gradient of edge features is apart
+    check(op, g, 4, 5, **options)
+
+
+RUNS = {
+    "complete": lambda: gattn.graphs.complete([9, 0, 70], device=DEVICE),
+    "causal": lambda: gattn.graphs.causal([64, 9], device=DEVICE),
+    "band": lambda: gattn.graphs.band([50, 90], 16, device=DEVICE),
+}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": True, "dropout": 0.4, "value_channels": 7}], ids=["plain", "options"]
+)
+@pytest.mark.parametrize("name", RUNS)
+def test_graphs_made_of_runs(name, options, monkeypatch):
+    g = RUNS[name]()
+    calls = []
+    monkeypatch.setattr(tiles, "launch", lambda *args, **kwargs: calls.append(args[0]))
+    check("dot_product_attention", g, 2, 5, torch.float32, **options)
+    assert not calls  # the tiles of the general path were not asked
+
+
+def test_a_number_that_is_not_finite_stays_in_its_block():
+    g = gattn.graphs.complete([9, 8], device=DEVICE)
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 17, 2, 4, device=DEVICE)
+    v[3, 0, 1] = torch.nan
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    results = []
+    for impl in ("reference", "triton"):
+        out = gattn.functional.dot_product_attention(*leaves, g, impl=impl)
+        results.append((out, *torch.autograd.grad(out.sum(), leaves)))
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+
+
+def test_traits():
+    complete = traits.measure(gattn.graphs.complete([64, 64], device=DEVICE).layout)
+    assert complete.runs
+    assert complete.density == 1.0
+    assert not traits.measure(graph("multi").layout).runs  # repeated edges
+    assert not traits.measure(graph("plain").layout).runs
+    assert not traits.measure(graph("edgeless").layout).runs
+    halves = traits.measure(gattn.graphs.complete([32, 32], device=DEVICE).layout)
+    assert halves.runs
+    assert halves.density == 0.5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -37,9 +37,20 @@ from gattn.kernels.triton.primitives import (
     soften,
     spread,
     take_edges,
+    take_piece,
     take_rows,
+    take_work,
 )
-from gattn.kernels.triton.tiles import ACCUMULATOR, Walk, dense, dropping, launch, pad, wide
+from gattn.kernels.triton.tiles import (
+    ACCUMULATOR,
+    Walk,
+    contiguous,
+    dropping,
+    launch,
+    pad,
+    wide,
+    windows_of,
+)
 
 
 def additive_forward(
@@ -63,13 +74,14 @@ def additive_forward(
     out_plus = like.new_empty(kept_rows, heads, channels)
     mass_plus = like.new_empty(kept_rows, heads)
 
-    walk = Walk(rowptr, col.numel(), heads, channels, value.dtype, unroll=4)
+    cut = windows_of(layout) is None
+    walk = Walk(rowptr, col.numel(), heads, channels, value.dtype, unroll=4, cut=cut)
     sums = [row_max, row_sum, out]
     sums += [out_plus, mass_plus] if for_backward else [None, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
-        _forward, col, edge, *dense(query_score, key_score, value, edge_score), *sums, *parts,
+        _forward, col, edge, *contiguous(query_score, key_score, value, edge_score), *sums, *parts,
         slope=negative_slope, **drop, VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     walk.merge(parts, sums, drop["keep_scale"], centred=True)
@@ -95,7 +107,7 @@ def additive_backward(
     """Return the gradients of query_score, key_score, value and, where given, edge_score."""
     _, _, edge, colptr, row, csr = layout
     (n, heads), (m, value_heads, channels) = query_score.shape, value.shape
-    query_score, key_score, value, edge_score, grad_out = dense(
+    query_score, key_score, value, edge_score, grad_out = contiguous(
         query_score, key_score, value, edge_score, grad_out
     )
     grad_query = query_score.new_empty(n, heads)
@@ -107,18 +119,21 @@ def additive_backward(
     grad_value = value.new_empty(m, heads, channels, dtype=wide(value.dtype) if shared else None)
     terms = row_max.new_empty(n, heads, 4)
 
-    walk = Walk(colptr, row.numel(), heads, channels, value.dtype, unroll=4)
+    windows = windows_of(layout)
+    walk = Walk(colptr, row.numel(), heads, channels, value.dtype, unroll=4, windows=windows)
     tile = walk.tile
-    launch(
-        _row_terms, (-(-n // 4), -(-heads // tile.heads)), 4,
-        grad_out, out, out_plus, query_score, row_max, row_sum, grad_query, terms,
-        n, negative_slope, HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype],
-        ROWS=4, H=tile.heads, C=pad(channels),
-    )  # fmt: skip
+    rows = grad_out, out, out_plus if out_plus.shape[0] else None, query_score, row_max, row_sum
+    rows = *rows, grad_query, terms
+    if windows is None:
+        launch(
+            _row_terms, (-(-n // 4), -(-heads // tile.heads)), 4, *rows, n, negative_slope,
+            HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4, H=tile.heads,
+            C=pad(channels),
+        )  # fmt: skip
     sums = [None, None, grad_value, None, grad_key]
     parts = walk.parts(*sums)
     walk.run(
-        _backward, row, csr, edge, grad_out, terms, key_score, value, edge_score,
+        _backward, windows, row, csr, edge, *rows, key_score, value, edge_score,
         grad_value, grad_key, None if edge_score is None else grad_edge, parts[2], parts[4],
         slope=negative_slope, **dropping(seed, dropout),
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
@@ -148,7 +163,7 @@ def _forward(
     value_offset = plane(head % VALUE_HEADS, real, CHANNELS, C)[0]
     slope = scalar(slope, ACC)
 
-    a = gather(query_score, row, whole | part, head, real, HEADS, ACC)
+    a = gather(query_score, row, last > first, head, real, HEADS, ACC)
     top = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
     total = tl.zeros([SLOTS, ROWS, H], ACC)
     acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
@@ -216,15 +231,32 @@ def _row_terms(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """da_i, and what an edge needs of its destination: a_i, maximum, 1 / sum and <dO_i, O_i>."""
+    """What `write_row_terms` writes, for all rows."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    live = row < num_rows
+    write_row_terms(
+        row, row < num_rows, grad_out, out, out_plus, query_score, row_max, row_sum, grad_query,
+        terms, slope, HEADS, CHANNELS, ACC, H, C,
+    )  # fmt: skip
+
+
+@triton.jit
+def write_row_terms(
+    row, live, grad_out, out, out_plus, query_score, row_max, row_sum, grad_query, terms, slope,
+    HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
+    C: tl.constexpr,
+):  # fmt: skip
+    """da_i, and what an edge needs of its destination: a_i, maximum, 1 / sum and <dO_i, O_i>.
+
+    Without D, da_i is zero: the slope is 1, or nobody asks.
+    """
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     g = gather(grad_out, row, live, offset, inside, HEADS * CHANNELS, ACC)
     delta = tl.sum(g * gather(out, row, live, offset, inside, HEADS * CHANNELS, ACC), 2)
-    apart = tl.sum(g * gather(out_plus, row, live, offset, inside, HEADS * CHANNELS, ACC), 2)
-    grad = (1.0 - scalar(slope, ACC)) * apart
+    grad = tl.zeros_like(delta)
+    if out_plus is not None:
+        apart = gather(out_plus, row, live, offset, inside, HEADS * CHANNELS, ACC)
+        grad = (1.0 - scalar(slope, ACC)) * tl.sum(g * apart, 2)
     scatter(grad_query, row, live, head, real, grad, HEADS)
 
     a = gather(query_score, row, live, head, real, HEADS, ACC)
@@ -238,66 +270,83 @@ def _row_terms(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _backward(
-    offsets, row_index, csr, edge, grad_out, terms, key_score, value, edge_score,
+    offsets, windows, row_index, csr, edge, grad_out, out, out_plus, query_score, row_max, row_sum,
+    grad_query, terms, key_score, value, edge_score,
     grad_value, grad_key, grad_edge, part_value, part_key,
     num_rows, num_segments, slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, VALUE_HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are sources: dv_j and db_j are sums over the edges out of j; dc_ij is written."""
-    row, first, last, slot, whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
-    )
+    """Rows are sources: dv_j and db_j are sums over the edges out of j; dc_ij is written.
+
+    With windows, the terms of their rows come first, in the same program.
+    """
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     value_offset = plane(head % VALUE_HEADS, real, CHANNELS, C)[0]
+    begin, end, stride = take_work(windows, ROWS)
+    if windows is not None:
+        piece = begin
+        while piece < end:
+            i = piece + tl.arange(0, ROWS)
+            write_row_terms(
+                i, i < end, grad_out, out, out_plus, query_score, row_max, row_sum, grad_query,
+                terms, slope, HEADS, CHANNELS, ACC, H, C,
+            )  # fmt: skip
+            piece += stride
+        tl.debug_barrier()
     slope, keep_scale = scalar(slope, ACC), scalar(keep_scale, ACC)
+    piece = begin
+    while piece < end:
+        row, first, last, slot, whole, part = take_piece(
+            piece, end, windows, offsets, num_rows, num_segments, ROWS, SEGMENT
+        )
+        live = last > first
+        b = gather(key_score, row, live, head, real, HEADS, ACC)
+        v = gather(value, row, live, value_offset, inside, VALUE_HEADS * CHANNELS, ACC)
+        acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
+        acc_key = tl.zeros([SLOTS, ROWS, H], ACC)
+        step, longest = 0, tl.max(last - first, 0)
+        while step < longest:
+            grads, zs, weights, deltas = (), (), (), ()
+            for u in tl.static_range(UNROLL):
+                position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+                i = tl.load(row_index + position, mask=valid, other=0)
+                grads += (gather(grad_out, i, valid, offset, inside, HEADS * CHANNELS, ACC),)
+                z = b[None] + gather(terms, i, valid, head * 4, real, HEADS * 4, ACC)
+                if edge_score is not None:
+                    at = tl.load(csr + position, mask=valid, other=0)
+                    name = tl.load(edge + at, mask=valid, other=0)
+                    z += gather(edge_score, name, valid, head, real, HEADS, ACC)
+                top = gather(terms, i, valid, head * 4 + 1, real, HEADS * 4, ACC)
+                inverse = gather(terms, i, valid, head * 4 + 2, real, HEADS * 4, ACC)
+                weight = tl.exp(leaky(z, slope) - top) * inverse
+                zs += (z,)
+                weights += (tl.where(spread(valid), weight, 0.0),)
+                deltas += (gather(terms, i, valid, head * 4 + 3, real, HEADS * 4, ACC),)
+            for u in tl.static_range(UNROLL):
+                position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+                weight = weights[u]
+                passed = weight
+                inner = tl.sum(grads[u] * v[None], 3)
+                if seed is not None:
+                    at = tl.load(csr + position, mask=valid, other=0)
+                    factor = tl.where(kept(seed, at, head, threshold, HEADS), keep_scale, 0.0)
+                    passed *= factor
+                    inner *= factor
+                acc += spread(passed) * grads[u]
+                grad = weight * (inner - deltas[u]) * tl.where(zs[u] > 0, 1.0, slope)
+                acc_key += grad
+                if grad_edge is not None:
+                    at = tl.load(csr + position, mask=valid, other=0)
+                    name = tl.load(edge + at, mask=valid, other=0)
+                    scatter(grad_edge, name, valid, head, real, grad, HEADS)
+            step += SLOTS * UNROLL
 
-    live = whole | part
-    b = gather(key_score, row, live, head, real, HEADS, ACC)
-    v = gather(value, row, live, value_offset, inside, VALUE_HEADS * CHANNELS, ACC)
-    acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
-    acc_key = tl.zeros([SLOTS, ROWS, H], ACC)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
-        grads, zs, weights, deltas = (), (), (), ()
-        for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            i = tl.load(row_index + position, mask=valid, other=0)
-            grads += (gather(grad_out, i, valid, offset, inside, HEADS * CHANNELS, ACC),)
-            z = b[None] + gather(terms, i, valid, head * 4, real, HEADS * 4, ACC)
-            if edge_score is not None:
-                at = tl.load(csr + position, mask=valid, other=0)
-                name = tl.load(edge + at, mask=valid, other=0)
-                z += gather(edge_score, name, valid, head, real, HEADS, ACC)
-            top = gather(terms, i, valid, head * 4 + 1, real, HEADS * 4, ACC)
-            inverse = gather(terms, i, valid, head * 4 + 2, real, HEADS * 4, ACC)
-            weight = tl.exp(leaky(z, slope) - top) * inverse
-            zs += (z,)
-            weights += (tl.where(spread(valid), weight, 0.0),)
-            deltas += (gather(terms, i, valid, head * 4 + 3, real, HEADS * 4, ACC),)
-        for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            weight = weights[u]
-            passed = weight
-            inner = tl.sum(grads[u] * v[None], 3)
-            if seed is not None:
-                at = tl.load(csr + position, mask=valid, other=0)
-                factor = tl.where(kept(seed, at, head, threshold, HEADS), keep_scale, 0.0)
-                passed *= factor
-                inner *= factor
-            acc += spread(passed) * grads[u]
-            grad = weight * (inner - deltas[u]) * tl.where(zs[u] > 0, 1.0, slope)
-            acc_key += grad
-            if grad_edge is not None:
-                at = tl.load(csr + position, mask=valid, other=0)
-                name = tl.load(edge + at, mask=valid, other=0)
-                scatter(grad_edge, name, valid, head, real, grad, HEADS)
-        step += SLOTS * UNROLL
-
-    summed, summed_key = tl.sum(acc, 0), tl.sum(acc_key, 0)
-    scatter(grad_value, row, whole, offset, inside, summed, HEADS * CHANNELS)
-    scatter(grad_key, row, whole, head, real, summed_key, HEADS)
-    scatter(part_value, slot, part, offset, inside, summed, HEADS * CHANNELS)
-    scatter(part_key, slot, part, head, real, summed_key, HEADS)
+        summed, summed_key = tl.sum(acc, 0), tl.sum(acc_key, 0)
+        scatter(grad_value, row, whole, offset, inside, summed, HEADS * CHANNELS)
+        scatter(grad_key, row, whole, head, real, summed_key, HEADS)
+        scatter(part_value, slot, part, offset, inside, summed, HEADS * CHANNELS)
+        scatter(part_key, slot, part, head, real, summed_key, HEADS)
+        piece += stride

@@ -27,7 +27,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels.triton.edge import weighted_sum
+from gattn.kernels.triton import dense
+from gattn.kernels.triton.edge import sum_rows, weighted_sum
 from gattn.kernels.triton.primitives import (
     gather,
     head_block,
@@ -41,9 +42,11 @@ from gattn.kernels.triton.primitives import (
     soften,
     spread,
     take_edges,
+    take_piece,
     take_rows,
+    take_work,
 )
-from gattn.kernels.triton.tiles import Walk, dense, dropping, pad, wide
+from gattn.kernels.triton.tiles import Walk, contiguous, dropping, pad, wide, windows_of
 
 
 def dot_product_forward(
@@ -59,6 +62,9 @@ def dot_product_forward(
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return out [n, h, c_v], sum of alpha a [n, h, d], row_max and row_sum [n, h]."""
+    if edge_attr is None and dense.serves(layout, query, value, bias, seed):
+        found = dense.forward(query, key, value, bias, layout, seed, scale, dropout)
+        return found[0], value.new_empty(0), *found[1:]
     rowptr, col, edge, *_ = layout
     (n, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
@@ -68,12 +74,13 @@ def dot_product_forward(
     edge_out = None if edge_attr is None else value.new_empty(n, heads, features)
 
     width = max(channels, value_channels)
-    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=4)
+    cut = windows_of(layout) is None
+    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=4, cut=cut)
     sums = [row_max, row_sum, out, edge_out, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
-        _forward, col, edge, *dense(query, key, value, bias, edge_query, edge_attr),
+        _forward, col, edge, *contiguous(query, key, value, bias, edge_query, edge_attr),
         *sums[:4], *parts[:4], scale=scale, **drop,
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
@@ -101,10 +108,15 @@ def dot_product_backward(
     dropout: float,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of query, key, value, bias, edge_query and edge_attr."""
+    if edge_attr is None and dense.serves(layout, query, value, bias, seed):
+        found = dense.backward(
+            grad_out, query, key, value, bias, out, row_max, row_sum, layout, seed, scale, dropout
+        )
+        return tuple(out.new_empty(0) if g is None else g for g in (*found, None, None))
     rowptr, col, edge, colptr, row, csr = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
-    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr = dense(
+    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr = contiguous(
         grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr
     )
     grad_query, grad_bias, grad_edge_query, grad_edge_attr = (
@@ -114,12 +126,17 @@ def dot_product_backward(
     slope = row_max.new_empty(col.numel(), heads)
 
     width = max(channels, value_channels)
-    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=2)
+    windows = windows_of(layout)
+    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=2, windows=windows)
     sums = [None, None, grad_query, grad_edge_query, None]
     parts = walk.parts(*sums)
+    grad_key = grad_value = None
+    if windows is not None:
+        grad_key, grad_value = key.new_empty(key.shape), value.new_empty(value.shape)
     walk.run(
-        _backward, col, edge, grad_out, grad_edge_out, query, key, value, bias, edge_query,
-        edge_attr, out, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
+        _backward, windows, col, edge, colptr, row, csr, grad_key, grad_value,
+        grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
+        out, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
         alpha, slope, scale=scale, **dropping(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
@@ -131,9 +148,10 @@ def dot_product_backward(
             _backward_edge_attr, edge, grad_edge_out, edge_query, alpha, slope, grad_edge_attr,
             FEATURES=features, D=pad(features),
         )  # fmt: skip
-    grad_key, grad_value = weighted_sum(
-        colptr, row, csr, None, heads, slope, query, alpha, grad_out
-    )
+    if windows is None:
+        grad_key, grad_value = weighted_sum(
+            colptr, row, csr, None, heads, slope, query, alpha, grad_out
+        )
     grads = grad_query, grad_key, grad_value, grad_bias, grad_edge_query, grad_edge_attr
     return tuple(out.new_empty(0) if g is None else g for g in grads)
 
@@ -152,7 +170,7 @@ def _forward(
     row, first, last, slot, whole, part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
-    live = whole | part
+    live = last > first
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     value_offset, value_inside = plane(head, real, VALUE_CHANNELS, V)
@@ -223,7 +241,8 @@ def _forward(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _backward(
-    offsets, col, edge, grad_out, grad_edge_out, query, key, value, bias, edge_query,
+    offsets, windows, col, edge, colptr, row_index, csr, grad_key, grad_value,
+    grad_out, grad_edge_out, query, key, value, bias, edge_query,
     edge_attr, out, edge_out, row_max, row_sum, grad_query, grad_edge_query,
     part_query, part_edge_query, grad_bias, passed_out, slope_out,
     num_rows, num_segments, scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -235,84 +254,101 @@ def _backward(
     """Rows are destinations: dq_i, du_i, and for every edge what the other passes need.
 
     That is the weight that passed dropout, and scale times the gradient of the score, [e, h] each
-    in CSR order.
+    in CSR order. With windows, dk_j and dv_j follow in the same program.
     """
-    row, first, last, slot, whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
-    )
-    live = whole | part
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     value_offset, value_inside = plane(head, real, VALUE_CHANNELS, V)
     scale, keep_scale = scalar(scale, ACC), scalar(keep_scale, ACC)
 
     width: tl.constexpr = HEADS * VALUE_CHANNELS
-    q = gather(query, row, live, offset, inside, HEADS * CHANNELS, ACC) * scale
-    g = gather(grad_out, row, live, value_offset, value_inside, width, ACC)
-    delta = tl.sum(g * gather(out, row, live, value_offset, value_inside, width, ACC), 2)
-    top = level(gather(row_max, row, live, head, real, HEADS, ACC))
-    inverse = reciprocal(gather(row_sum, row, live, head, real, HEADS, ACC))
-    acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
-    if edge_attr is not None:
-        feature = tl.arange(0, D)
-        edge_offset, edge_inside = plane(head, real, FEATURES, D)
-        width_e: tl.constexpr = HEADS * FEATURES
-        uq = gather(edge_query, row, live, edge_offset, edge_inside, width_e, ACC) * scale
-        edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
-        if grad_edge_out is not None:
-            ge = gather(grad_edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
-            e = gather(edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
-            delta += tl.sum(ge * e, 2)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
-        keys, values, attrs, biases = (), (), (), ()
-        for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            j = tl.load(col + position, mask=valid, other=0)
-            keys += (gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC),)
-            values += (gather(value, j, valid, value_offset, value_inside, width, ACC),)
-            if (edge_attr is not None) or (bias is not None):
-                name = tl.load(edge + position, mask=valid, other=0)
-            if edge_attr is not None:
-                a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)
-                attrs += (tl.expand_dims(a, 2),)
-            if bias is not None:
-                biases += (gather(bias, name, valid, head, real, HEADS, ACC),)
-        for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            score = tl.sum(q[None] * keys[u], 3)
-            inner = tl.sum(g[None] * values[u], 3)
-            if edge_attr is not None:
-                score += tl.sum(uq[None] * attrs[u], 3)
-                if grad_edge_out is not None:
-                    inner += tl.sum(ge[None] * attrs[u], 3)
-            if bias is not None:
-                score += biases[u]
-            weight = tl.where(spread(valid), tl.exp(score - top[None]) * inverse[None], 0.0)
-            passed = weight
-            if seed is not None:
-                factor = tl.where(kept(seed, position, head, threshold, HEADS), keep_scale, 0.0)
-                passed *= factor
-                inner *= factor
-            grad = weight * (inner - delta[None])
-            if grad_bias is not None:
-                name = tl.load(edge + position, mask=valid, other=0)
-                scatter(grad_bias, name, valid, head, real, grad, HEADS)
-            grad *= scale
-            acc += spread(grad) * keys[u]
-            if edge_attr is not None:
-                edge_acc += spread(grad) * attrs[u]
-            scatter(passed_out, position, valid, head, real, passed, HEADS)
-            scatter(slope_out, position, valid, head, real, grad, HEADS)
-        step += SLOTS * UNROLL
+    width_e: tl.constexpr = HEADS * FEATURES
+    begin, end, stride = take_work(windows, ROWS)
+    piece = begin
+    while piece < end:
+        row, first, last, slot, whole, part = take_piece(
+            piece, end, windows, offsets, num_rows, num_segments, ROWS, SEGMENT
+        )
+        live = last > first
+        q = gather(query, row, live, offset, inside, HEADS * CHANNELS, ACC) * scale
+        g = gather(grad_out, row, live, value_offset, value_inside, width, ACC)
+        delta = tl.sum(g * gather(out, row, live, value_offset, value_inside, width, ACC), 2)
+        top = level(gather(row_max, row, live, head, real, HEADS, ACC))
+        inverse = reciprocal(gather(row_sum, row, live, head, real, HEADS, ACC))
+        acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
+        if edge_attr is not None:
+            feature = tl.arange(0, D)
+            edge_offset, edge_inside = plane(head, real, FEATURES, D)
+            uq = gather(edge_query, row, live, edge_offset, edge_inside, width_e, ACC) * scale
+            edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
+            if grad_edge_out is not None:
+                ge = gather(grad_edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
+                e = gather(edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
+                delta += tl.sum(ge * e, 2)
+        step, longest = 0, tl.max(last - first, 0)
+        while step < longest:
+            keys, values, attrs, biases = (), (), (), ()
+            for u in tl.static_range(UNROLL):
+                position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+                j = tl.load(col + position, mask=valid, other=0)
+                keys += (gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC),)
+                values += (gather(value, j, valid, value_offset, value_inside, width, ACC),)
+                if (edge_attr is not None) or (bias is not None):
+                    name = tl.load(edge + position, mask=valid, other=0)
+                if edge_attr is not None:
+                    a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)
+                    attrs += (tl.expand_dims(a, 2),)
+                if bias is not None:
+                    biases += (gather(bias, name, valid, head, real, HEADS, ACC),)
+            for u in tl.static_range(UNROLL):
+                position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+                score = tl.sum(q[None] * keys[u], 3)
+                inner = tl.sum(g[None] * values[u], 3)
+                if edge_attr is not None:
+                    score += tl.sum(uq[None] * attrs[u], 3)
+                    if grad_edge_out is not None:
+                        inner += tl.sum(ge[None] * attrs[u], 3)
+                if bias is not None:
+                    score += biases[u]
+                weight = tl.where(spread(valid), tl.exp(score - top[None]) * inverse[None], 0.0)
+                passed = weight
+                if seed is not None:
+                    factor = tl.where(kept(seed, position, head, threshold, HEADS), keep_scale, 0.0)
+                    passed *= factor
+                    inner *= factor
+                grad = weight * (inner - delta[None])
+                if grad_bias is not None:
+                    name = tl.load(edge + position, mask=valid, other=0)
+                    scatter(grad_bias, name, valid, head, real, grad, HEADS)
+                grad *= scale
+                acc += spread(grad) * keys[u]
+                if edge_attr is not None:
+                    edge_acc += spread(grad) * attrs[u]
+                scatter(passed_out, position, valid, head, real, passed, HEADS)
+                scatter(slope_out, position, valid, head, real, grad, HEADS)
+            step += SLOTS * UNROLL
 
-    summed = tl.sum(acc, 0)
-    scatter(grad_query, row, whole, offset, inside, summed, HEADS * CHANNELS)
-    scatter(part_query, slot, part, offset, inside, summed, HEADS * CHANNELS)
-    if edge_attr is not None:
-        summed = tl.sum(edge_acc, 0)
-        scatter(grad_edge_query, row, whole, edge_offset, edge_inside, summed, width_e)
-        scatter(part_edge_query, slot, part, edge_offset, edge_inside, summed, width_e)
+        summed = tl.sum(acc, 0)
+        scatter(grad_query, row, whole, offset, inside, summed, HEADS * CHANNELS)
+        scatter(part_query, slot, part, offset, inside, summed, HEADS * CHANNELS)
+        if edge_attr is not None:
+            summed = tl.sum(edge_acc, 0)
+            scatter(grad_edge_query, row, whole, edge_offset, edge_inside, summed, width_e)
+            scatter(part_edge_query, slot, part, edge_offset, edge_inside, summed, width_e)
+        piece += stride
+    if windows is not None:
+        tl.debug_barrier()
+        piece = begin
+        while piece < end:
+            row, first, last, slot, whole, part = take_piece(
+                piece, end, windows, colptr, num_rows, num_segments, ROWS, SEGMENT
+            )
+            sum_rows(
+                row, first, last, slot, whole, part, row_index, csr, None, slope_out, query,
+                passed_out, grad_out, grad_key, grad_value, None, None, HEADS, HEADS, CHANNELS,
+                VALUE_CHANNELS, ACC, SLOTS, ROWS, H, C, V, UNROLL,
+            )  # fmt: skip
+            piece += stride
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
@@ -324,10 +360,10 @@ def _backward_edge_attr(
     UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
     """da_ij = sum over heads of ds_ij u_i + alpha_ij dA_i: a program holds all heads."""
-    row, first, last, _slot, whole, part = take_rows(
+    row, first, last, _slot, _whole, _part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
-    live = whole | part
+    live = last > first
     head, real = head_block(HEADS, H)
     feature = tl.arange(0, D)
     offset, inside = plane(head, real, FEATURES, D)

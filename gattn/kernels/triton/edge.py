@@ -30,13 +30,13 @@ from gattn.kernels.triton.primitives import (
     take_edges,
     take_rows,
 )
-from gattn.kernels.triton.tiles import Walk, dense, pad, wide
+from gattn.kernels.triton.tiles import Walk, contiguous, pad, wide
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     """Return the softmax of [e, h] scores over the edges into each destination."""
     rowptr, _, edge, *_ = layout
-    (score,), (e, heads) = dense(score), score.shape
+    (score,), (e, heads) = contiguous(score), score.shape
     out = score.new_empty(e, heads)
     walk = Walk(rowptr, e, heads, 1, score.dtype, unroll=2)
     row_max = score.new_empty(walk.num_rows, heads, dtype=wide(score.dtype))
@@ -52,7 +52,7 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
     """Return the gradient of the scores: alpha (grad - sum of alpha grad over the row)."""
     rowptr, _, edge, *_ = layout
-    (grad, alpha), (e, heads) = dense(grad, alpha), alpha.shape
+    (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
     out = alpha.new_empty(e, heads)
     walk = Walk(rowptr, e, heads, 1, alpha.dtype, unroll=2)
     inner = alpha.new_empty(walk.num_rows, heads, dtype=wide(alpha.dtype))
@@ -69,7 +69,7 @@ def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: b
     """Return sum_j w_ij v_j for every destination i or, transposed, sum_i w_ij v_i for source j."""
     rowptr, col, edge, colptr, row, csr = layout
     heads = weight.shape[1]
-    weight, value = dense(weight, value)
+    weight, value = contiguous(weight, value)
     if transposed:
         return weighted_sum(colptr, row, csr, edge, heads, weight, value)[0]
     return weighted_sum(rowptr, col, edge, None, heads, weight, value)[0]
@@ -111,7 +111,7 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
     """Return q_i . k_j for every edge and head: [e, h]."""
     rowptr, col, edge, *_ = layout
     (_, heads, channels), key_heads = query.shape, key.shape[1]
-    query, key = dense(query, key)
+    query, key = contiguous(query, key)
     out = query.new_empty(col.numel(), heads)
     walk = Walk(rowptr, col.numel(), heads, channels, query.dtype, unroll=4)
     walk.run(
@@ -261,6 +261,22 @@ def _weighted_sum(
     row, first, last, slot, whole, cut = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
+    sum_rows(
+        row, first, last, slot, whole, cut, index, name, rename, weight, table, other_weight,
+        other_table, out, other_out, part, other_part, HEADS, TABLE_HEADS, CHANNELS,
+        OTHER_CHANNELS, ACC, SLOTS, ROWS, H, C, D, UNROLL,
+    )  # fmt: skip
+
+
+@triton.jit
+def sum_rows(
+    row, first, last, slot, whole, cut, index, name, rename, weight, table, other_weight,
+    other_table, out, other_out, part, other_part,
+    HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
+    OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
+    """The same for the rows [R] and edges of one piece of work."""
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     table_offset = plane(head % TABLE_HEADS, real, CHANNELS, C)[0]
@@ -286,11 +302,14 @@ def _weighted_sum(
         step += SLOTS * UNROLL
     summed = tl.sum(acc, 0)
     scatter(out, row, whole, offset, inside, summed, HEADS * CHANNELS)
-    scatter(part, slot, cut, offset, inside, summed, HEADS * CHANNELS)
+    if part is not None:
+        scatter(part, slot, cut, offset, inside, summed, HEADS * CHANNELS)
     if other_table is not None:
         summed = tl.sum(other_acc, 0)
-        scatter(other_out, row, whole, other_offset, other_inside, summed, HEADS * OTHER_CHANNELS)
-        scatter(other_part, slot, cut, other_offset, other_inside, summed, HEADS * OTHER_CHANNELS)
+        width: tl.constexpr = HEADS * OTHER_CHANNELS
+        scatter(other_out, row, whole, other_offset, other_inside, summed, width)
+        if other_part is not None:
+            scatter(other_part, slot, cut, other_offset, other_inside, summed, width)
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
@@ -301,13 +320,13 @@ def _edge_dot(
     UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
     """Rows are destinations: the query is read once."""
-    row, first, last, _slot, whole, part = take_rows(
+    row, first, last, _slot, _whole, _part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     key_offset = plane(head % KEY_HEADS, real, CHANNELS, C)[0]
-    q = gather(query, row, whole | part, offset, inside, HEADS * CHANNELS, ACC)
+    q = gather(query, row, last > first, offset, inside, HEADS * CHANNELS, ACC)
     step, longest = 0, tl.max(last - first, 0)
     while step < longest:
         keys = ()

@@ -25,6 +25,8 @@ are handed over so that neither the score nor <dO_i, v_j> is computed again.
 
 from __future__ import annotations
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -43,17 +45,20 @@ from gattn.kernels.triton.primitives import (
     soften,
     spread,
     take_edges,
+    take_piece,
     take_rows,
+    take_work,
     tanh,
 )
 from gattn.kernels.triton.tiles import (
     ACCUMULATOR,
     Walk,
-    dense,
+    contiguous,
     dropping,
     launch,
     pad,
     wide,
+    windows_of,
 )
 
 STACK = 4
@@ -86,12 +91,13 @@ def mlp_forward(
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     out = query.new_empty(n, heads, value_channels)
-    walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=4)
+    cut = windows_of(layout) is None
+    walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=4, cut=cut)
     sums = [row_max, row_sum, out, None, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
-        _forward, col, edge, *dense(query, key, value, weight, edge_attr, _turned(edge_proj)),
+        _forward, col, edge, *contiguous(query, key, value, weight, edge_attr, _turned(edge_proj)),
         *sums[:3], *parts[:3], slope=negative_slope, **drop,
         **_shape(channels, value_channels, edge_attr, activation),
     )  # fmt: skip
@@ -115,7 +121,7 @@ def mlp_score(
     out = query.new_empty(col.numel(), heads)
     walk = _walk(rowptr, col, query, channels, edge_attr, unroll=4)
     walk.run(
-        _score, col, edge, *dense(query, key, weight, edge_attr, _turned(edge_proj)), out,
+        _score, col, edge, *contiguous(query, key, weight, edge_attr, _turned(edge_proj)), out,
         slope=negative_slope, **_shape(channels, None, edge_attr, activation),
     )  # fmt: skip
     return out
@@ -147,7 +153,7 @@ def mlp_backward(
     (_, heads, channels), e = query.shape, col.numel()
     value_channels = channels if value is None else value.shape[2]
     turned = _turned(edge_proj)
-    grad_out, query, key, value, weight, edge_attr, edge_proj = dense(
+    grad_out, query, key, value, weight, edge_attr, edge_proj = contiguous(
         grad_out, query, key, value, weight, edge_attr, edge_proj
     )
     grad_query, grad_key, grad_value = (
@@ -157,28 +163,31 @@ def mlp_backward(
     destination = None if edge_attr is None else col.new_empty(e)
     shape = _shape(channels, value_channels, edge_attr, activation)
 
-    walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=2)
+    windows = windows_of(layout)
+    walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=2, windows=windows)
     sums = [None, None, grad_query, None, None]
     parts = walk.parts(*sums)
-    programs = min(walk.programs, WEIGHT_PROGRAMS)
+    programs = min(walk.programs, WEIGHT_PROGRAMS) if windows is None else walk.programs
     part_weight = row_max.new_empty(programs, heads, channels)
     walk.run(
-        _backward_query, col, edge, grad_out, query, key, value, weight, edge_attr, turned,
+        _backward_query, windows, col, edge, colptr, row, csr, grad_key, grad_value,
+        grad_out, query, key, value, weight, edge_attr, turned,
         out, row_max, row_sum, grad_query, parts[2], part_weight, alpha, slope, destination,
         walk.programs, slope=negative_slope, **dropping(seed, dropout), **shape, programs=programs,
-        maxnreg=128,  # left to itself, ptxas stops at 64 and spills
+        maxnreg=255 if windows is None else None,  # left to itself, ptxas stops at 64 and spills
     )  # fmt: skip
     walk.merge(parts, sums)
     grad_weight = part_weight.sum(0).to(weight.dtype)
 
-    walk = _walk(colptr, row, query, value_channels, edge_attr, unroll=2)
-    sums = [None, None, grad_key, grad_value, None]
-    parts = walk.parts(*sums)
-    walk.run(
-        _backward_key, row, csr, edge, grad_out, query, key, weight, edge_attr, turned,
-        alpha, slope, *sums[2:4], *parts[2:4], slope=negative_slope, **shape,
-    )  # fmt: skip
-    walk.merge(parts, sums)
+    if windows is None:
+        walk = _walk(colptr, row, query, value_channels, edge_attr, unroll=2)
+        sums = [None, None, grad_key, grad_value, None]
+        parts = walk.parts(*sums)
+        walk.run(
+            _backward_key, row, csr, edge, grad_out, query, key, weight, edge_attr, turned,
+            alpha, slope, *sums[2:4], *parts[2:4], slope=negative_slope, **shape,
+        )  # fmt: skip
+        walk.merge(parts, sums)
     grads = [grad_query, grad_key, grad_value, grad_weight, None, None]
     if edge_attr is not None:
         grads[4:] = _by_edge(
@@ -232,19 +241,24 @@ def _by_edge(
 
 
 def _walk(
-    offsets: Tensor, index: Tensor, query: Tensor, width: int, edge_attr: Tensor | None, unroll: int
+    offsets: Tensor,
+    index: Tensor,
+    query: Tensor,
+    width: int,
+    edge_attr: Tensor | None,
+    unroll: int,
+    **options: Any,
 ) -> Walk:
     """With edge features, edges are stacked in one tile, so that they share each reading of W."""
     heads, channels = query.shape[1:]
     stack, unroll = (1, unroll) if edge_attr is None else (STACK, 1)
-    return Walk(
-        offsets, index.numel(), heads, max(channels, width), query.dtype, unroll, stack=stack
-    )
+    width = max(channels, width)
+    return Walk(offsets, index.numel(), heads, width, query.dtype, unroll, stack=stack, **options)
 
 
 def _shape(
     channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
-) -> dict[str, object]:
+) -> dict[str, Any]:
     features = 0 if edge_attr is None else edge_attr.shape[1]
     shape = {"CHANNELS": channels, "FEATURES": features, "C": pad(channels)}
     if value_channels is not None:
@@ -298,7 +312,7 @@ def _forward(
     width: tl.constexpr = HEADS * VALUE_CHANNELS
     slope = scalar(slope, ACC)
     w = tl.load(weight + offset, mask=inside, other=0.0).to(ACC)
-    q = gather(query, row, whole | part, offset, inside, HEADS * CHANNELS, ACC)
+    q = gather(query, row, last > first, offset, inside, HEADS * CHANNELS, ACC)
     top = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
     total = tl.zeros([SLOTS, ROWS, H], ACC)
     acc = tl.zeros([SLOTS, ROWS, H, V], ACC)
@@ -354,14 +368,14 @@ def _score(
     H: tl.constexpr, C: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
     """Rows are destinations; the score of every edge is written."""
-    row, first, last, _slot, whole, part = take_rows(
+    row, first, last, _slot, _whole, _part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     slope = scalar(slope, ACC)
     w = tl.load(weight + offset, mask=inside, other=0.0).to(ACC)
-    q = gather(query, row, whole | part, offset, inside, HEADS * CHANNELS, ACC)
+    q = gather(query, row, last > first, offset, inside, HEADS * CHANNELS, ACC)
     step, longest = 0, tl.max(last - first, 0)
     while step < longest:
         keys = ()
@@ -385,7 +399,8 @@ def _score(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments", "num_programs"])
 def _backward_query(
-    offsets, col, edge, grad_out, query, key, value, weight, edge_attr, turned,
+    offsets, windows, col, edge, colptr, row_index, csr, grad_key, grad_value,
+    grad_out, query, key, value, weight, edge_attr, turned,
     out, row_max, row_sum, grad_query, part_query, part_weight, passed_out, slope_out, destination,
     num_programs, num_rows, num_segments, slope: tl.float64, seed, threshold: tl.uint32,
     keep_scale: tl.float64,
@@ -398,6 +413,7 @@ def _backward_query(
 
     That is the weight that passed dropout and the gradient of the score, [e, h] in CSR order. A
     program takes every num_programs(0)-th piece of work, so that few shares of dw are written.
+    With windows, dk_j and dv_j follow in the same program.
     """
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
@@ -406,12 +422,15 @@ def _backward_query(
     slope, keep_scale = scalar(slope, ACC), scalar(keep_scale, ACC)
     w = tl.load(weight + offset, mask=inside, other=0.0).to(ACC)
     acc_weight = tl.zeros([SLOTS, ROWS, H, C], ACC)
-    program = tl.program_id(0)
-    while program < num_programs:
-        row, first, last, slot, whole, part = take_rows(
-            program, offsets, num_rows, num_segments, ROWS, SEGMENT
+    begin, end, stride = take_work(windows, ROWS)
+    if windows is None:
+        end, stride = num_programs, tl.num_programs(0)
+    piece = begin
+    while piece < end:
+        row, first, last, slot, whole, part = take_piece(
+            piece, end, windows, offsets, num_rows, num_segments, ROWS, SEGMENT
         )
-        live = whole | part
+        live = last > first
         q = gather(query, row, live, offset, inside, HEADS * CHANNELS, ACC)
         g = gather(grad_out, row, live, value_offset, value_inside, width, ACC)
         delta = tl.sum(g * gather(out, row, live, value_offset, value_inside, width, ACC), 2)
@@ -458,9 +477,23 @@ def _backward_query(
         summed = tl.sum(acc, 0)
         scatter(grad_query, row, whole, offset, inside, summed, HEADS * CHANNELS)
         scatter(part_query, slot, part, offset, inside, summed, HEADS * CHANNELS)
-        program += tl.num_programs(0)
+        piece += stride
     share = part_weight + tl.program_id(0).to(tl.int64) * (HEADS * CHANNELS) + offset
     tl.store(share, tl.sum(tl.sum(acc_weight, 0), 0), mask=inside)
+    if windows is not None:
+        tl.debug_barrier()
+        piece = begin
+        while piece < end:
+            row, first, last, slot, whole, part = take_piece(
+                piece, end, windows, colptr, num_rows, num_segments, ROWS, SEGMENT
+            )
+            write_key_grads(
+                row, first, last, slot, whole, part, row_index, csr, edge, grad_out, query, key,
+                weight, edge_attr, turned, passed_out, slope_out, grad_key, grad_value, None, None,
+                slope, HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS, ROWS,
+                H, C, V, UNROLL,
+            )  # fmt: skip
+            piece += stride
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
@@ -473,17 +506,33 @@ def _backward_key(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are sources: dk_j, and dv_j apart or in dk_j where the values are the keys."""
+    """Rows are sources."""
     row, first, last, slot, whole, part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
+    write_key_grads(
+        row, first, last, slot, whole, part, row_index, csr, edge, grad_out, query, key, weight,
+        edge_attr, turned, passed, slopes, grad_key, grad_value, part_key, part_value,
+        scalar(slope, ACC), HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS,
+        ROWS, H, C, V, UNROLL,
+    )  # fmt: skip
+
+
+@triton.jit
+def write_key_grads(
+    row, first, last, slot, whole, part, row_index, csr, edge, grad_out, query, key, weight,
+    edge_attr, turned, passed, slopes, grad_key, grad_value, part_key, part_value, slope,
+    HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
+    FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
+    ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
+    """dk_j for rows [R] of sources, and dv_j apart or in dk_j where the values are the keys."""
     head, real = head_block(HEADS, H)
     offset, inside = plane(head, real, CHANNELS, C)
     value_offset, value_inside = plane(head, real, VALUE_CHANNELS, V)
     width: tl.constexpr = HEADS * VALUE_CHANNELS
-    slope = scalar(slope, ACC)
     w = tl.load(weight + offset, mask=inside, other=0.0).to(ACC)
-    k = gather(key, row, whole | part, offset, inside, HEADS * CHANNELS, ACC)
+    k = gather(key, row, last > first, offset, inside, HEADS * CHANNELS, ACC)
     acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
     if grad_value is not None:
         acc_value = tl.zeros([SLOTS, ROWS, H, V], ACC)
@@ -512,11 +561,13 @@ def _backward_key(
         step += SLOTS * UNROLL
     summed = tl.sum(acc, 0)
     scatter(grad_key, row, whole, offset, inside, summed, HEADS * CHANNELS)
-    scatter(part_key, slot, part, offset, inside, summed, HEADS * CHANNELS)
+    if part_key is not None:
+        scatter(part_key, slot, part, offset, inside, summed, HEADS * CHANNELS)
     if grad_value is not None:
         summed = tl.sum(acc_value, 0)
         scatter(grad_value, row, whole, value_offset, value_inside, summed, width)
-        scatter(part_value, slot, part, value_offset, value_inside, summed, width)
+        if part_value is not None:
+            scatter(part_value, slot, part, value_offset, value_inside, summed, width)
 
 
 @triton.jit

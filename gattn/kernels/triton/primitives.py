@@ -10,6 +10,10 @@ share a number, all are below e // SEGMENT, and the row of segment x is the one 
 long rows is ever built. Each segment of a row cut in two or more leaves a partial result in a
 workspace at its number, and `merge` adds those of a row in their order: the same bits every run.
 
+**Whole graphs.** Where the nodes of a batch of small graphs are known to fall into windows that no
+edge crosses (`gattn.kernels.traits`), no row is cut, and one program does both passes of a
+backward for the nodes of its window, with a barrier between them: one kernel.
+
 **Tiles.** The edges of a program stand in tiles [K, R, H, C]: slot, row, head, channel. Slots are
 the slowest axis, so that Triton lays lanes along channels, heads and rows first. Every slot keeps
 its own running softmax and sums; they are added up once, at the end of the row: no shuffle and no
@@ -69,6 +73,36 @@ def take_rows(program, offsets, num_rows, num_segments, ROWS: tl.constexpr, SEGM
         parts = tl.zeros_like(row)
     row, first, last = tl.where(live, row, 0), tl.where(live, first, 0), tl.where(live, last, 0)
     return row, first, last, slot, live & (parts < 2), live & (parts > 1)
+
+
+@triton.jit
+def take_work(windows, ROWS: tl.constexpr):
+    """First piece of work of this program, the end, and the step from one to the next.
+
+    A piece is the number of a program of `take_rows`, one for each program; where whole graphs
+    are given to a program, the node offsets of which are `windows`, it is a node.
+    """
+    program = tl.program_id(0)
+    if windows is None:
+        return program, program + 1, 1
+    else:
+        return tl.load(windows + program), tl.load(windows + program + 1), ROWS
+
+
+@triton.jit
+def take_piece(
+    piece, end, windows, offsets, num_rows, num_segments, ROWS: tl.constexpr, SEGMENT: tl.constexpr
+):
+    """The rows of a piece of work, as `take_rows` returns them."""
+    if windows is None:
+        return take_rows(piece, offsets, num_rows, num_segments, ROWS, SEGMENT)
+    else:
+        row = (piece + tl.arange(0, ROWS)).to(offsets.dtype.element_ty)
+        live = row < end
+        row = tl.where(live, row, 0)
+        first = tl.load(offsets + row, mask=live, other=0)
+        last = tl.load(offsets + row + 1, mask=live, other=0)
+        return row, first, last, row, live, row < 0
 
 
 @triton.jit

@@ -17,11 +17,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels import philox
+from gattn.kernels import philox, traits
 from gattn.kernels.triton.primitives import merge
 
 SEGMENT = 256
 """Rows of this many edges or more are cut into segments of this many."""
+WINDOW_ROWS = 32
+"""Rows that a program takes at once where whole graphs are given to it."""
 LANES = 32
 LOAD = 16
 """Bytes that a lane loads at once."""
@@ -96,6 +98,9 @@ class Walk:
         unroll: tiles that are loaded before the first is used.
         stack: edges of one row that every lane takes at once.
         all_heads: whether a program takes all heads.
+        windows: where the nodes are divided into whole graphs, one program for each; see
+            :func:`windows_of`.
+        cut: whether long rows are cut.
     """
 
     def __init__(
@@ -108,13 +113,22 @@ class Walk:
         unroll: int,
         stack: int = 1,
         all_heads: bool = False,
+        windows: Tensor | None = None,
+        cut: bool = True,
     ) -> None:
         rows = offsets.numel() - 1
         degree = num_edges / max(rows, 1)
         tile = choose(heads, width, dtype, degree, unroll, stack, all_heads)
+        if windows is not None:
+            tile = dataclasses.replace(tile, slots=1, rows=WINDOW_ROWS, unroll=1, warps=8)
+        if windows is not None or not cut:
+            tile = dataclasses.replace(tile, segment=2**30)
         self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
-        self.num_rows, self.num_segments = rows, num_edges // tile.segment
+        self.num_rows = rows
+        self.num_segments = num_edges // tile.segment
         self.programs = -(-self.num_segments // tile.rows) + -(-rows // tile.rows)
+        if windows is not None:
+            self.programs = windows.numel() - 1
 
     def parts(self, *sums: Tensor | None) -> list[Tensor | None]:
         """Workspaces for the partial results of cut rows, one for each output [rows, ...]."""
@@ -183,6 +197,12 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
         kernel[grid](*args, **constants, num_warps=warps)
 
 
+def windows_of(layout: list[Tensor]) -> Tensor | None:
+    """Where the nodes divide into small graphs, if the maker of the layout has told."""
+    found = traits.known(layout[0])
+    return None if found is None else found.windows
+
+
 def dropping(seed: Tensor | None, dropout: float) -> dict[str, Any]:
     """The arguments of a kernel that drops weights."""
     if seed is None:
@@ -191,7 +211,7 @@ def dropping(seed: Tensor | None, dropout: float) -> dict[str, Any]:
     return {"seed": seed, "threshold": philox.threshold(dropout), "keep_scale": scale}
 
 
-def dense(*tensors: Tensor | None) -> list[Tensor | None]:
+def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
     """The same with rows that lie side by side."""
     return [None if t is None else t.contiguous() for t in tensors]
 

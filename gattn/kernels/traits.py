@@ -1,0 +1,93 @@
+"""What is known of a layout beyond its sizes, measured once and remembered while it lives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from gattn.kernels.layout import Layout
+
+WINDOW = 64
+"""Destinations of a window, of which density speaks."""
+
+
+class Traits(NamedTuple):
+    """What decides which kernels serve a layout."""
+
+    runs: bool
+    """Whether each destination's sources are consecutive nodes, none twice, and conversely."""
+    density: float
+    """Edges per pair of a destination and a source in the rectangle around each window."""
+    windows: Tensor | None = None
+    """[w + 1]: where the nodes of a batch of small graphs may be divided so that no edge crosses;
+    source and destination of a number are one node. It is never measured, only noted."""
+
+
+_known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def note(layout: Layout, traits: Traits) -> None:
+    """Remember what the maker of a layout knows of it, so that it need not be measured."""
+    _known[layout.rowptr] = traits
+
+
+def known(rowptr: Tensor) -> Traits | None:
+    """What has been noted or measured of a layout."""
+    return _known.get(rowptr)
+
+
+def of(layout: Layout) -> Traits | None:
+    """The traits of a layout, measured at first sight.
+
+    Measuring waits for the device once; None while a CUDA graph is captured, where that is
+    impossible, unless they are known already.
+    """
+    traits = known(layout.rowptr)
+    if traits is None and not (layout.rowptr.is_cuda and torch.cuda.is_current_stream_capturing()):
+        traits = _known[layout.rowptr] = measure(layout)
+    return traits
+
+
+def measure(layout: Layout) -> Traits:
+    """Read the traits off a layout: [n] and [m] temporaries; [e] ones if it looks like runs."""
+    if layout.num_edges == 0 or not _spans_fit(layout):
+        return Traits(False, 0.0)
+    same_source = layout.col[1:] == layout.col[:-1]
+    starts = torch.zeros(layout.num_edges + 1, dtype=torch.bool, device=layout.col.device)
+    starts[layout.rowptr.long()] = True
+    if bool((same_source & ~starts[1:-1]).any()):
+        return Traits(False, 0.0)
+    return Traits(True, layout.num_edges / max(_area(layout), 1))
+
+
+def _spans_fit(layout: Layout) -> bool:
+    """Whether every row spans as many nodes as it has edges, by destination and by source."""
+    fits = [
+        ((last - first == degree) | (degree == 0)).all()
+        for first, last, degree in (
+            _spans(layout.rowptr, layout.col),
+            _spans(layout.colptr, layout.row),
+        )
+    ]
+    return bool(torch.stack(fits).all())
+
+
+def _spans(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """First node of each row, the node after its last, and its degree."""
+    start, stop = offsets[:-1].long(), offsets[1:].long()
+    highest = index.numel() - 1
+    return index[start.clamp(max=highest)], index[(stop - 1).clamp(min=0)] + 1, stop - start
+
+
+def _area(layout: Layout) -> int:
+    """Destinations x sources of the rectangles around the windows, added up."""
+    first, last, degree = _spans(layout.rowptr, layout.col)
+    empty = degree == 0
+    first, last = first.long().masked_fill(empty, 2**62), last.long().masked_fill(empty, 0)
+    short = -first.numel() % WINDOW
+    low = torch.nn.functional.pad(first, (0, short), value=2**62).view(-1, WINDOW).amin(1)
+    high = torch.nn.functional.pad(last, (0, short)).view(-1, WINDOW).amax(1)
+    return WINDOW * int((high - low).clamp(min=0).sum())
