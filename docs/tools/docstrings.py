@@ -20,7 +20,7 @@ TABLE = re.compile(
     r"(?P<body>(?:.*\n)*?)(?P=indent)(?P=rule)$",
     re.M,
 )
-SESSION = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*", re.M)
+DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*", re.M)
 
 
 def to_markdown(text: str) -> str:
@@ -28,7 +28,7 @@ def to_markdown(text: str) -> str:
     text = EQUATION.sub(_equation, text)
     text = TABLE.sub(_table, text)
     text = ROLE.sub(_role, text)
-    return SESSION.sub(_session, text)
+    return DOCTEST.sub(_doctest, text)
 
 
 class MarkdownDocstrings(griffe.Extension):
@@ -71,6 +71,6 @@ def _role(match: re.Match[str]) -> str:
     return f"`{name}`"
 
 
-def _session(match: re.Match[str]) -> str:
+def _doctest(match: re.Match[str]) -> str:
     indent = match["indent"]
     return f"{indent}```pycon\n{match[0]}\n{indent}```"
