@@ -1,6 +1,8 @@
 """Compile every Triton kernel for sm_90 without a GPU and list registers and spills.
 
-    python benchmarks/aot.py [--quick] [--out FILE]
+    python -m benchmarks.aot             # every shape class; some hundreds of compilations
+    python -m benchmarks.aot --quick     # three of them
+    python -m benchmarks.aot --table     # write the table of docs/gpu.md from the results
 
 The launchers run on tensors of the meta device, with the compiler told that the card is an H100
 and with nothing launched: what is compiled is what a card would be sent. One JSON line per kernel
@@ -34,6 +36,8 @@ RESULTS = Path(__file__).parent / "results"
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 SHAPES = [(8, 16), (4, 32), (1, 128), (4, 64), (8, 8), (1, 7), (3, 5)]
 EDGES = 100_000
+PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
+START, END = "<!-- registers and spills -->", "<!-- end of registers and spills -->"
 
 
 class NoCard:
@@ -159,11 +163,40 @@ def classes(quick: bool) -> Iterator[Class]:
     yield 8, 16, fp16, 64, True, "runs"
 
 
+def table(path: Path) -> str:
+    """Markdown: each kernel's registers, shared memory and spills over its shape classes."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    for line in path.read_text().splitlines():
+        found = json.loads(line)
+        records.setdefault(found["kernel"], []).append(found)
+    lines = [
+        "| kernel | compiled | registers | shared memory, bytes | spilling |",
+        "|---|---|---|---|---|",
+    ]
+    for name, of_kernel in sorted(records.items()):
+        spans = [
+            " to ".join(
+                dict.fromkeys(f"{ends([r[what] for r in of_kernel])}" for ends in (min, max))
+            )
+            for what in ("registers", "shared")
+        ]
+        spilling = sum(r["stack"] > 0 for r in of_kernel)
+        lines.append(f"| `{name}` | {len(of_kernel)} | {spans[0]} | {spans[1]} | {spilling} |")
+    found = next(iter(records.values()))[0]
+    return "\n".join([f"For {found['target']}, Triton {found['triton']}.", "", *lines])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two shape classes only")
     parser.add_argument("--out", type=Path, default=RESULTS / "aot_sm90.jsonl")
+    parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
     args = parser.parse_args()
+    if args.table:
+        before, rest = PAGE.read_text().split(START)
+        after = rest.split(END)[1]
+        PAGE.write_text(f"{before}{START}\n\n{table(args.out)}\n\n{END}{after}")
+        return 0
     args.out.parent.mkdir(parents=True, exist_ok=True)
     spilled = 0
     with args.out.open("w") as file, compiling_only() as compiled:

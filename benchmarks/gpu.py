@@ -3,6 +3,7 @@
     python -m benchmarks.gpu                     # everything; about an hour
     python -m benchmarks.gpu --quick             # two shapes, three graphs
     python -m benchmarks.gpu --table             # the table of docs/gpu.md from the results
+    python -m benchmarks.gpu --tune              # better tiles for this card, if there are any
     python -m benchmarks.gpu --dry-run           # every line of it at toy size, with no card
 
 Each case is first checked against float64: all of it on a small graph of its kind, and sampled
@@ -45,6 +46,13 @@ SHAPES = ((8, 16), (4, 32), (1, 128), (4, 64))
 CHECK_EDGES = 100_000
 SAMPLED_ROWS = 64
 DRY_EDGES = 120
+SPACE: list[dict[str, int]] = [
+    {}, {"warps": 2}, {"warps": 4}, {"unroll": 2}, {"unroll": 8}, {"rows": 2}, {"rows": 4},
+    {"rows": 4, "warps": 4}, {"rows": 4, "unroll": 2},
+]  # fmt: skip
+"""Tiles to try, as what differs from the rule's."""
+LEAST_GAIN = 1.05
+"""How much faster a tile must be than the rule's to be kept."""
 
 
 def main() -> int:
@@ -61,7 +69,7 @@ def main() -> int:
     with tiles.override(rows=8, unroll=1) if options.dry_run else contextlib.nullcontext():
         bench.roofs()
         for name in options.graphs:
-            bench.graph(name)
+            bench.tune(name) if options.tune else bench.graph(name)
     print(f"{bench.failed} failed checks; results in {options.out}")
     return int(bench.failed > 0)
 
@@ -71,6 +79,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dry-run", action="store_true", help="toy sizes in the interpreter")
     parser.add_argument("--quick", action="store_true", help="fewer shapes and graphs")
     parser.add_argument("--table", action="store_true", help="print the table of the results")
+    parser.add_argument("--tune", action="store_true", help="search tiles and write them")
+    parser.add_argument("--tiles", type=Path, default=record.RESULTS / "tiles.jsonl")
     parser.add_argument("--graphs", nargs="+", choices=gpu_cases.NAMES)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--scale", type=float, default=1.0, help="of the size of every graph")
@@ -138,6 +148,41 @@ class Bench:
                     self.write(
                         key, **sizes, check=errors, floor_bytes=floors, layout=layout, sides=sides
                     )
+
+    def tune(self, name: str) -> None:
+        """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
+        scale = DRY_EDGES / gpu_cases.EDGES[name] if self.options.dry_run else self.options.scale
+        case = gpu_cases.make(name, scale, self.device)
+        graph = gattn.Graph(case.edge_index, case.num_nodes)
+        for operator in self.options.operators:
+            function = gpu_cases.ours(operator, graph, "triton")
+            for heads, channels in self.options.shapes:
+                for dtype in (getattr(torch, kind) for kind in self.options.dtypes):
+                    leaves = gpu_cases.inputs(operator, case, heads, channels, dtype)
+                    self.tune_classes(function, leaves)
+
+    def tune_classes(self, function: Function, leaves: Inputs) -> None:
+        """Search each shape class that a step meets, the others held."""
+        grad = torch.ones_like(function(**leaves))
+
+        def step() -> None:
+            torch.autograd.grad(function(**leaves), list(leaves.values()), grad)
+
+        tiles.seen.clear()
+        step()
+        for shape_class in sorted(tiles.seen):
+            before = tiles.tuned.pop(shape_class, {})
+            times = {}
+            for fields in SPACE[:2] if self.options.dry_run else SPACE:
+                tiles.tuned[shape_class] = fields
+                times[tuple(fields.items())] = self.timer.median(step)
+            best = min(times, key=lambda fields: times[fields])
+            gain = times[()] / times[best]
+            tiles.tuned[shape_class] = dict(best) if gain > LEAST_GAIN else before
+            if gain > LEAST_GAIN:
+                found = {"shape_class": shape_class, "fields": dict(best), "gain": gain}
+                record.append(self.options.tiles, {**found, "card": self.environment["card"]})
+                print(json.dumps(found), flush=True)
 
     def check(self, small: Case, case: Case, graph: gattn.Graph, *shape: Any) -> dict[str, Any]:
         """Errors against float64: of everything on the small graph, of sampled rows on this."""

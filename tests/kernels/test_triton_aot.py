@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_sample_compiles_without_spills(tmp_path):
     command = [sys.executable, "-m", "benchmarks.aot", "--quick", "--out", str(tmp_path / "aot")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

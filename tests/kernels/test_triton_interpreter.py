@@ -16,6 +16,7 @@ pytest.importorskip("triton")
 SUITE = Path(__file__).with_name("test_triton_ops.py")
 
 
+@pytest.mark.slow
 def test_operators_in_the_interpreter():
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}
     environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}

@@ -3,6 +3,7 @@
 Without a CUDA device these run in Triton's interpreter: see test_triton_interpreter.py.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,31 +19,30 @@ from gattn.kernels import philox, traits
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = torch.cuda.is_available() and not INTERPRETED
 DEVICE = "cuda" if CUDA else "cpu"
-if INTERPRETED:
-    import triton.language
-    from triton.runtime.interpreter import InterpretedFunction, _patch_lang
+if not (INTERPRETED or CUDA):
+    reason = "needs a CUDA device; without one, test_triton_interpreter.py runs these tests"
+    pytest.skip(reason, allow_module_level=True)
 
-    def call_helper(self, *args, _patched=set(), **kwargs):  # noqa: B006
-        """Call a helper without patching triton.language anew, which takes most of the time."""
-        module = self.fn.__globals__
-        if module.get("tl") is not triton.language and module["__name__"] not in _patched:
-            _patch_lang(self.fn)
-            _patched.add(module["__name__"])
-        return self.rewrite()(*args, **kwargs)
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+from triton.runtime.interpreter import InterpretedFunction, _patch_lang  # noqa: E402
 
-    InterpretedFunction.__call__ = call_helper
-if INTERPRETED or CUDA:
-    import triton
-    import triton.language as tl
+from gattn.kernels.triton import primitives, tiles  # noqa: E402
 
-    from gattn.kernels.triton import primitives, tiles
-
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or CUDA),
-    reason="needs a CUDA device; without one, test_triton_interpreter.py runs it",
-)
 gpu = pytest.mark.gpu
 needs_cuda = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+
+
+def call_helper(self, *args, _patched=set(), **kwargs):  # noqa: B006
+    """Call a helper without patching triton.language anew, which takes most of the time."""
+    module = self.fn.__globals__
+    if module.get("tl") is not triton.language and module["__name__"] not in _patched:
+        _patch_lang(self.fn)
+        _patched.add(module["__name__"])
+    return self.rewrite()(*args, **kwargs)
+
+
+InterpretedFunction.__call__ = call_helper
 
 
 @pytest.fixture(autouse=True)
@@ -273,6 +273,19 @@ def test_default_tiles(op):
         check(op, graph("hub"), 2, 16, torch.float32)
 
 
+def test_tuned_tiles(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiles, "tuned", {})
+    tiles.seen.clear()
+    check("edge_dot", graph("plain"), 2, 3)
+    (shape_class,) = [c for c in tiles.seen if c.startswith("2x4x8B")]
+    path = tmp_path / "tiles.jsonl"
+    path.write_text(json.dumps({"shape_class": shape_class, "fields": {"warps": 2, "slots": 2}}))
+    tiles.load(path)
+    tile = tiles.choose(2, 3, torch.float64, 17 / 6, unroll=4)
+    assert (tile.warps, tile.slots) == (2, 2)
+    check("edge_dot", graph("plain"), 2, 3)
+
+
 def test_long_indices():
     g = graph("hub")
     g = Graph._from_layout(type(g.layout)(*(t.long() for t in g.layout)))
@@ -403,14 +416,12 @@ def test_dropout_mask_is_the_canonical_one():
         assert torch.equal(mask[:6, :3], philox.philox(seed, counter) >= threshold)
 
 
-if INTERPRETED or CUDA:
-
-    @triton.jit
-    def write_mask(mask, seed, position, threshold, HEADS: tl.constexpr):
-        edge, head = tl.arange(0, 8), tl.arange(0, 4)
-        at = tl.load(position + edge)[:, None]
-        keep = primitives.kept(seed, at, head, threshold, HEADS)
-        tl.store(mask + edge[:, None, None] * 4 + head, keep)
+@triton.jit
+def write_mask(mask, seed, position, threshold, HEADS: tl.constexpr):
+    edge, head = tl.arange(0, 8), tl.arange(0, 4)
+    at = tl.load(position + edge)[:, None]
+    keep = primitives.kept(seed, at, head, threshold, HEADS)
+    tl.store(mask + edge[:, None, None] * 4 + head, keep)
 
 
 @gpu

@@ -2,14 +2,19 @@
 
 Tiles are chosen by shape class: heads, channels, width of the type, and the power of two of the
 mean degree. Neither n nor e enters, so that a new graph compiles nothing, and the first call
-searches nothing.
+searches nothing: `choose` has a rule for every class. ``python -m benchmarks.gpu --tune`` searches
+a small space around the rule on the card at hand; the environment variable GATTN_TRITON_TILES
+names a file of what it found.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,7 +50,22 @@ class Tile:
     segment: int = SEGMENT
 
 
+tuned: dict[str, dict[str, int]] = {}
+"""Fields of the tiles of shape classes for which a search found better than the rule."""
+seen: set[str] = set()
+"""Shape classes that were chosen for."""
 _override: dict[str, int] = {}
+
+
+def load(path: str | Path) -> None:
+    """Read tuned tiles: JSON lines that hold a shape class and fields."""
+    for line in Path(path).read_text().splitlines():
+        found = json.loads(line)
+        tuned[found["shape_class"]] = found["fields"]
+
+
+if "GATTN_TRITON_TILES" in os.environ:
+    load(os.environ["GATTN_TRITON_TILES"])
 
 
 @contextlib.contextmanager
@@ -83,7 +103,11 @@ def choose(
     rows = min(8, spare // slots)
     if spare == 1 and degree < unroll:
         rows = 2
-    return dataclasses.replace(Tile(block, slots * stack, rows, unroll, warps), **_override)
+    power = max(int(degree), 1).bit_length() - 1
+    shape_class = f"{pad(heads)}x{width}x{dtype.itemsize}B/2^{power}/unroll{unroll}/stack{stack}"
+    seen.add(shape_class)
+    tile = Tile(block, slots * stack, rows, unroll, warps)
+    return dataclasses.replace(tile, **(tuned.get(shape_class, {}) | _override))
 
 
 class Walk:
