@@ -62,7 +62,7 @@ def additive_attention(
         >>> gattn.functional.additive_attention(a, b, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    _check(query_score, key_score, edge_score, graph, value)
+    _check(query_score, key_score, edge_score, graph, negative_slope, value)
     checks.shape("value", value, graph.num_src, "h_v", "c")
     checks.grouped("value", query_score.shape[1], value.shape[1])
     checks.probability("dropout", dropout)
@@ -114,7 +114,7 @@ def additive_attention_weights(
         >>> gattn.functional.additive_attention_weights(a, b, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    _check(query_score, key_score, edge_score, graph)
+    _check(query_score, key_score, edge_score, graph, negative_slope)
     source, destination = graph.edge_index
     score = query_score[destination] + key_score[source]
     if edge_score is not None:
@@ -127,6 +127,7 @@ def _check(
     key_score: Tensor,
     edge_score: Tensor | None,
     graph: Graph,
+    negative_slope: float,
     value: Tensor | None = None,
 ) -> None:
     checks.is_graph(graph)
@@ -138,6 +139,7 @@ def _check(
     checks.shape("key_score", key_score, graph.num_src, heads)
     if edge_score is not None:
         checks.shape("edge_score", edge_score, graph.num_edges, heads)
+    checks.number("negative_slope", negative_slope)
 
 
 class _AdditiveAttention(torch.autograd.Function):

@@ -11,7 +11,9 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
-    """Raise unless the tensor has this shape; a letter stands for any length."""
+    """Raise unless it is a tensor of this shape; a letter stands for any length."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(tensor).__name__}")
     fits = tensor.dim() == len(wanted) and all(
         isinstance(w, str) or w == s for w, s in zip(wanted, tensor.shape)
     )
@@ -22,11 +24,17 @@ def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
 
 def floats(graph: Graph, **tensors: Tensor | None) -> None:
     """Raise unless the tensors share one floating dtype and the graph's device."""
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None} or tensors
     first, lead = next(iter(given.items()))
     for name, tensor in given.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name} must be a tensor; got {type(tensor).__name__}")
+        # torch.compile refuses to be asked for the layout within a backward.
+        if not torch.compiler.is_compiling() and (
+            tensor.layout != torch.strided or tensor.is_nested
+        ):
+            kind = "nested" if tensor.is_nested else tensor.layout
+            raise TypeError(f"{name} must be a dense tensor; got a {kind} one")
         if tensor.dtype not in FLOATS:
             raise TypeError(f"{name} must be float32, float64, bfloat16 or float16; got "
                             f"{tensor.dtype}")  # fmt: skip
@@ -45,8 +53,15 @@ def is_graph(graph: object) -> None:
         )
 
 
+def number(name: str, value: float) -> None:
+    """Raise for a tensor, whose gradient would be lost, and for what is no number at all."""
+    if isinstance(value, (Tensor, str, list, tuple)) or value is None:
+        raise TypeError(f"{name} must be a number; got {type(value).__name__}")
+
+
 def probability(name: str, value: float) -> None:
     """Raise unless 0 <= value <= 1."""
+    number(name, value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
 

@@ -87,11 +87,11 @@ def dot_product_attention(
         )
     edge_query = None
     if edge_proj is not None:
-        edge_query = torch.einsum("nhc,hcd->nhd", query, edge_proj)
+        edge_query = _project("nhc,hcd->nhd", query, edge_proj)
     inputs = query, key, value, bias, edge_query, edge_attr
     out, edge_out, *_ = _forward(*inputs, graph.layout, seed, scale, dropout, backend)
     if edge_proj is not None:
-        out = out + torch.einsum("nhd,hcd->nhc", edge_out, edge_proj)
+        out = out + _project("nhd,hcd->nhc", edge_out, edge_proj)
     return out
 
 
@@ -144,7 +144,7 @@ def dot_product_attention_weights(
     scale = _resolve_scale(scale, channels)
     score = edge_dot(query, key, graph, impl=impl)
     if edge_attr is not None and edge_proj is not None:
-        edge_query = torch.einsum("nhc,hcd->nhd", query, edge_proj)
+        edge_query = _project("nhc,hcd->nhd", query, edge_proj)
         score = score + _edge_term(edge_query, edge_attr, graph, impl)
     score = score * scale
     if bias is not None:
@@ -153,7 +153,16 @@ def dot_product_attention_weights(
 
 
 def _resolve_scale(scale: float | None, channels: int) -> float:
-    return max(channels, 1) ** -0.5 if scale is None else float(scale)
+    if scale is None:
+        return max(channels, 1) ** -0.5
+    checks.number("scale", scale)
+    return float(scale)
+
+
+def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
+    """A product with W in the dtype of the inputs, whatever autocast would make of it."""
+    with torch.autocast(x.device.type, enabled=False):
+        return torch.einsum(equation, x, weight)
 
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, impl: str | None) -> Tensor:
@@ -203,8 +212,9 @@ class _DotProductAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        *inputs, seed = ctx.saved_tensors[:7]
-        outputs, layout = ctx.saved_tensors[7:11], Layout(*ctx.saved_tensors[11:])
+        saved = ctx.saved_tensors  # read once, as checkpointing demands
+        *inputs, seed = saved[:7]
+        outputs, layout = saved[7:11], Layout(*saved[11:])
         scale, dropout, backend = ctx.settings
         if grads[0] is None and grads[1] is None:
             return (None,) * 11

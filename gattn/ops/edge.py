@@ -192,14 +192,14 @@ class _EdgeDot(torch.autograd.Function):
 
 def _dot_grouped(query: Tensor, key: Tensor, layout: list[Tensor], backend: str) -> Tensor:
     """Dot products where either end may hold the fewer heads."""
-    if query.shape[1] < key.shape[1]:
+    if 0 < query.shape[1] < key.shape[1]:
         query = query.repeat(1, key.shape[1] // query.shape[1], 1)
     return _dot(query, key, layout, backend)
 
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
     """Sum the heads that one grouped head served: [n, h, c] to [n, heads, c]."""
-    return x if x.shape[1] == heads else x.unflatten(1, (-1, heads)).sum(1)
+    return x if x.shape[1] == heads else x.unflatten(1, (x.shape[1] // heads, heads)).sum(1)
 
 
 def _fake_aggregate(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from gattn.ops.backend import launchers
 
@@ -34,6 +35,10 @@ def define(
         return getattr(launchers(args[-1]), name)(*args[:-1])
 
     def autograd(*args: Any) -> Any:
+        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+            raise RuntimeError(
+                f"gattn::{name} has no forward-mode derivative; impl='reference' has one"
+            )
         if function is not None and wants_grad(*args):
             return function.apply(*args)
         return below_autograd(operator, *args)
@@ -42,6 +47,11 @@ def define(
     _library.impl(name, autograd, "Autograd")
     torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
     return operator
+
+
+def _has_tangent(arg: Any) -> bool:
+    """Whether forward-mode differentiation carries a tangent on this argument."""
+    return isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
 
 
 def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:

@@ -76,6 +76,7 @@ def mlp_attention(
         >>> gattn.functional.mlp_attention(q, k, k, w, graph).shape
         torch.Size([3, 8, 16])
     """
+    checks.number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph, value)
     checks.shape("value", value, graph.num_src, query.shape[1], "c_v")
     checks.probability("dropout", dropout)
@@ -136,6 +137,7 @@ def mlp_attention_weights(
         >>> gattn.functional.mlp_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
+    checks.number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
     inputs = query, key, weight, edge_attr, edge_proj
     settings = activation, negative_slope
@@ -187,8 +189,9 @@ class _MLPAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        *inputs, seed = ctx.saved_tensors[:7]
-        outputs, layout = ctx.saved_tensors[7:10], Layout(*ctx.saved_tensors[10:])
+        saved = ctx.saved_tensors  # read once, as checkpointing demands
+        *inputs, seed = saved[:7]
+        outputs, layout = saved[7:10], Layout(*saved[10:])
         *settings, backend = ctx.settings
         if grads[0] is None:
             return (None,) * 12
@@ -221,7 +224,8 @@ class _MLPScore(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        inputs, layout = ctx.saved_tensors[:5], Layout(*ctx.saved_tensors[5:])
+        saved = ctx.saved_tensors
+        inputs, layout = saved[:5], Layout(*saved[5:])
 
         def plain(q: Any, k: Any, w: Any, a: Any, proj: Any) -> Tensor:
             score = reference.mlp_score(q, k, w, a, proj, layout, *ctx.settings)

@@ -158,8 +158,14 @@ template <class T, class I, int C> struct Backward {
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes, *inner = ds.data() + t * lanes;
       const T* g = grad_out[i];
       for (i64 x = 0; x < heads; ++x) inner[x] = dot<C>(v.data() + voff[x], g + x * c(), c());
-      for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
-      if (edge_score) axpy<0>(sum, A(1), edge_score[graph.edge[graph.csr[at]]], heads);
+      // The order of forward's sum: where scores are large, another one is another score.
+      if (edge_score) {
+        for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
+        axpy<0>(sum, A(1), edge_score[graph.edge[graph.csr[at]]], heads);
+        for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + sum[x]; });
+      } else {
+        for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
+      }
       const A* shift = own + heads;
       const A below = slope;
       for_lanes(lanes, [=](i64 x) {
