@@ -23,6 +23,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,13 +81,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer shapes and graphs")
     parser.add_argument("--table", action="store_true", help="print the table of the results")
     parser.add_argument("--tune", action="store_true", help="search tiles and write them")
-    parser.add_argument("--tiles", type=Path, default=record.RESULTS / "tiles.jsonl")
+    parser.add_argument("--tiles", type=Path, help="where tiles go")
     parser.add_argument("--graphs", nargs="+", choices=gpu_cases.NAMES)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--scale", type=float, default=1.0, help="of the size of every graph")
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each function")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "gpu.jsonl")
+    parser.add_argument("--out", type=Path, help="where results go")
     options = parser.parse_args()
+    folder = Path(tempfile.gettempdir()) if options.dry_run else record.RESULTS
+    options.out = options.out or folder / "gpu.jsonl"
+    options.tiles = options.tiles or folder / "tiles.jsonl"
     options.shapes = SHAPES[::2] if options.quick else SHAPES
     few = ["arxiv", "products/16", "molecules-1024"]
     if options.graphs is None:
@@ -130,7 +134,7 @@ class Bench:
         case = gpu_cases.make(name, scale, self.device)
         scale *= min(1.0, CHECK_EDGES / max(case.num_edges, 1))
         small = gpu_cases.make(name, scale, self.device)
-        graph = gattn.Graph(case.edge_index, case.num_nodes)
+        graph = gpu_cases.graph_of(case)
         layout = self.timer.once(lambda: gattn.Graph(case.edge_index, case.num_nodes))
         for operator in self.options.operators:
             for heads, channels in self.options.shapes:
@@ -153,7 +157,7 @@ class Bench:
         """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
         scale = DRY_EDGES / gpu_cases.EDGES[name] if self.options.dry_run else self.options.scale
         case = gpu_cases.make(name, scale, self.device)
-        graph = gattn.Graph(case.edge_index, case.num_nodes)
+        graph = gpu_cases.graph_of(case)
         for operator in self.options.operators:
             function = gpu_cases.ours(operator, graph, "triton")
             for heads, channels in self.options.shapes:
@@ -186,7 +190,7 @@ class Bench:
 
     def check(self, small: Case, case: Case, graph: gattn.Graph, *shape: Any) -> dict[str, Any]:
         """Errors against float64: of everything on the small graph, of sampled rows on this."""
-        whole = compare(small, gattn.Graph(small.edge_index, small.num_nodes), *shape)
+        whole = compare(small, gpu_cases.graph_of(small), *shape)
         again = repeats(small, *shape)
         sampled = compare_rows(case, graph, *shape)
         return {
@@ -198,6 +202,9 @@ class Bench:
         """Times and memory of gattn and of every peer that can run."""
         found: dict[str, Any] = {}
         makers = {"gattn": lambda: gpu_cases.ours(operator, graph, "triton")}
+        if case.batch is not None:  # the general path beside that for its kind
+            plain = gpu_cases.graph_of(case, plain=True)
+            makers["gattn_general"] = lambda: gpu_cases.ours(operator, plain, "triton")
         makers |= dict(gpu_cases.peers(operator, case))
         for side, maker in makers.items():
             if self.options.dry_run and side in ("pyg_compiled", "flex_attention"):
@@ -211,7 +218,7 @@ class Bench:
             except torch.OutOfMemoryError:
                 found[side] = {"cannot_run": "out of memory"}
             except Exception as problem:
-                if side == "gattn":
+                if side.startswith("gattn"):
                     raise
                 found[side] = {"cannot_run": f"{type(problem).__name__}: {str(problem)[:200]}"}
             self.timer.free()
@@ -246,7 +253,6 @@ class Timer:
 
     def all(self, function: Callable[[], None]) -> dict[str, float | str]:
         """Seconds with warm caches, with the L2 cache overwritten, and as a CUDA graph."""
-        function()
         found: dict[str, float | str] = {
             "warm": self.median(function),
             "cold": self.median(function, cold=True),
@@ -259,8 +265,9 @@ class Timer:
         return found
 
     def median(self, function: Callable[[], object], cold: bool = False) -> float:
-        """Median seconds."""
-        function()
+        """Median seconds, after a run that is not timed."""
+        if self.cuda:
+            function()
         return statistics.median(self.once(function, cold) for _ in range(self.runs))
 
     def once(self, function: Callable[[], object], cold: bool = False) -> float:
@@ -376,7 +383,7 @@ def compare_rows(
 
 def repeats(case: Case, operator: str, heads: int, channels: int, dtype: torch.dtype) -> bool:
     """Whether two runs give the same bits."""
-    graph = gattn.Graph(case.edge_index, case.num_nodes)
+    graph = gpu_cases.graph_of(case)
     function = gpu_cases.ours(operator, graph, "triton")
     leaves = gpu_cases.inputs(operator, case, heads, channels, dtype)
     first, second = outcome(function, leaves), outcome(function, leaves)

@@ -17,6 +17,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 import gattn
+from gattn.kernels import traits
 
 FEATURES = 16
 """Numbers of an edge's features."""
@@ -55,6 +56,7 @@ BATCHES = {"molecules-1024": 1024, "molecules-8192": 8192}
 EDGES = {
     **{name: 2 * pairs for name, (_, pairs) in SIZES.items()},
     **{name: 52 * count for name, count in BATCHES.items()},
+    "sets": 64 * 256**2,
     "hub": 2_000_000,
 }
 """About so many edges at scale 1."""
@@ -70,6 +72,13 @@ def make(name: str, scale: float, device: torch.device) -> Case:
         return Case(name, power_law(nodes, pairs, generator), nodes, fits=fits)
     if name in BATCHES:
         return molecules(name, max(2, int(BATCHES[name] * scale)), generator)
+    if name == "sets":  # complete graphs, as self-attention over sets has them
+        size = max(4, int(256 * scale**0.5))
+        place = torch.arange(64 * size, device=device)
+        source = place.view(64, 1, size).expand(64, size, size).reshape(-1)
+        return Case(
+            name, torch.stack([source, place.repeat_interleave(size)]), 64 * size, place // size
+        )
     nodes = max(8, int(1_000_000 * scale))  # all nodes to one and back
     others = torch.arange(1, nodes, device=device)
     both = torch.stack([torch.cat([others, others * 0]), torch.cat([others * 0, others])])
@@ -130,6 +139,18 @@ def inputs(operator: str, case: Case, heads: int, channels: int, dtype: torch.dt
         name: torch.randn(shape, generator=generator, device=device).to(dtype).requires_grad_()
         for name, shape in shapes.items()
     }
+
+
+def graph_of(case: Case, plain: bool = False) -> gattn.Graph:
+    """The graph of a case; with all that is known of it, unless plain."""
+    graph = gattn.Graph(case.edge_index, case.num_nodes)
+    if plain:
+        traits.note(graph.layout, traits.Traits(False, 0.0))
+    elif case.batch is not None and case.name in BATCHES:
+        ends = torch.bincount(case.batch).cumsum(0)
+        windows = torch.cat([ends.new_zeros(1), ends]).to(graph.layout.rowptr.dtype)
+        traits.note(graph.layout, traits.Traits(False, 0.0, windows))
+    return graph
 
 
 def ours(operator: str, graph: gattn.Graph, impl: str | None = None) -> Function:

@@ -71,7 +71,7 @@ def dot_product_forward(
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     out = value.new_empty(n, heads, value_channels)
-    edge_out = None if edge_attr is None else value.new_empty(n, heads, features)
+    edge_out = None if edge_query is None else edge_query.new_empty(n, heads, features)
 
     width = max(channels, value_channels)
     cut = windows_of(layout) is None

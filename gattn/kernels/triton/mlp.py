@@ -174,7 +174,6 @@ def mlp_backward(
         grad_out, query, key, value, weight, edge_attr, turned,
         out, row_max, row_sum, grad_query, parts[2], part_weight, alpha, slope, destination,
         walk.programs, slope=negative_slope, **dropping(seed, dropout), **shape, programs=programs,
-        maxnreg=255 if windows is None else None,  # left to itself, ptxas stops at 64 and spills
     )  # fmt: skip
     walk.merge(parts, sums)
     grad_weight = part_weight.sum(0).to(weight.dtype)

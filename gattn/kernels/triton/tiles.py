@@ -27,6 +27,9 @@ from gattn.kernels.triton.primitives import merge
 
 SEGMENT = 256
 """Rows of this many edges or more are cut into segments of this many."""
+REGISTERS = 255
+"""Registers that a thread may have. Left without a bound, ptxas aims at full occupancy and would
+rather spill a few registers than have one warp less."""
 WINDOW_ROWS = 32
 """Rows that a program takes at once where whole graphs are given to it."""
 LANES = 32
@@ -106,7 +109,7 @@ def choose(
     power = max(int(degree), 1).bit_length() - 1
     shape_class = f"{pad(heads)}x{width}x{dtype.itemsize}B/2^{power}/unroll{unroll}/stack{stack}"
     seen.add(shape_class)
-    tile = Tile(block, slots * stack, rows, unroll, warps)
+    tile = Tile(block, max(slots, stack), rows, unroll, warps)
     return dataclasses.replace(tile, **(tuned.get(shape_class, {}) | _override))
 
 
@@ -120,7 +123,7 @@ class Walk:
         width: numbers of a gathered row per head.
         dtype: their type.
         unroll: tiles that are loaded before the first is used.
-        stack: edges of one row that every lane takes at once.
+        stack: edges of one row that a tile holds at least.
         all_heads: whether a program takes all heads.
         windows: where the nodes are divided into whole graphs, one program for each; see
             :func:`windows_of`.
@@ -218,7 +221,7 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
     device = args[0].device
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     with torch.cuda.device(device) if elsewhere else contextlib.nullcontext():
-        kernel[grid](*args, **constants, num_warps=warps)
+        kernel[grid](*args, **constants, num_warps=warps, maxnreg=REGISTERS)
 
 
 def windows_of(layout: list[Tensor]) -> Tensor | None:
