@@ -1,0 +1,90 @@
+"""The same bits: run after run, on any number of threads, alone or in a batch, in any order."""
+
+import pytest
+import torch
+
+from gattn import Graph
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Enough work for several threads, with rows of several segments, and no doubled edges."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(0, 5000, (2, 12_000), generator=generator)
+    everyone = torch.arange(5000)
+    into = torch.stack([everyone, torch.zeros_like(everyone)])
+    pairs = torch.cat([pairs, into, into.flip(0)], 1).unique(dim=1)
+    return Graph(pairs[:, torch.randperm(pairs.shape[1], generator=generator)], 5000)
+
+
+@pytest.fixture
+def restore_threads():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def _same(found, wanted):
+    for name, expected in wanted.items():
+        assert torch.equal(found[name], expected), name
+
+
+def test_over_runs_and_threads(operator, large, restore_threads):
+    inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
+    torch.set_num_threads(1)
+    wanted = operator.gradients(inputs, large)
+    for threads in (1, 2, 2, 3):
+        torch.set_num_threads(threads)
+        _same(operator.gradients(inputs, large), wanted)
+
+
+def test_over_the_order_of_edges(operator, large):
+    order = torch.randperm(large.num_edges, generator=torch.Generator().manual_seed(1))
+    shuffled = Graph(large.edge_index[:, order], large.size)
+    inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
+    moved = {
+        name: t.detach()[order].requires_grad_() if operator.shapes[name][0] == "e" else t
+        for name, t in inputs.items()
+    }
+    out = operator(inputs, large)
+    per_edge = len(out) == large.num_edges
+    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
+    wanted = operator.gradients(inputs, large, grad)
+    found = operator.gradients(moved, shuffled, grad[order] if per_edge else grad)
+    for name, expected in wanted.items():
+        edges = per_edge if name == "out" else operator.shapes[name][0] == "e"
+        assert torch.equal(found[name], expected[order] if edges else expected), name
+
+
+def test_alone_and_in_a_batch(operator):
+    """A graph's own results do not know of the others, not even of a hundred thousand edges.
+
+    The gradients of tensors that all graphs share are sums over all of them.
+    """
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for nodes, edges in ((300, 150_000), (40, 90), (1, 0), (7, 9000), (50, 3000)):
+        graphs.append(Graph(torch.randint(0, nodes, (2, edges), generator=generator), nodes))
+    shift = torch.tensor([0, *(g.num_dst for g in graphs)]).cumsum(0)
+    pairs = torch.cat([g.edge_index + s for g, s in zip(graphs, shift)], 1)
+    batch = Graph(pairs, int(shift[-1]))
+    inputs = operator.inputs(batch, 2, 4, dtype=torch.float32, d=2)
+    grad = torch.randn(operator(inputs, batch).shape, generator=generator)
+    together = operator.gradients(inputs, batch, grad)
+    shapes = operator.shapes | {"out": "e" if len(grad) == batch.num_edges else "n"}
+    first_edge = 0
+    for number, graph in enumerate(graphs):
+        rows = {
+            "n": slice(int(shift[number]), int(shift[number + 1])),
+            "e": slice(first_edge, first_edge + graph.num_edges),
+            "h": slice(None),
+        }
+        rows["m"] = rows["n"]
+        first_edge += graph.num_edges
+        own = {
+            name: t.detach()[rows[shapes[name][0]]].requires_grad_() for name, t in inputs.items()
+        }
+        alone = operator.gradients(own, graph, grad[rows[shapes["out"]]])
+        for name, found in alone.items():
+            if shapes[name][0] != "h":
+                assert torch.equal(found, together[name][rows[shapes[name][0]]]), (number, name)

@@ -1,0 +1,77 @@
+"""dot_product_attention: the C++ kernels against the reference and float64."""
+
+import pytest
+import torch
+
+from gattn.functional import dot_product_attention
+
+each_variant = pytest.mark.parametrize("variant", ["dot", "dot, wide", "dot, edges"])
+
+
+@each_variant
+def test_on_every_graph(variant, graph, operators, compare):
+    compare(operators[variant], graph, heads=3, channels=5)
+    compare(operators[variant], graph, heads=8, channels=4, dtype=torch.float32)
+
+
+@each_variant
+def test_every_width_and_dtype(variant, width, precision, operators, compare, random_graph):
+    compare(operators[variant], random_graph, *width, dtype=precision)
+
+
+@each_variant
+def test_int64_indices(variant, precision, operators, compare, wide_graph):
+    compare(operators[variant], wide_graph, 3, 16, dtype=precision)
+
+
+@each_variant
+@pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
+def test_rows_of_several_segments(
+    variant, heads, channels, precision, operators, compare, hub_graph
+):
+    compare(operators[variant], hub_graph, heads, channels, dtype=precision)
+
+
+@pytest.mark.parametrize("features", [1, 2, 7, 16, 33])
+def test_edge_features_of_every_width(features, operators, compare, random_graph):
+    operator = operators["dot, edges"]
+    for dtype in (torch.float64, torch.float32):
+        compare(operator, random_graph, 3, 8, dtype=dtype, dims={"d": features})
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, -2.0])
+def test_scales(scale, operators, compare, random_graph):
+    compare(operators["dot, edges"], random_graph, 3, 8, scale=scale)
+
+
+@pytest.mark.parametrize("frozen", ["query", "key", "value", "bias", "edge_attr", "edge_proj"])
+def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
+    operator = operators["dot, edges"]
+    assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
+    others = operator.shapes.keys() - {frozen}
+    assert set(compare(operator, random_graph, 3, 4, frozen=others)) == {"out", frozen}
+
+
+def test_one_tensor_for_query_key_and_value(random_graph):
+    found = []
+    for impl in ("cpu", "reference"):
+        x = torch.randn(25, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        x.requires_grad_()
+        out = dot_product_attention(x, x, x, random_graph, impl=impl)
+        (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        found.append((out.detach(), first.detach(), second))
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("given", [torch.bfloat16, torch.float32, torch.float64])
+def test_autocast_leaves_the_dtype_of_the_inputs(given, operators, random_graph):
+    """The projections around the kernel must not hand it another dtype."""
+    operator = operators["dot, edges"]
+    inputs = operator.inputs(random_graph, 2, 8, dtype=given)
+    wanted = operator(inputs, random_graph)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = operator(inputs, random_graph)
+    assert torch.equal(found, wanted)
+    grads = [torch.autograd.grad(out.sum(), list(inputs.values())) for out in (found, wanted)]
+    assert all(map(torch.equal, *grads))

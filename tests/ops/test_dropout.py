@@ -1,0 +1,136 @@
+"""Dropout on the attention weights: Philox, keyed on (seed, CSR position, head)."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.functional import aggregate
+from gattn.kernels import philox
+
+
+def _seed():
+    """The key that the next operator will draw."""
+    with torch.random.fork_rng(devices=[]):
+        return torch.randint(-(2**63), 2**63 - 1, (1,))
+
+
+def _weights(attention, inputs, graph, **options):
+    """The weights [e, h] that an attention applies: its output for one-hot values.
+
+    Only for a graph without doubled edges.
+    """
+    heads = next(t for k, t in inputs.items() if k in ("query", "query_score")).shape[1]
+    value = torch.eye(graph.num_src, dtype=torch.float64)[:, None].expand(-1, heads, -1)
+    tensors = {**inputs, "value": value}
+    out = attention._replace(shared={})(tensors, graph, **options)  # [n, h, m]
+    source, destination = graph.edge_index
+    return out[destination, :, source]
+
+
+@pytest.fixture
+def graph_():
+    """No doubled edges, in no order, with a row of three segments."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.cartesian_prod(torch.arange(60), torch.arange(30))
+    return Graph(pairs[torch.randperm(1800, generator=generator)[:900]].t(), (60, 30))
+
+
+@pytest.mark.parametrize("name", ["additive", "dot, wide", "mlp, wide"])
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("heads", [1, 3, 8])
+def test_the_mask_is_philox(name, dropout, heads, operators, graph_):
+    inputs = operators[name].inputs(graph_, heads, 4, grad=False)
+    plain = _weights(operators[name], inputs, graph_)
+    torch.manual_seed(11)
+    keep = philox.keep(_seed(), graph_.num_edges, heads, dropout)
+    found = _weights(operators[name], inputs, graph_, dropout=dropout)
+    ours = torch.empty_like(keep)
+    ours[graph_.layout.edge.long()] = keep
+    torch.testing.assert_close(found, plain * ours / (1 - dropout))
+
+
+@pytest.mark.parametrize("dropout", [0.3, 1.0])
+def test_against_the_reference(attention, precision, dropout, compare, hub_graph, random_graph):
+    """Outputs and gradients: the backward drops what the forward dropped."""
+    graph = random_graph if precision.itemsize == 2 else hub_graph
+
+    def seeded(**arguments):
+        torch.manual_seed(3)
+        return attention.function(**arguments)
+
+    compare(attention._replace(function=seeded), graph, 3, 8, precision, dropout=dropout)
+
+
+def test_gradcheck(attention):
+    graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0, 1], [2, 2, 0, 1, 1, 2, 0]]), 3)
+    inputs = attention.inputs(graph, 2, 2)
+
+    def function(*tensors):
+        torch.manual_seed(0)
+        return attention(dict(zip(inputs, tensors)), graph, dropout=0.4)
+
+    assert torch.autograd.gradcheck(function, tuple(inputs.values()))
+    assert torch.autograd.gradgradcheck(function, tuple(inputs.values()), atol=1e-4)
+
+
+def test_none_and_all(attention, random_graph):
+    inputs = attention.inputs(random_graph)
+    state = torch.get_rng_state()
+    plain = attention(inputs, random_graph)
+    assert torch.equal(attention(inputs, random_graph, dropout=0.0), plain)
+    assert torch.equal(torch.get_rng_state(), state)
+    found = attention.gradients(inputs, random_graph, dropout=1.0)
+    assert all(t.eq(0).all() for t in found.values())
+
+
+def test_manual_seed_governs_it(attention, random_graph):
+    inputs = attention.inputs(random_graph)
+
+    def draw(seed):
+        torch.manual_seed(seed)
+        return [attention(inputs, random_graph, dropout=0.5) for _ in range(2)]
+
+    first, second = draw(0)
+    assert not torch.equal(first, second)
+    assert all(map(torch.equal, draw(0), (first, second)))
+    assert not torch.equal(draw(1)[0], first)
+
+
+@pytest.mark.parametrize("dropout", [0.05, 0.5, 0.8])
+def test_the_rate(dropout):
+    seed = torch.tensor([2**62 + 12345])
+    keep = philox.keep(seed, 100_000, 4, dropout).double()
+    deviation = (dropout * (1 - dropout) / 1e5) ** 0.5
+    assert (keep.mean(0) - (1 - dropout)).abs().max() < 5 * deviation
+    neighbours = (keep[1:] - keep.mean()) * (keep[:-1] - keep.mean())
+    assert neighbours.mean().abs() < 5 * dropout * (1 - dropout) / 4e5**0.5
+
+
+def test_the_expectation_is_the_output_without(operators, graph_):
+    inputs = operators["dot"].inputs(graph_, 2, 4, grad=False)
+    plain = operators["dot"](inputs, graph_)
+    torch.manual_seed(0)
+    mean = sum(operators["dot"](inputs, graph_, dropout=0.5) for _ in range(400)) / 400
+    torch.testing.assert_close(mean, plain, atol=0.25, rtol=0)
+    assert (mean - plain).abs().mean() < 0.03
+
+
+def test_independent_of_the_order_of_edges(attention, graph_):
+    order = torch.randperm(graph_.num_edges, generator=torch.Generator().manual_seed(1))
+    shuffled = Graph(graph_.edge_index[:, order], graph_.size)
+    inputs = attention.inputs(graph_, grad=False)
+    moved = {k: t[order] if attention.shapes[k][0] == "e" else t for k, t in inputs.items()}
+    found = []
+    for tensors, graph in ((inputs, graph_), (moved, shuffled)):
+        torch.manual_seed(0)
+        found.append(attention(tensors, graph, dropout=0.5))
+    assert torch.equal(*found)
+
+
+def test_aggregate_of_returned_weights_is_the_output_before_dropout(operators, random_graph):
+    from gattn.functional import dot_product_attention_weights
+
+    inputs = operators["dot"].inputs(random_graph, grad=False)
+    weights = dot_product_attention_weights(inputs["query"], inputs["key"], random_graph)
+    plain = operators["dot"](inputs, random_graph)
+    torch.testing.assert_close(aggregate(weights, inputs["value"], random_graph), plain)

@@ -1,0 +1,74 @@
+"""edge_softmax, aggregate, edge_dot: the C++ kernels against the reference and float64."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.functional import aggregate, edge_dot, edge_softmax
+
+each_variant = pytest.mark.parametrize("variant", ["edge_softmax", "aggregate", "edge_dot"])
+
+
+@each_variant
+def test_on_every_graph(variant, graph, operators, compare):
+    compare(operators[variant], graph, heads=3, channels=5)
+    compare(operators[variant], graph, heads=8, channels=4, dtype=torch.float32)
+
+
+@each_variant
+def test_every_width_and_dtype(variant, width, precision, operators, compare, random_graph):
+    compare(operators[variant], random_graph, *width, dtype=precision)
+
+
+@each_variant
+def test_int64_indices(variant, precision, operators, compare, wide_graph):
+    compare(operators[variant], wide_graph, 3, 16, dtype=precision)
+
+
+@each_variant
+@pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
+def test_rows_of_several_segments(
+    variant, heads, channels, precision, operators, compare, hub_graph
+):
+    compare(operators[variant], hub_graph, heads, channels, dtype=precision)
+
+
+@pytest.mark.parametrize("variant", ["aggregate", "edge_dot"])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_grouped_heads(variant, groups, precision, operators, compare, hub_graph):
+    compare(operators[variant], hub_graph, 8, 16, dtype=precision, dims={"g": groups})
+
+
+def test_softmax_of_one_row_is_torchs():
+    score = torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    graph = Graph(torch.stack([torch.arange(50), torch.zeros(50, dtype=torch.long)]), (50, 1))
+    torch.testing.assert_close(edge_softmax(score, graph), score.softmax(0))
+
+
+def test_aggregate_and_edge_dot_are_dense_products():
+    """On one edge per pair: a weighted adjacency times v, and the entries of q k^T."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.cartesian_prod(torch.arange(4), torch.arange(6))[torch.randperm(24)[:15]].t()
+    graph = Graph(pairs, (4, 6))
+    weight, value, query = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((15, 2), (4, 2, 3), (6, 2, 3))
+    )
+    dense = torch.zeros(6, 4, 2, dtype=torch.float64)
+    dense[pairs[1], pairs[0]] = weight
+    expected = torch.einsum("nmh,mhc->nhc", dense, value)
+    torch.testing.assert_close(aggregate(weight, value, graph), expected)
+    scores = torch.einsum("nhc,mhc->nmh", query, value)[pairs[1], pairs[0]]
+    torch.testing.assert_close(edge_dot(query, value, graph), scores)
+
+
+@pytest.mark.parametrize("heads", [0, 2])
+def test_no_heads_share_any_number_of_value_heads(heads):
+    graph = Graph(torch.tensor([[0, 1], [1, 1]]), 2)
+    weight = torch.ones(2, heads, requires_grad=True)
+    value = torch.ones(2, 2, 3, requires_grad=True)
+    out = aggregate(weight, value, graph)
+    assert out.shape == (2, heads, 3)
+    out.sum().backward()
+    assert value.grad is not None
+    assert value.grad.sum() == 6 * heads

@@ -1,0 +1,180 @@
+"""The numerics contract: empty rows, -inf, NaN, huge scores, odd shapes."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.functional import additive_attention, dot_product_attention, edge_softmax
+
+DROPPED = {"additive, edges": "edge_score", "dot, wide": "bias", "dot, edges": "bias"}
+"""The argument whose -inf drops an edge."""
+
+
+def test_empty_rows_give_zeros_and_zero_gradients(attention):
+    graph = Graph(torch.tensor([[0, 1, 4], [3, 3, 3]]), (6, 5))
+    found = attention.gradients(attention.inputs(graph, 2, 4), graph)
+    for name, letters in attention.shapes.items() | {("out", "n")}:
+        empty = {"n": [0, 1, 2, 4], "m": [2, 3, 5]}.get(letters[0], [])
+        assert found[name][empty].eq(0).all(), name
+        assert found[name].isfinite().all(), name
+
+
+@pytest.mark.parametrize("impl", ["cpu", "reference"])
+@pytest.mark.parametrize("name", DROPPED)
+def test_minus_infinity_drops_an_edge(name, impl, operators, random_graph):
+    operator = operators[name]
+    inputs = operator.inputs(random_graph, 2, 4)
+    dropped = torch.arange(random_graph.num_edges) % 3 == 0
+    with torch.no_grad():
+        inputs[DROPPED[name]][dropped] = -torch.inf
+    left = Graph(random_graph.edge_index[:, ~dropped], random_graph.size)
+    fewer = {
+        k: t.detach()[~dropped].requires_grad_() if operator.shapes[k][0] == "e" else t
+        for k, t in inputs.items()
+    }
+    found = operator.gradients(inputs, random_graph, impl=impl)
+    wanted = operator.gradients(fewer, left, impl=impl)
+    for key, expected in wanted.items():
+        if key != "out" and operator.shapes[key][0] == "e":
+            assert found[key][dropped].eq(0).all(), key
+            found[key] = found[key][~dropped]
+        torch.testing.assert_close(found[key], expected, msg=key)
+
+
+@pytest.mark.parametrize("impl", ["cpu", "reference"])
+@pytest.mark.parametrize("name", DROPPED)
+def test_rows_of_minus_infinity_give_zeros(name, impl, operators, random_graph):
+    inputs = operators[name].inputs(random_graph, 2, 4, dtype=torch.float32)
+    row = random_graph.edge_index[1] == 7
+    assert row.any()
+    with torch.no_grad():
+        inputs[DROPPED[name]][row, 0] = -torch.inf
+    found = operators[name].gradients(inputs, random_graph, impl=impl)
+    assert found["out"][7, 0].eq(0).all()
+    assert found["out"][7, 1].ne(0).all()
+    assert all(t.isfinite().all() for t in found.values())
+    score = torch.full((random_graph.num_edges, 1), -torch.inf, requires_grad=True)
+    alpha = edge_softmax(score, random_graph, impl=impl)
+    assert alpha.eq(0).all()
+    assert torch.autograd.grad(alpha.sum(), score)[0].eq(0).all()
+
+
+@pytest.mark.parametrize("impl", ["cpu", "reference"])
+def test_nan_comes_out_where_it_went_in(operator, impl, random_graph, hub_graph):
+    """A NaN in any input reaches every output that reads it, and no other row."""
+    for graph in (random_graph, hub_graph):
+        for name, letters in operator.shapes.items():
+            inputs = operator.inputs(graph, 2, 4, dtype=torch.float32, grad=False)
+            clean = operator(inputs, graph, impl=impl)
+            inputs[name][0] = torch.nan
+            found = operator(inputs, graph, impl=impl)
+            source, destination = graph.edge_index
+            edges = torch.arange(graph.num_edges)
+            touched = {"n": destination == 0, "m": source == 0, "e": edges == 0}.get(letters[0])
+            per_edge = found.shape[0] == graph.num_edges
+            rows = torch.ones(len(found), dtype=torch.bool)
+            if touched is not None:
+                rows = torch.zeros(len(found), dtype=torch.bool)
+                where = torch.isin(destination, destination[touched])
+                if not per_edge:
+                    rows[destination[touched]] = True
+                elif operator.function is edge_softmax:
+                    rows = where
+                else:
+                    rows = touched
+            elif not per_edge:
+                rows = graph.in_degree() > 0
+            hit = found.isnan().flatten(1).any(1)
+            if name == "edge_proj":  # W times the zeros of an empty row
+                hit = hit & rows
+            assert torch.equal(hit, rows), name
+            if name != "edge_proj":
+                assert torch.equal(found[~rows], clean[~rows]), name
+
+
+@pytest.mark.parametrize(
+    ("dtype_", "largest"), [(torch.float32, 3e38), (torch.float64, 1e308), (torch.bfloat16, 3e38)]
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_at_the_limit_do_not_overflow(dtype_, largest, sign, random_graph):
+    score = torch.randn(random_graph.num_edges, 3, dtype=torch.float64)
+    score = (sign * score.abs() / score.abs().max() * largest).to(dtype_).requires_grad_()
+    alpha = edge_softmax(score, random_graph)
+    (grad,) = torch.autograd.grad((alpha * torch.randn_like(alpha)).sum(), score)
+    assert grad.isfinite().all()
+    total = torch.zeros(25, 3, dtype=dtype_).index_add(0, random_graph.edge_index[1], alpha)
+    wanted = (random_graph.in_degree() > 0).to(dtype_)[:, None].expand(-1, 3)
+    torch.testing.assert_close(total, wanted, rtol=0, atol=float(8 * torch.finfo(dtype_).eps))
+
+    a, v = torch.zeros(25, 3, dtype=dtype_), torch.randn(25, 3, 4).to(dtype_)
+    bound = {"query_score": a, "key_score": a, "value": v, "edge_score": score}
+    out = additive_attention(**bound, graph=random_graph, negative_slope=1.0)
+    assert out.isfinite().all()
+    assert torch.autograd.grad(out.sum(), score)[0].isfinite().all()
+    q, bias = torch.zeros(25, 3, 4, dtype=dtype_), score
+    out = dot_product_attention(q, q, v, random_graph, bias=bias)
+    assert torch.autograd.grad(out.sum(), score)[0].isfinite().all()
+
+
+def test_a_huge_spread_of_scores_picks_the_largest():
+    graph = Graph(torch.stack([torch.arange(5000), torch.zeros(5000, dtype=torch.long)]), (5000, 1))
+    score = torch.linspace(-1e6, 1e6, 5000)[:, None]
+    for order in (slice(None), torch.arange(4999, -1, -1)):
+        alpha = edge_softmax(score[order], graph)
+        assert alpha.argmax() == score[order].argmax()
+        assert alpha.sum() == 1
+        value = torch.arange(5000.0)[:, None, None]
+        out = additive_attention(torch.zeros(1, 1), score[order], value, graph)
+        assert out.item() == score[order].argmax()
+
+
+def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, random_graph):
+    inputs = operator.inputs(random_graph, 4, 8, dtype=torch.float32, grad=False)
+    moved = {name: restride(t).requires_grad_() for name, t in inputs.items()}
+    inputs = {name: t.requires_grad_() for name, t in inputs.items()}
+    grad = torch.randn(operator(inputs, random_graph).shape)
+    wanted = operator.gradients(inputs, random_graph, grad)
+    found = operator.gradients(moved, random_graph, restride(grad))
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_expanded_inputs_are_read_in_place(operator, random_graph):
+    """Every row the same memory: stride 0."""
+    inputs = operator.inputs(random_graph, 2, 4, grad=False)
+    one = {name: t[:1].requires_grad_() for name, t in inputs.items()}
+    expanded = {name: t[:1].expand(inputs[name].shape) for name, t in one.items()}
+    copied = {name: t.detach().contiguous() for name, t in expanded.items()}
+    out = operator(expanded, random_graph)
+    assert torch.equal(out, operator(copied, random_graph))
+    found = torch.autograd.grad(out.sum(), list(one.values()))
+    full = {name: t.requires_grad_() for name, t in copied.items()}
+    wanted = operator.gradients(full, random_graph, torch.ones_like(out))
+    for name, grad in zip(one, found):
+        torch.testing.assert_close(grad, wanted[name].sum(0, keepdim=True), msg=name)
+
+
+def test_a_view_with_a_pending_sign_is_resolved(operator, random_graph):
+    inputs = operator.inputs(random_graph, 2, 4, grad=False)
+    lazy = {name: torch.complex(t, t).conj().imag for name, t in inputs.items()}
+    assert all(t.is_neg() for t in lazy.values())
+    plain = {name: -t for name, t in inputs.items()}
+    assert torch.equal(operator(lazy, random_graph), operator(plain, random_graph))
+
+
+@pytest.mark.parametrize("dims", [{"h": 0, "g": 0}, {"c": 0}, {"d": 0}, {"w": 0}], ids=str)
+@pytest.mark.parametrize("impl", ["cpu", "reference"])
+def test_zero_wide_shapes(operator, dims, impl, random_graph):
+    inputs = operator.inputs(random_graph, **dims)
+    found = operator.gradients(inputs, random_graph, impl=impl)
+    assert found["out"].isfinite().all()
+    for name, t in inputs.items():
+        assert found[name].shape == t.shape, name
+        assert found[name].isfinite().all(), name
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 3), (3, 0), (4, 3)])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_no_nodes_or_no_edges(attention, size, dropout):
+    graph = Graph(torch.empty(2, 0, dtype=torch.long), size)
+    found = attention.gradients(attention.inputs(graph), graph, dropout=dropout)
+    assert all(t.eq(0).all() for t in found.values())

@@ -1,0 +1,83 @@
+"""Many threads at once, rows of a million edges, wide heads."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.functional import additive_attention, edge_softmax
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_python_threads_at_once(operators, hub_graph):
+    """The kernels release the GIL: calls in flight share nothing."""
+
+    def work(job):
+        operator, seed = job
+        inputs = operator.inputs(hub_graph, 3, 8, dtype=torch.float32, seed=seed)
+        grad = torch.ones(operator(inputs, hub_graph).shape)
+        return operator.gradients(inputs, hub_graph, grad)
+
+    jobs = [(operator, seed) for seed in range(2) for operator in operators.values()]
+    wanted = [work(job) for job in jobs]
+    with ThreadPoolExecutor(8) as pool:
+        for found, expected in zip(pool.map(work, jobs), wanted):
+            assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_a_hub_of_a_million_edges(attention, direction):
+    """Both sides of the layout cut it into segments; the sums stay those of float64."""
+    edges = 1_000_000
+    pairs = torch.stack([torch.arange(edges) % 1000, torch.zeros(edges, dtype=torch.long)])
+    size = (1000, 1)
+    if direction == "out":
+        pairs, size = pairs.flip(0), (1, 1000)
+    graph = Graph(pairs, size)
+    inputs = attention.inputs(graph, 1, 2, dtype=torch.float32, d=1)
+    found = attention.gradients(inputs, graph, impl="cpu")
+    double = {name: t.detach().double().requires_grad_() for name, t in inputs.items()}
+    wanted = attention.gradients(double, graph, impl="cpu")
+    for name, expected in wanted.items():
+        # A gradient that is zero is a sum of the rounding errors of a thousand rows.
+        scale = max(float(expected.abs().max()), graph.num_dst**0.5)
+        error = (found[name].double() - expected).abs().max()
+        assert error <= 3e-5 * scale, name
+    if direction == "in" and "edge_attr" not in inputs:
+        alike = {name: torch.zeros_like(t) for name, t in inputs.items()}
+        alike["value" if "value" in alike else "key"] += 1
+        if "value" in alike:  # equal scores: the mean
+            out = attention(alike, graph)
+            torch.testing.assert_close(out, torch.ones_like(out), rtol=1e-4, atol=1e-4)
+
+
+def test_softmax_over_a_million_edges_sums_to_one():
+    edges = 1_000_000
+    pairs = torch.stack([torch.arange(edges), torch.zeros(edges, dtype=torch.long)])
+    graph = Graph(pairs, (edges, 1))
+    alpha = edge_softmax(torch.randn(edges, 1), graph)
+    assert abs(alpha.double().sum().item() - 1) < 1e-4
+
+
+@pytest.mark.parametrize(("heads", "channels"), [(257, 1), (1, 2049), (64, 65)])
+def test_wide_rows(operator, heads, channels, compare):
+    graph = Graph(torch.tensor([[0, 1, 2, 2, 0], [1, 1, 0, 3, 3]]), 4)
+    compare(operator, graph, heads, channels)
+    compare(operator, graph, heads, channels, torch.float32)
+
+
+def test_calls_within_a_thread_of_another_pool(one_thread):
+    """A worker thread with torch's thread count of one, as data loaders have."""
+    graph = Graph(torch.randint(0, 500, (2, 40_000)), 500)
+    a, v = torch.randn(500, 4), torch.randn(500, 4, 16)
+    wanted = additive_attention(a, a, v, graph)
+    with ThreadPoolExecutor(1) as pool:
+        assert torch.equal(pool.submit(additive_attention, a, a, v, graph).result(), wanted)

@@ -1,0 +1,80 @@
+"""The returned weights: the caller's order, sums of one, gradients, the weights that apply."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn import functional as F
+from gattn.functional import aggregate
+
+TWINS = {
+    "additive": F.additive_attention_weights,
+    "dot": F.dot_product_attention_weights,
+    "mlp": F.mlp_attention_weights,
+}
+each_impl = pytest.mark.parametrize("impl", ["cpu", "reference"])
+
+
+@pytest.fixture
+def split():
+    """An attention's twin, and what its weights are to be summed with."""
+
+    def of(attention, inputs):
+        twin = next(t for f, t in TWINS.items() if f in attention.function.__name__)
+        inputs = dict(inputs)
+        value = inputs.pop("value", inputs.get("key"))
+        return attention._replace(function=twin, shared={}), inputs, value
+
+    return of
+
+
+@each_impl
+def test_they_are_the_weights_that_apply(attention, impl, split, random_graph):
+    inputs = attention.inputs(random_graph, 4, 5)
+    if "edge_attr" in inputs and "dot" in attention.function.__name__:
+        inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])  # it adds to the values, too
+    twin, rest, value = split(attention, inputs)
+    weights = twin(rest, random_graph, impl=impl)
+    assert weights.shape == (random_graph.num_edges, 4)
+    torch.testing.assert_close(
+        aggregate(weights, value, random_graph), attention(inputs, random_graph)
+    )
+    sums = torch.zeros(25, 4, dtype=weights.dtype)
+    sums = sums.index_add(0, random_graph.edge_index[1], weights)
+    torch.testing.assert_close(sums, (random_graph.in_degree() > 0).double()[:, None].expand(25, 4))
+
+
+@each_impl
+def test_they_differentiate(attention, impl, split):
+    graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0], [2, 2, 0, 1, 1, 2]]), (3, 4))
+    twin, rest, _ = split(attention, attention.inputs(graph, 2, 2, d=2))
+    function = lambda *tensors: twin(dict(zip(rest, tensors)), graph, impl=impl)  # noqa: E731
+    assert torch.autograd.gradcheck(function, tuple(rest.values()))
+    assert torch.autograd.gradgradcheck(function, tuple(rest.values()), atol=1e-4)
+
+
+def test_they_keep_the_callers_order(attention, split, random_graph):
+    order = torch.randperm(random_graph.num_edges, generator=torch.Generator().manual_seed(1))
+    shuffled = Graph(random_graph.edge_index[:, order], random_graph.size)
+    inputs = attention.inputs(random_graph, 2, 4, grad=False)
+    twin, rest, _ = split(attention, inputs)
+    moved = {k: t[order] if twin.shapes[k][0] == "e" else t for k, t in rest.items()}
+    torch.testing.assert_close(twin(moved, shuffled), twin(rest, random_graph)[order])
+
+
+def test_dtypes(attention, precision, split, random_graph):
+    """In 16 bits the scores are rounded before the softmax: the weights are off by eps |score|."""
+    inputs = attention.inputs(random_graph, 2, 4, dtype=precision, grad=False)
+    inputs = {name: t / 2 for name, t in inputs.items()}
+    twin, rest, _ = split(attention, inputs)
+    exact = twin({k: t.double() for k, t in rest.items()}, random_graph, impl="reference")
+    found = twin(rest, random_graph)
+    assert found.dtype == precision
+    assert (found.double() - exact).abs().max() <= 8 * torch.finfo(precision).eps
+
+
+def test_autocast(attention, split, random_graph):
+    twin, rest, _ = split(attention, attention.inputs(random_graph, 2, 4, dtype=torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = twin(rest, random_graph)
+    assert torch.equal(found, twin(rest, random_graph))
