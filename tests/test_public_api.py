@@ -8,7 +8,9 @@ import sys
 import pytest
 
 PUBLIC = {
-    "gattn": """Graph __version__ backend_info data functional graphs nn""",
+    "gattn": """
+        ConversionReport Graph __version__ backend_info conversion_report convert data functional
+        graphs models nn transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MolGraph MoleculeError Molecules Score
         Split atom_features batch_molecules bond_features data_root dataset dataset_names

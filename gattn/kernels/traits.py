@@ -53,7 +53,9 @@ def of(layout: Layout) -> Traits | None:
 
 def measure(layout: Layout) -> Traits:
     """Read the traits off a layout: [n] and [m] temporaries; [e] ones if it looks like runs."""
-    if layout.num_edges == 0 or not _spans_fit(layout):
+    if layout.num_edges == 0:
+        return Traits(False, 0.0)
+    if not _spans_fit(layout.rowptr, layout.col) or not _spans_fit(layout.colptr, layout.row):
         return Traits(False, 0.0)
     same_source = layout.col[1:] == layout.col[:-1]
     starts = torch.zeros(layout.num_edges + 1, dtype=torch.bool, device=layout.col.device)
@@ -63,16 +65,10 @@ def measure(layout: Layout) -> Traits:
     return Traits(True, layout.num_edges / max(_area(layout), 1))
 
 
-def _spans_fit(layout: Layout) -> bool:
-    """Whether every row spans as many nodes as it has edges, by destination and by source."""
-    fits = [
-        ((last - first == degree) | (degree == 0)).all()
-        for first, last, degree in (
-            _spans(layout.rowptr, layout.col),
-            _spans(layout.colptr, layout.row),
-        )
-    ]
-    return bool(torch.stack(fits).all())
+def _spans_fit(offsets: Tensor, index: Tensor) -> bool:
+    """Whether every row spans as many nodes as it has edges."""
+    first, last, degree = _spans(offsets, index)
+    return bool(((last - first == degree) | (degree == 0)).all())
 
 
 def _spans(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from gattn.ops import projection
+from gattn.ops.node import node_scores
 
 _EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
 _HOOKS = tuple(
@@ -175,32 +176,23 @@ def head_scores(
 ) -> tuple[Tensor, ...]:
     r"""Scalars per row and head, :math:`\langle W x, a \rangle`, for each a of shape [1, h, c].
 
-    Formed as :math:`\langle x, W^\top a \rangle`, a thin product that reads x once for all a,
-    unless the projection is at hand and narrower than x, or more than its weight.
+    Where the projection is not at hand they are formed as :math:`\langle x, W^\top a \rangle`, a
+    thin product, unless the map is more than its weight.
     """
-    narrower = projected is not None and projected.shape[-1] < x.shape[-1]
-    if narrower or not _is_its_weight(linear, x):
-        return projected_scores(project(linear, x) if projected is None else projected, *att)
-    heads, channels = att[0].shape[-2:]
-    weight = linear.weight.view(heads, channels, x.shape[-1])
-    folded = torch.cat(att).transpose(0, 1) @ weight
-    return _scores(x, folded.transpose(0, 1).flatten(0, 1), heads)
+    if projected is None and _is_its_weight(linear, x):
+        heads, channels = att[0].shape[-2:]
+        weight = linear.weight.view(heads, channels, x.shape[-1])
+        folded = (torch.cat(att).transpose(0, 1) @ weight).transpose(0, 1).flatten(0, 1)
+        scores = project(lambda x: F.linear(x, folded), x)
+        return tuple(score.flatten(1) for score in scores.split(heads, -1))
+    return projected_scores(project(linear, x) if projected is None else projected, *att)
 
 
 def projected_scores(projected: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
     r"""Scalars per row and head, :math:`\langle y, a \rangle`, for each a of shape [1, h, c]."""
-    return _scores(projected, _block_diagonal(torch.cat(att)), att[0].shape[-2])
-
-
-def _scores(x: Tensor, vectors: Tensor, heads: int) -> tuple[Tensor, ...]:
-    scores = project(lambda x: F.linear(x, vectors), x)
-    return tuple(score.flatten(1) for score in scores.split(heads, -1))
-
-
-def _block_diagonal(vectors: Tensor) -> Tensor:
-    """[t, h, c] to [t * h, h * c]: row (t, h) holds its c numbers in the columns of head h."""
-    eye = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device)
-    return (eye[:, :, None] * vectors[:, None]).flatten(2).flatten(0, 1)
+    value = split_heads(projected, att[0].shape[-1])
+    vectors = tile_heads(torch.cat(att), 1, value.shape[1])
+    return node_scores(value, vectors.to(value.dtype)).unbind(0)
 
 
 def _is_its_weight(linear: Any, x: Tensor) -> bool:

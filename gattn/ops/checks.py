@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,7 +26,7 @@ def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
 
 def floats(graph: Graph, **tensors: Tensor | None) -> None:
     """Raise unless the tensors share one floating dtype and the graph's device."""
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None} or tensors
+    given: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(given.items()))
     for name, tensor in given.items():
         if not isinstance(tensor, Tensor):

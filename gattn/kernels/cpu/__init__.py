@@ -70,27 +70,16 @@ def additive_forward(
     kept = n if splits else 0
     out_plus = _statistics(value, kept, heads, channels)
     mass_plus = _statistics(value, kept, heads)
-    _run(
+    saved = out, row_max, row_sum, out_plus, mass_plus
+    _additive(
         _kernels.additive_forward,
-        _kernels.AdditiveArgs(),
-        value,
+        (query_score, key_score, value, edge_score),
+        saved,
         layout,
-        dropout=(_pointer(seed), dropout),
-        heads=heads,
-        value_heads=value.shape[1],
-        channels=channels,
         negative_slope=negative_slope,
-        query_score=query_score,
-        key_score=key_score,
-        value=value,
-        edge_score=edge_score,
-        out=out.data_ptr(),
-        row_max=row_max.data_ptr(),
-        row_sum=row_sum.data_ptr(),
-        out_plus=out_plus.data_ptr(),
-        mass_plus=mass_plus.data_ptr(),
+        dropout=(_pointer(seed), dropout),
     )
-    return out, row_max, row_sum, out_plus, mass_plus
+    return saved
 
 
 def additive_backward(
@@ -111,25 +100,13 @@ def additive_backward(
 ) -> tuple[Tensor, ...]:
     """Gradients of the four inputs; see ``additive.cpp``."""
     grads = [_like(t, value) for t in (query_score, key_score, value, edge_score)]
-    _run(
+    _additive(
         _kernels.additive_backward,
-        _kernels.AdditiveArgs(),
-        value,
+        (query_score, key_score, value, edge_score),
+        (out, row_max, row_sum, out_plus, mass_plus),
         layout,
-        dropout=(_pointer(seed), dropout),
-        heads=query_score.shape[1],
-        value_heads=value.shape[1],
-        channels=value.shape[2],
         negative_slope=negative_slope,
-        query_score=query_score,
-        key_score=key_score,
-        value=value,
-        edge_score=edge_score,
-        out=out.data_ptr(),
-        row_max=row_max.data_ptr(),
-        row_sum=row_sum.data_ptr(),
-        out_plus=out_plus.data_ptr(),
-        mass_plus=mass_plus.data_ptr(),
+        dropout=(_pointer(seed), dropout),
         grad_out=grad_out,
         grad_query_score=grads[0].data_ptr(),
         grad_key_score=grads[1].data_ptr(),
@@ -137,6 +114,35 @@ def additive_backward(
         grad_edge_score=grads[3].data_ptr(),
     )
     return tuple(grads)
+
+
+def _additive(
+    kernel: Any,
+    inputs: tuple[Tensor | None, ...],
+    saved: tuple[Tensor, ...],
+    layout: list[Tensor],
+    **fields: Any,
+) -> None:
+    """Run a kernel of additive.cpp."""
+    query_score, key_score, value, edge_score = inputs
+    assert query_score is not None
+    assert value is not None
+    names = "out", "row_max", "row_sum", "out_plus", "mass_plus"
+    _run(
+        kernel,
+        _kernels.AdditiveArgs(),
+        value,
+        layout,
+        heads=query_score.shape[1],
+        value_heads=value.shape[1],
+        channels=value.shape[2],
+        query_score=query_score,
+        key_score=key_score,
+        value=value,
+        edge_score=edge_score,
+        **_pointers(names, saved),
+        **fields,
+    )
 
 
 def dot_product_forward(
@@ -152,33 +158,20 @@ def dot_product_forward(
     dropout: float,
 ) -> tuple[Tensor, ...]:
     """Out, the weighted sum of edge features, and statistics; see ``dot_product.cpp``."""
-    n, heads, channels = query.shape
+    n, heads = query.shape[:2]
     out = empty(value, n, heads, value.shape[2])
     edge_out = _like(edge_query, value)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
-    _run(
+    saved = out, edge_out, row_max, row_sum
+    _dot_product(
         _kernels.dot_product_forward,
-        _kernels.DotProductArgs(),
-        value,
+        (query, key, value, bias, edge_query, edge_attr),
+        saved,
         layout,
-        dropout=(_pointer(seed), dropout),
-        heads=heads,
-        channels=channels,
-        value_channels=value.shape[2],
-        features=0 if edge_attr is None else edge_attr.shape[1],
         scale=scale,
-        query=query,
-        key=key,
-        value=value,
-        bias=bias,
-        edge_query=edge_query,
-        edge_attr=edge_attr,
-        out=out.data_ptr(),
-        edge_out=edge_out.data_ptr(),
-        row_max=row_max.data_ptr(),
-        row_sum=row_sum.data_ptr(),
+        dropout=(_pointer(seed), dropout),
     )
-    return out, edge_out, row_max, row_sum
+    return saved
 
 
 def dot_product_backward(
@@ -204,27 +197,13 @@ def dot_product_backward(
     inputs = query, key, value, bias, edge_query, edge_attr
     grads = [_like(t, value) for t in inputs]
     alpha, grad_score = _statistics(value, edges, heads), _statistics(value, edges, heads)
-    _run(
+    _dot_product(
         _kernels.dot_product_backward,
-        _kernels.DotProductArgs(),
-        value,
+        inputs,
+        (out, edge_out, row_max, row_sum),
         layout,
-        dropout=(_pointer(seed), dropout),
-        heads=heads,
-        channels=query.shape[2],
-        value_channels=value.shape[2],
-        features=0 if edge_attr is None else edge_attr.shape[1],
         scale=scale,
-        query=query,
-        key=key,
-        value=value,
-        bias=bias,
-        edge_query=edge_query,
-        edge_attr=edge_attr,
-        out=out.data_ptr(),
-        edge_out=edge_out.data_ptr(),
-        row_max=row_max.data_ptr(),
-        row_sum=row_sum.data_ptr(),
+        dropout=(_pointer(seed), dropout),
         grad_out=grad_out,
         grad_edge_out=grad_edge_out,
         grad_query=grads[0].data_ptr(),
@@ -237,6 +216,37 @@ def dot_product_backward(
         grad_score=grad_score.data_ptr(),
     )
     return tuple(grads)
+
+
+def _dot_product(
+    kernel: Any,
+    inputs: tuple[Tensor | None, ...],
+    saved: tuple[Tensor, ...],
+    layout: list[Tensor],
+    **fields: Any,
+) -> None:
+    """Run a kernel of dot_product.cpp."""
+    query, key, value, bias, edge_query, edge_attr = inputs
+    assert query is not None
+    assert value is not None
+    _run(
+        kernel,
+        _kernels.DotProductArgs(),
+        value,
+        layout,
+        heads=query.shape[1],
+        channels=query.shape[2],
+        value_channels=value.shape[2],
+        features=0 if edge_attr is None else edge_attr.shape[1],
+        query=query,
+        key=key,
+        value=value,
+        bias=bias,
+        edge_query=edge_query,
+        edge_attr=edge_attr,
+        **_pointers(("out", "edge_out", "row_max", "row_sum"), saved),
+        **fields,
+    )
 
 
 def mlp_forward(
@@ -422,6 +432,35 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
     )
 
 
+def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
+    """[t, m, h] from value [m, h, c] and vectors [t, h, c]; see ``node.cpp``."""
+    rows, heads, _ = value.shape
+    scores = empty(value, vectors.shape[0], rows, heads)
+    _node(_kernels.node_scores, value, vectors, scores=scores.data_ptr())
+    return scores
+
+
+def node_scores_backward(grad: Tensor, value: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of value and vectors; see ``node.cpp``."""
+    grad = grad.contiguous()
+    grad_value, grad_vectors = _like(value, value), _like(vectors, value)
+    _node(
+        _kernels.node_scores_backward,
+        value,
+        vectors,
+        scores=grad.data_ptr(),
+        grad_value=grad_value.data_ptr(),
+        grad_vectors=grad_vectors.data_ptr(),
+    )
+    return grad_value, grad_vectors
+
+
+def _node(kernel: Any, value: Tensor, vectors: Tensor, **fields: int) -> None:
+    rows, heads, channels = value.shape
+    sizes = {"rows": rows, "heads": heads, "channels": channels, "count": vectors.shape[0]}
+    _call(kernel, _kernels.NodeArgs(), value, value=value, vectors=vectors, **sizes, **fields)
+
+
 def row_gather(table: Tensor, layout: list[Tensor]) -> float:
     """Sum of the rows [m, channels] that the edges name: the roof of every gather here."""
     args = _kernels.EdgeArgs()
@@ -439,11 +478,18 @@ def _edge(
 
 
 def _run(kernel: Any, args: Any, like: Tensor, layout: list[Tensor], **fields: Any) -> None:
+    args.layout = _layout(layout)
+    _call(kernel, args, like, **fields)
+
+
+def _call(kernel: Any, args: Any, like: Tensor, **fields: Any) -> None:
     """Fill the argument struct and call. Tensors stand for (pointer, row stride)."""
-    args.dtype, args.layout = _DTYPES[like.dtype], _layout(layout)
+    args.dtype = _DTYPES[like.dtype]
     held = []  # copies made for contiguity must outlive the call
     for name, value in fields.items():
         if isinstance(value, Tensor):
+            if value.dtype != like.dtype:  # the kernel would read it as the wrong type
+                raise TypeError(f"{name} must be {like.dtype}; got {value.dtype}")
             value = _inner_contiguous(value)
             held.append(value)
             value = _rows(value)
@@ -474,6 +520,10 @@ def _inner_contiguous(t: Tensor) -> Tensor:
 
 def _rows(t: Tensor) -> tuple[int, int]:
     return t.data_ptr(), t.stride(0)
+
+
+def _pointers(names: tuple[str, ...], tensors: tuple[Tensor, ...]) -> dict[str, int]:
+    return {name: t.data_ptr() for name, t in zip(names, tensors)}
 
 
 def _pointer(t: Tensor | None) -> int:

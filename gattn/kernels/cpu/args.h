@@ -77,6 +77,13 @@ struct EdgeArgs {
   void* out;
 };
 
+struct NodeArgs {
+  Dtype dtype;
+  i64 rows, heads, channels, count;
+  Rows value, vectors;
+  void *scores, *grad_value, *grad_vectors;
+};
+
 // One table of kernels per instruction set.
 struct Kernels {
   const char* isa;
@@ -92,6 +99,8 @@ struct Kernels {
   void (*aggregate)(const EdgeArgs&);
   void (*edge_dot)(const EdgeArgs&);
   double (*row_gather)(const EdgeArgs&);
+  void (*node_scores)(const NodeArgs&);
+  void (*node_scores_backward)(const NodeArgs&);
 };
 
 }  // namespace gattn

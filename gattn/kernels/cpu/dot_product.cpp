@@ -45,7 +45,7 @@ template <class T, class I, int C> struct Score {
       for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
       if (features) {
         const T* a = edge_attr[graph.edge[at]];
-        for (i64 x = 0; x < heads; ++x) own[x] += dot<0>(u.data() + x * features, a, features);
+        for (i64 x = 0; x < heads; ++x) own[x] += dot_features(u.data() + x * features, a, features);
       }
     }
     const A factor = scale;
@@ -61,7 +61,7 @@ template <class T, class I, int C> struct Score {
     for (i64 t = 0; t < count; ++t) {
       const T* a = edge_attr[graph.edge[first + t]];
       for (i64 x = 0; x < heads; ++x)
-        axpy<0>(sum + x * features, after[t * lanes + x], a, features);
+        axpy_features(sum + x * features, after[t * lanes + x], a, features);
     }
   }
 
@@ -113,7 +113,7 @@ template <class T, class I, int C> struct Destination {
     for (i64 x = 0; x < heads(); ++x) {
       d[x] = dot<C>(g.data() + x * cv(), out[row] + x * cv(), cv());
       if (grad_edge_out)
-        d[x] += dot<0>(ge.data() + x * features(), edge_out[row] + x * features(), features());
+        d[x] += dot_features(ge.data() + x * features(), edge_out[row] + x * features(), features());
       largest[x] = row_max[row * heads() + x];
       inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
     }
@@ -150,7 +150,7 @@ template <class T, class I, int C> struct Destination {
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
       if (!grad_edge_out) continue;
       const T* a = score.edge_attr[graph.edge[at]];
-      for (i64 x = 0; x < heads(); ++x) inner[x] += dot<0>(ge.data() + x * features(), a, features());
+      for (i64 x = 0; x < heads(); ++x) inner[x] += dot_features(ge.data() + x * features(), a, features());
     }
   }
 
@@ -178,12 +178,12 @@ template <class T, class I, int C> struct Destination {
 
   void edge_features(A* grad_u, const A* r, const A* kept, i64 edge) {
     const T* a = score.edge_attr[edge];
-    for (i64 x = 0; x < heads(); ++x) axpy<0>(grad_u + x * features(), r[x], a, features());
+    for (i64 x = 0; x < heads(); ++x) axpy_features(grad_u + x * features(), r[x], a, features());
     if (!grad_edge_attr) return;
     fill(ga.data(), A(0), features());
     for (i64 x = 0; x < heads(); ++x) {
-      axpy<0>(ga.data(), r[x], score.u.data() + x * features(), features());
-      if (grad_edge_out) axpy<0>(ga.data(), kept[x], ge.data() + x * features(), features());
+      axpy_features(ga.data(), r[x], score.u.data() + x * features(), features());
+      if (grad_edge_out) axpy_features(ga.data(), kept[x], ge.data() + x * features(), features());
     }
     store(grad_edge_attr + edge * features(), ga.data(), features());
   }

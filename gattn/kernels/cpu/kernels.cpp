@@ -19,13 +19,15 @@ void edge_softmax_backward(const EdgeArgs&);
 void aggregate(const EdgeArgs&);
 void edge_dot(const EdgeArgs&);
 double row_gather(const EdgeArgs&);
+void node_scores(const NodeArgs&);
+void node_scores_backward(const NodeArgs&);
 
 extern const Kernels kernels;
 const Kernels kernels = {
     GATTN_STRING(GATTN_ISA), additive_forward, additive_backward, dot_product_forward,
     dot_product_backward,    mlp_forward,      mlp_backward,      mlp_score,
     edge_softmax,            edge_softmax_backward, aggregate,    edge_dot,
-    row_gather,
+    row_gather,              node_scores,      node_scores_backward,
 };
 
 }  // namespace GATTN_ISA

@@ -66,10 +66,13 @@ template <class Args> struct Binder {
         [field](Args& a, const std::pair<Pointer, i64>& p) { a.*field = {at(p.first), p.second}; });
     return *this;
   }
-  Binder& common() {
+  Binder& dtype() {
     cls.def_prop_rw("dtype", [](const Args& a) { return int(a.dtype); },
                     [](Args& a, int dtype) { a.dtype = Dtype(dtype); });
-    return value("layout", &Args::layout).value("heads", &Args::heads).value("channels", &Args::channels);
+    return *this;
+  }
+  Binder& common() {
+    return dtype().value("layout", &Args::layout).value("heads", &Args::heads).value("channels", &Args::channels);
   }
   Binder& dropout() {
     cls.def_prop_rw("dropout", [](const Args& a) { return nb::make_tuple(Pointer(a.dropout.seed), a.dropout.p); },
@@ -142,6 +145,11 @@ NB_MODULE(_kernels, m) {
     Binder<Args>(m, "EdgeArgs").common().VALUE(value_heads).VALUE(transposed).ROWS(left).ROWS(right)
         .POINTER(out);
   }
+  {
+    using Args = NodeArgs;
+    Binder<Args>(m, "NodeArgs").dtype().VALUE(rows).VALUE(heads).VALUE(channels).VALUE(count)
+        .ROWS(value).ROWS(vectors).POINTER(scores).POINTER(grad_value).POINTER(grad_vectors);
+  }
   KERNEL(additive_forward, AdditiveArgs);
   KERNEL(additive_backward, AdditiveArgs);
   KERNEL(dot_product_forward, DotProductArgs);
@@ -154,4 +162,6 @@ NB_MODULE(_kernels, m) {
   KERNEL(aggregate, EdgeArgs);
   KERNEL(edge_dot, EdgeArgs);
   KERNEL(row_gather, EdgeArgs);
+  KERNEL(node_scores, NodeArgs);
+  KERNEL(node_scores_backward, NodeArgs);
 }

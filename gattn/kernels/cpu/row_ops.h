@@ -45,6 +45,24 @@ inline void axpy(A* __restrict to, A weight, const T* __restrict from, i64 chann
   for (i64 k = 0; k < c; ++k) to[k] += weight * wide(from[k]);
 }
 
+// The same for edge features, whose usual widths are compiled in.
+template <class A, class T> inline A dot_features(const A* a, const T* b, i64 features) {
+  switch (features) {
+    case 8: return dot<8>(a, b, features);
+    case 16: return dot<16>(a, b, features);
+    case 32: return dot<32>(a, b, features);
+    default: return dot<0>(a, b, features);
+  }
+}
+template <class A, class T> inline void axpy_features(A* to, A weight, const T* from, i64 features) {
+  switch (features) {
+    case 8: return axpy<8>(to, weight, from, features);
+    case 16: return axpy<16>(to, weight, from, features);
+    case 32: return axpy<32>(to, weight, from, features);
+    default: return axpy<0>(to, weight, from, features);
+  }
+}
+
 // to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers.
 template <int C, class A, class T>
 inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, const T* const* rows,

@@ -3,7 +3,7 @@
 // Work is divided by edges, not by rows: chunks hold about equally many edges, and a row of more
 // than a segment of edges (a hub) is cut into segments whose partial states are merged in order. The
 // division depends on the graph alone, never on the number of threads, so neither do the bits of
-// the result.
+// the result; those of a row depend on that row alone, whatever else is in the graph.
 //
 // A Body computes one row:
 //   A       the type of its state
@@ -27,8 +27,8 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 shortest_segment = 2048;
-constexpr i64 chunk_edges = 4096;
+constexpr i64 segment = 2048;
+constexpr i64 chunk_edges = 256;
 constexpr i64 most_chunks = 1024;
 constexpr i64 most_sums = 128;  // of a sum over all rows, about so many partial ones are kept
 constexpr i64 parallel_work = 1 << 17;  // element updates below which one thread is faster
@@ -44,13 +44,12 @@ struct Hub { i64 row, first_part, parts; };
 
 template <class I> struct Division {
   const I* ptr;
-  i64 rows, chunks, segment;
+  i64 rows, chunks, groups;
   std::vector<Hub> hubs;
   i64 parts = 0;
 
   Division(const I* ptr, i64 rows, bool sums) : ptr(ptr), rows(rows) {
     const i64 work = rows ? i64(ptr[rows]) + rows : 0;
-    segment = sums ? std::max(shortest_segment, work / most_sums) : shortest_segment;
     chunks = std::clamp<i64>(work / chunk_edges, 1, sums ? most_sums : most_chunks);
     for (i64 i = 0; i < rows; ++i) {
       const i64 degree = i64(ptr[i + 1]) - i64(ptr[i]);
@@ -59,7 +58,10 @@ template <class I> struct Division {
       hubs.push_back({i, parts, count});
       parts += count;
     }
+    groups = sums ? std::min(parts, most_sums) : parts;
   }
+  // First part of a group: the parts of a group add to one partial sum over all rows.
+  i64 part_of(i64 group) const { return parts * group / groups; }
   // First row of a chunk: rows and edges count alike.
   i64 row_of(i64 chunk) const {
     if (chunk == chunks) return rows;
@@ -81,7 +83,7 @@ void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
   using A = typename Body::A;
   const i64 size = body.state_size(), shared_size = body.shared_size();
   const Division<I> division(ptr, rows, shared_size > 0);
-  const i64 units = division.chunks + division.parts;
+  const i64 units = division.chunks + division.groups;
   const auto partial = scratch<A>(division.parts * size);
   std::vector<A> shared(units * shared_size, A(0));
   const i64 edges = rows ? i64(ptr[rows]) : 0;
@@ -93,21 +95,25 @@ void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
     local.prepare();
     std::vector<A> state(size + 16);
 #pragma omp for schedule(dynamic, 1) nowait
-    for (i64 part = 0; part < division.parts; ++part) {
-      const auto hub = std::upper_bound(division.hubs.begin(), division.hubs.end(), part,
-          [](i64 p, const Hub& h) { return p < h.first_part; }) - 1;
-      const i64 first = ptr[hub->row] + (part - hub->first_part) * division.segment;
-      const i64 last = std::min<i64>(first + division.segment, ptr[hub->row + 1]);
-      A* own = partial.get() + part * size;
-      local.begin(own);
-      local.edges(own, shared.data() + (division.chunks + part) * shared_size, hub->row, first, last);
+    for (i64 group = 0; group < division.groups; ++group) {
+      A* sum = shared.data() + (division.chunks + group) * shared_size;
+      const i64 end = division.part_of(group + 1);
+      for (i64 part = division.part_of(group); part < end; ++part) {
+        const auto hub = std::upper_bound(division.hubs.begin(), division.hubs.end(), part,
+            [](i64 p, const Hub& h) { return p < h.first_part; }) - 1;
+        const i64 first = ptr[hub->row] + (part - hub->first_part) * segment;
+        const i64 last = std::min<i64>(first + segment, ptr[hub->row + 1]);
+        A* own = partial.get() + part * size;
+        local.begin(own);
+        local.edges(own, sum, hub->row, first, last);
+      }
     }
 #pragma omp for schedule(dynamic, 1)
     for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
       const i64 end = division.row_of(chunk + 1);
       for (i64 i = division.row_of(chunk); i < end; ++i) {
         const i64 first = ptr[i], last = ptr[i + 1];
-        if (last - first > division.segment) continue;
+        if (last - first > segment) continue;
         local.begin(state.data());
         if (first < last)
           local.edges(state.data(), shared.data() + chunk * shared_size, i, first, last);

@@ -1,0 +1,70 @@
+// Scalars per node and head: s_t[i] = <v_i, a_t> for each of a few vectors a_t [h, c].
+//
+// Forward reads v once for all vectors. Backward, dv_i = sum_t ds_t[i] a_t and
+// da_t = sum_i ds_t[i] v_i, reads v and writes dv once; the sum over nodes is taken in as many
+// parts as their number alone says.
+#include "dispatch.h"
+#include "rows.h"
+
+namespace gattn::GATTN_ISA {
+
+namespace {
+
+constexpr i64 part_rows = 256;
+constexpr i64 most_parts = 64;
+
+}  // namespace
+
+void node_scores(const NodeArgs& args) {
+  dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
+    using A = acc_t<T>;
+    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c;
+    const Table<const T> value(args.value), vectors(args.vectors);
+    std::vector<A> wide_vectors(args.count * size);
+    for (i64 t = 0; t < args.count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
+    for_each_row(args.rows, args.count * size, [&](i64 i) {
+      const T* v = value[i];
+      for (i64 t = 0; t < args.count; ++t) {
+        T* to = static_cast<T*>(args.scores) + (t * args.rows + i) * heads;
+        const A* a = wide_vectors.data() + t * size;
+        for (i64 x = 0; x < heads; ++x) to[x] = narrow<T>(dot<C>(a + x * c, v + x * c, c));
+      }
+    });
+  });
+}
+
+void node_scores_backward(const NodeArgs& args) {
+  dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
+    using A = acc_t<T>;
+    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c, count = args.count;
+    const Table<const T> value(args.value), vectors(args.vectors);
+    const T* grad = static_cast<const T*>(args.scores);
+    std::vector<A> wide_vectors(count * size);
+    for (i64 t = 0; t < count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
+    const i64 parts = std::clamp<i64>(args.rows / part_rows, 1, most_parts);
+    std::vector<A> sums(parts * count * size, A(0));
+#pragma omp parallel if (args.rows * size * count > parallel_work)
+    {
+      std::vector<A> row(size);
+#pragma omp for schedule(static)
+      for (i64 part = 0; part < parts; ++part)
+        for (i64 i = args.rows * part / parts; i < args.rows * (part + 1) / parts; ++i) {
+          fill(row.data(), A(0), size);
+          for (i64 t = 0; t < count; ++t) {
+            const T* g = grad + (t * args.rows + i) * heads;
+            const A* a = wide_vectors.data() + t * size;
+            A* sum = sums.data() + (part * count + t) * size;
+            for (i64 x = 0; x < heads; ++x) {
+              axpy<C>(row.data() + x * c, wide(g[x]), a + x * c, c);
+              axpy<C>(sum + x * c, wide(g[x]), value[i] + x * c, c);
+            }
+          }
+          store(static_cast<T*>(args.grad_value) + i * size, row.data(), size);
+        }
+    }
+    for (i64 part = 1; part < parts; ++part) add(sums.data(), sums.data() + part * count * size, count * size);
+    store(static_cast<T*>(args.grad_vectors), sums.data(), count * size);
+  });
+}
+
+}  // namespace gattn::GATTN_ISA
