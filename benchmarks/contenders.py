@@ -241,10 +241,10 @@ def _readouts(modules: dict[str, torch.nn.Module], topology: Topology, dtype: to
 
 
 def gather(topology: Topology, width: int) -> dict[str, Callable[[], Tensor]]:
-    """Ways to sum the source rows of every destination's edges: what attention cannot beat.
+    """Ways to read and sum the source rows of all edges: what attention cannot beat.
 
-    Each reads one row of ``width`` fp32 numbers per edge, in the graph's own order, and writes
-    one row per node.
+    Each reads one row of ``width`` fp32 numbers per edge, in the graph's own order. torch's write
+    one row per node; gattn's own bare loop adds all rows up.
     """
     layout = gattn.Graph(topology.edge_index, topology.num_nodes).layout
     table = leaf(topology.num_nodes, width, dtype=torch.float32, seed=1).detach()
@@ -259,5 +259,5 @@ def gather(topology: Topology, width: int) -> dict[str, Callable[[], Tensor]]:
     }
     kernel = getattr(gattn.kernels.cpu, "row_gather", None)
     if kernel is not None and gattn.kernels.cpu.serves(table.device):
-        ways["gattn row_gather"] = lambda: kernel(table, layout)
+        ways["gattn row_gather"] = lambda: torch.tensor(kernel(table, list(layout)))
     return ways
