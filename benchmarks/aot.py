@@ -160,6 +160,7 @@ def classes(quick: bool) -> Iterator[Class]:
     for dtype in (fp16, fp64):
         yield 8, 16, dtype, 64, False, "general"
         yield 8, 16, dtype, 64, True, "general"
+    yield 4, 64, fp64, 64, True, "general"
     yield 8, 16, fp16, 64, True, "runs"
 
 

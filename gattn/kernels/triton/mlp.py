@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -62,11 +63,11 @@ from gattn.kernels.triton.tiles import (
 )
 
 STACK = 4
-"""Edges that share one reading of W, where there are edge features."""
+"""Edges that share one reading of W, where there are edge features; half as many in fp64."""
 WEIGHT_PROGRAMS = 4096
 """Programs that share the sums for dw, at most."""
 EDGES = 32
-"""Edges of a tile in the passes by edge."""
+"""Edges of a tile in the passes by edge; half as many in fp64."""
 EDGE_PROGRAMS = 512
 """Programs that share the sums for dW, at most."""
 
@@ -214,13 +215,15 @@ def _by_edge(
     """Return the gradients of edge_attr, if wanted, and of edge_proj."""
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
-    block = max(1, min(pad(heads), 128 // width))
+    parts = 2 if slope.dtype == torch.float64 else 1
+    block = max(1, min(pad(heads), 128 // parts // width))
     head_blocks = -(-heads // block)
-    tiles = -(-e // EDGES)
+    edges = EDGES // parts
+    tiles = -(-e // edges)
     inputs = destination, col, edge, query, key, weight, edge_attr, edge_proj, turned, slope
     constants = {
         "HEADS": heads, "CHANNELS": channels, "FEATURES": features, "ACTIVATION": activation,
-        "ACC": ACCUMULATOR[slope.dtype], "E": EDGES, "H": block, "C": width,
+        "ACC": ACCUMULATOR[slope.dtype], "E": edges, "H": block, "C": width,
         "D": max(16, pad(features)),
     }  # fmt: skip
     grad_attr = None
@@ -250,7 +253,9 @@ def _walk(
 ) -> Walk:
     """With edge features, edges are stacked in one tile, so that they share each reading of W."""
     heads, channels = query.shape[1:]
-    stack, unroll = (1, unroll) if edge_attr is None else (STACK, 1)
+    stack = 1
+    if edge_attr is not None:
+        stack, unroll = STACK // (1 + (query.dtype == torch.float64)), 1
     width = max(channels, width)
     return Walk(offsets, index.numel(), heads, width, query.dtype, unroll, stack=stack, **options)
 

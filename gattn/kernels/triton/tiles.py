@@ -30,6 +30,8 @@ SEGMENT = 256
 REGISTERS = 255
 """Registers that a thread may have. Left without a bound, ptxas aims at full occupancy and would
 rather spill a few registers than have one warp less."""
+MERGE_BYTES = 1024
+"""Bytes of a partial result that a program of `merge` reads of one segment, where a head allows."""
 WINDOW_ROWS = 32
 """Rows that a program takes at once where whole graphs are given to it."""
 LANES = 32
@@ -204,7 +206,8 @@ class Walk:
         if not self.cuts:
             return
         a, b = (0 if x is None else x.shape[2] for x in sums[2:4])
-        heads = min(pad(self.heads), max(1, 256 // pad(max(a, b))))
+        full = MERGE_BYTES // wide(self.dtype).itemsize
+        heads = min(pad(self.heads), max(1, full // pad(max(a, b))))
         launch(
             merge, (self.num_segments, -(-self.heads // heads)), 4,
             self.offsets, *parts, *sums, self.num_rows, self.num_segments, keep_scale,
