@@ -1,7 +1,7 @@
 """Graph attention for PyTorch: one operator on some graph."""
 
 from gattn import data, functional, graphs, models, nn, transforms
-from gattn.convert import ConversionReport, conversion_report, convert
+from gattn.conversion import ConversionReport, conversion_report, convert
 from gattn.graph import Graph
 from gattn.ops.backend import backend_info
 

@@ -62,6 +62,8 @@ class AttentionConv(MessagePassing):
         if edge_attr is None:
             return None, None
         weight = tile_heads(self._edge_weight(edge_attr), 0, like.shape[1])
+        if not torch.is_autocast_enabled(like.device.type) and edge_attr.dtype != like.dtype:
+            raise TypeError(f"edge_attr must be {like.dtype}, as x; got {edge_attr.dtype}")
         return edge_attr.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
@@ -76,7 +78,16 @@ class AttentionConv(MessagePassing):
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
         if isinstance(linear.weight, UninitializedParameter):
             linear(edge_attr[:0])
+        check_width("edge_attr", edge_attr, linear)
         return linear.weight.unflatten(0, (self.heads, -1))
+
+
+def check_width(name: str, x: Tensor, linear: Any) -> None:
+    """Raise unless x has as many features as the map takes."""
+    if x.shape[-1] != linear.weight.shape[1]:
+        raise ValueError(
+            f"{name} must have {linear.weight.shape[1]} features; got shape {tuple(x.shape)}"
+        )
 
 
 def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
@@ -88,6 +99,10 @@ def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
     if isinstance(x, Tensor):
         x = nodes_first(x)
         return x, x
+    if not isinstance(x, (tuple, list)) or len(x) != 2:
+        raise TypeError(
+            f"x must be a tensor or a pair (source, destination); got {type(x).__name__}"
+        )
     x_src, x_dst = x
     return nodes_first(x_src), None if x_dst is None else nodes_first(x_dst)
 
@@ -164,6 +179,9 @@ def project(linear: Any, x: Tensor) -> Tensor:
     x is formed in its own dtype, then cast.
     """
     if x.layout == torch.strided and _is_plain(linear):
+        check_width("x", x, linear)
+        if x.dtype != linear.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x must be {linear.weight.dtype}, as the layer; got {x.dtype}")
         return projection.linear(x, linear.weight, linear.bias)
     if x.layout == torch.strided or not torch.is_autocast_enabled(x.device.type):
         return linear(x)
@@ -180,6 +198,7 @@ def head_scores(
     thin product, unless the map is more than its weight.
     """
     if projected is None and _is_its_weight(linear, x):
+        check_width("features", x, linear)
         heads, channels = att[0].shape[-2:]
         weight = linear.weight.view(heads, channels, x.shape[-1])
         folded = (torch.cat(att).transpose(0, 1) @ weight).transpose(0, 1).flatten(0, 1)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
+from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
@@ -18,6 +19,7 @@ from gattn.graph import Graph
 from gattn.nn._conv import (
     AttentionConv,
     add_bias,
+    check_width,
     head_scores,
     merge_heads,
     node_inputs,
@@ -286,7 +288,10 @@ class GATConv(AttentionConv):
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
         """a_e . W_e e_ij: [e, h]."""
+        assert self.lin_edge is not None
         assert self.att_edge is not None
+        if not isinstance(self.lin_edge.weight, UninitializedParameter):
+            check_width("edge_attr", edge_attr, self.lin_edge)
         return head_scores(self.lin_edge, edge_attr, None, self.att_edge)[0]
 
     def __repr__(self) -> str:

@@ -66,7 +66,7 @@ def why_not(backend: str, device_type: str) -> str:
         if importlib.util.find_spec("triton") is None:
             return "triton is not installed (pip install gattn[gpu])"
         if device_type != "cuda" and not interpreted():
-            return f"its kernels take CUDA tensors, these are on {device_type}"
+            return f"its kernels take CUDA tensors, not those on {device_type}"
     return ""
 
 

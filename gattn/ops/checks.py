@@ -50,8 +50,8 @@ def is_graph(graph: object) -> None:
     """Raise unless given a Graph: an operator does not guess the sizes of bare edges."""
     if not isinstance(graph, Graph):
         raise TypeError(
-            "graph must be a gattn.Graph (make one with Graph(edge_index, size)); "
-            f"got {type(graph).__name__}"
+            "graph must be a gattn.Graph (make one with gattn.Graph(edges, size)); "
+            f"got {type(graph).__module__}.{type(graph).__name__}"
         )
 
 

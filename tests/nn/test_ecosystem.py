@@ -10,7 +10,7 @@ from torch_geometric.nn import to_hetero
 from torch_geometric.nn.summary import summary
 
 import gattn.nn
-from gattn.convert import convert
+from gattn import convert
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 5], [1, 2, 3, 4, 5, 0, 2]])
 NODES = ["paper", "author"]

@@ -140,7 +140,8 @@ def additive_backward(
     )  # fmt: skip
     walk.merge(parts, sums)
     if shared:
-        grad_value = grad_value.unflatten(1, (-1, value_heads)).sum(1).to(value.dtype)
+        split = grad_value.unflatten(1, (heads // value_heads, value_heads))
+        grad_value = split.sum(1).to(value.dtype)
     return grad_query, grad_key, grad_value, grad_edge
 
 

@@ -80,7 +80,7 @@ class ConversionReport:
         left: reason by path of those that do not.
 
     Example:
-        >>> from gattn.convert import ConversionReport
+        >>> from gattn import ConversionReport
         >>> print(ConversionReport({"conv1": "GATConv"}, {"pool": "no SetPooling in gattn"}))
         gattn runs 1 attention layer: conv1 (GATConv)
         left as they were, 1: pool (no SetPooling in gattn)
@@ -118,7 +118,7 @@ def convert(model: _Model) -> _Model:
 
     Example:
         >>> import torch, torch_geometric.nn as pyg
-        >>> from gattn.convert import conversion_report, convert
+        >>> from gattn import conversion_report, convert
         >>> model = pyg.GAT(8, 16, num_layers=2, out_channels=4).eval()
         >>> x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 2]])
         >>> before = model(x, edge_index)
@@ -146,7 +146,7 @@ def conversion_report(model: Module) -> ConversionReport:
 
     Example:
         >>> import torch_geometric.nn as pyg
-        >>> from gattn.convert import conversion_report, convert
+        >>> from gattn import conversion_report, convert
         >>> pool = pyg.GraphMultisetTransformer(8, k=2)
         >>> print(conversion_report(convert(pool)).left[""])
         gattn has no GraphMultisetTransformer of the same parameters

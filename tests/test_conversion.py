@@ -8,7 +8,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models import attentive_fp
 
 import gattn.nn
-from gattn.convert import REBUILT, TWINS, ConversionReport, conversion_report, convert
+from gattn.conversion import REBUILT, TWINS, ConversionReport, conversion_report, convert
 from gattn.models import AttentiveFP
 
 EDGES = torch.tensor([[0, 1, 2, 5, 6, 7, 3], [1, 0, 0, 6, 5, 8, 3]])
