@@ -197,6 +197,9 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
     for name in ("_parameters", "_buffers", "_modules"):
         twin.__dict__[name] = dict(vars(theirs)[name])
     twin.__dict__.update(own)
+    for name in ("_cached_edge_index", "_cached_adj_t"):
+        if name in vars(twin):  # in PyG's form; ours is made again at the first forward
+            twin.__dict__[name] = None
     if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):
         twin.explain = theirs.explain
     return twin

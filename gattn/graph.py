@@ -19,7 +19,7 @@ _INTS = (int, torch.SymInt)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _lasting(function: _F) -> _F:
+def lasting(function: _F) -> _F:
     """Make normal tensors in inference mode too: a graph outlives it and may serve training."""
 
     @functools.wraps(function)
@@ -86,7 +86,7 @@ class Graph:
         return graph
 
     @classmethod
-    @_lasting
+    @lasting
     def _from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
         """The edges j -> i for first[i] <= j < last[i]; both bounds ascend with i."""
         return cls._from_layout(runs.build(first, last, num_src, num_edges))
@@ -122,7 +122,7 @@ class Graph:
         layout = self.__dict__.get("_layout")
         return self._lay_out() if layout is None else layout
 
-    @_lasting
+    @lasting
     def _lay_out(self) -> Layout:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
@@ -169,7 +169,7 @@ class Graph:
         """Number of edges out of each source: [m] int64."""
         return self.layout.colptr.diff().long()
 
-    @_lasting
+    @lasting
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
         return Graph._from_layout(self.layout.transpose())
@@ -186,7 +186,7 @@ class Graph:
         """The same graph in page-locked memory."""
         return self._map(lambda t: t.pin_memory())
 
-    @_lasting
+    @lasting
     def _map(self, function: Any) -> Graph:
         kept = None if self.kept is None else function(self.kept)
         return Graph._from_layout(Layout(*map(function, self.layout)), kept)
@@ -204,7 +204,7 @@ class Graph:
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
         return Graph._from_layout(_build(source, destination, *self.size))
 
-    @_lasting
+    @lasting
     def with_self_loops(self) -> Graph:
         """Drop every self-loop, then append one per node after the edges that remain.
 
@@ -226,19 +226,19 @@ class _Memory:
     """What was laid out for a tensor, while that tensor lives and is not modified."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[Any], int, dict[Any, Graph]]] = {}
+        self._entries: dict[int, tuple[weakref.ref[Any], Any, dict[Any, Graph]]] = {}
 
     def lookup(self, tensor: Tensor) -> dict[Any, Graph]:
         """The graphs remembered for this very tensor in its present version."""
         if tensor.is_inference():
             return {}
-        key = id(tensor)
+        key, state = id(tensor), _state(tensor)
         entry = self._entries.get(key)
-        if entry is not None and entry[0]() is tensor and entry[1] == tensor._version:
+        if entry is not None and entry[0]() is tensor and entry[1] == state:
             return entry[2]
         graphs: dict[Any, Graph] = {}
         forget = weakref.ref(tensor, lambda ref: self._forget(key, ref))
-        self._entries[key] = (forget, tensor._version, graphs)
+        self._entries[key] = (forget, state, graphs)
         return graphs
 
     def _forget(self, key: int, ref: weakref.ref[Any]) -> None:
@@ -250,6 +250,15 @@ class _Memory:
         return len(self._entries)
 
 
+def _state(tensor: Tensor) -> tuple[Any, ...]:
+    """What tells that a tensor still holds what it held: its memory, and torch's count of writes.
+
+    An EdgeIndex or an Index counts the writes to the tensor inside it, not its own.
+    """
+    inner = getattr(tensor, "_data", tensor)
+    return inner._version, inner.data_ptr(), inner.device, inner.shape, inner.stride()
+
+
 _memory = _Memory()
 
 
@@ -259,8 +268,10 @@ def as_graph(
     """The :class:`Graph` of these edges, laid out once per tensor and remembered.
 
     A tensor is remembered weakly, by identity and version: modifying it in place or dropping it
-    forgets its graphs. With ``self_loops`` the result is :meth:`Graph.with_self_loops` of them,
-    remembered too.
+    forgets its graphs. A write that torch does not count (through ``.data``, or through a NumPy
+    array that shares the memory) goes unnoticed, as it does by autograd.
+
+    With ``self_loops`` the result is :meth:`Graph.with_self_loops` of them, remembered too.
     """
     if isinstance(edges, Graph) and not self_loops:
         _check_same_size(edges, size)
@@ -295,7 +306,7 @@ def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
         raise ValueError(f"size must be {graph.size}, that of the given {graph!r}; got {size}")
 
 
-@_lasting
+@lasting
 def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     if torch.compiler.is_compiling():
         return Layout(*_build_traced(source, destination, num_src, num_dst))

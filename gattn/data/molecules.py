@@ -310,10 +310,13 @@ def _parse(smiles: str, max_atoms: int) -> Any:
     # Even a fully annotated atom takes less than 20 characters; do not parse what cannot pass.
     if len(text) > 20 * max_atoms:
         raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
-    with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(text)
-        if molecule is None:
-            raise ValueError(_complaint(text))
+    try:
+        with rdBase.BlockLogs():
+            molecule = Chem.MolFromSmiles(text)
+            if molecule is None:
+                raise ValueError(_complaint(text))
+    except RuntimeError as error:  # a condition that RDKit checks in C++, as of an element
+        raise ValueError(str(error).strip().splitlines()[0]) from error
     atoms = molecule.GetNumAtoms()
     if atoms == 0:
         raise ValueError("the molecule has no atoms")
@@ -486,6 +489,9 @@ def _csv_row(
     return _Row(row, line, cells[place], tuple(values))
 
 
+_LARGEST = 3.4028234663852886e38  # of fp32, which targets are kept in
+
+
 def _number(cell: str) -> float | None:
     """The cell's number, NaN where it was not measured, None where it is no number."""
     cell = cell.strip()
@@ -495,7 +501,7 @@ def _number(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= _LARGEST else None
 
 
 def _featurise(

@@ -22,6 +22,14 @@ _HOOKS = tuple(
 )
 
 
+_MODULE_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
 class AttentionConv(MessagePassing):
     """A layer with two paths: the fused operator, and PyG's edge by edge one.
 
@@ -47,8 +55,19 @@ class AttentionConv(MessagePassing):
             or self._overridden
             or self.flow != "source_to_target"
             or self.aggr not in ("add", "sum")
+            or not self._edge_map_is_plain
             or any(len(getattr(self, hooks)) > 0 for hooks in _HOOKS)
             or any(name in self.__dict__ for name in _EQUATIONS)
+        )
+
+    @property
+    def _edge_map_is_plain(self) -> bool:
+        """Whether the operator may read the weight of the edges' map in place of calling it."""
+        linear = getattr(self, "lin_edge", None)
+        return (
+            linear is None
+            or isinstance(getattr(linear, "weight", None), UninitializedParameter)
+            or is_plain(linear)
         )
 
     def dropout_now(self) -> float:
@@ -68,8 +87,10 @@ class AttentionConv(MessagePassing):
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
         """W_e a_ij written out, [e, h, c]: for the edge by edge path."""
-        weight = tile_heads(self._edge_weight(edge_attr), 0, heads)
-        return F.linear(edge_attr, weight.flatten(0, 1)).unflatten(1, weight.shape[:2])
+        linear: Any = getattr(self, "lin_edge", None)
+        if linear is None:
+            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+        return tile_heads(linear(edge_attr).unflatten(1, (self.heads, -1)), 1, heads)
 
     def _edge_weight(self, edge_attr: Tensor) -> Tensor:
         """The weight of the edges' projection as [h, c, d]; initialises a lazy one."""
@@ -178,7 +199,7 @@ def project(linear: Any, x: Tensor) -> Tensor:
     torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
     x is formed in its own dtype, then cast.
     """
-    if x.layout == torch.strided and _is_plain(linear):
+    if x.layout == torch.strided and is_plain(linear):
         check_width("x", x, linear)
         if x.dtype != linear.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"x must be {linear.weight.dtype}, as the layer; got {x.dtype}")
@@ -218,14 +239,15 @@ def _is_its_weight(linear: Any, x: Tensor) -> bool:
     """Whether the map is x W^T and nothing else; initialises a lazy one."""
     if isinstance(getattr(linear, "weight", None), UninitializedParameter):
         linear(x[:0])
-    return _is_plain(linear) and linear.bias is None
+    return is_plain(linear) and linear.bias is None
 
 
-def _is_plain(linear: Any) -> bool:
+def is_plain(linear: Any) -> bool:
     """Whether calling the map does nothing but multiply and add."""
     return (
         type(linear) in (Linear, torch.nn.Linear)
         and not isinstance(linear.weight, UninitializedParameter)
-        and not linear._forward_hooks
-        and not linear._forward_pre_hooks
+        and "forward" not in vars(linear)
+        and not any(len(getattr(linear, hooks)) for hooks in _MODULE_HOOKS)
+        and not torch.nn.modules.module._has_any_global_hook()
     )

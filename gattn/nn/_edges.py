@@ -32,6 +32,8 @@ def read_edges(
     """
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
+    if isinstance(edge_index, Tensor) and edge_index.layout == torch.sparse_coo:
+        edge_index = edge_index.coalesce()
     size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:

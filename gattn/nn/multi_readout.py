@@ -156,11 +156,11 @@ class _LinearReadout(Aggregation):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
-        ones = x.new_ones(x.shape[0], 1)
         if not self.mean:
-            return ones
+            return x.new_ones(x.shape[0], 1)
         segments = segment_graph(x, index, ptr, dim_size, dim)
-        return ones / segments.in_degree()[members(segments)].unsqueeze(1).to(x.dtype)
+        size = segments.in_degree()[members(segments)].unsqueeze(1)
+        return size.double().reciprocal().to(x.dtype)
 
     def __repr__(self) -> str:
         return "'mean'" if self.mean else "'sum'"

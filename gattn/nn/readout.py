@@ -8,7 +8,9 @@ from torch.nn import LayerNorm, Linear, Parameter
 from torch_geometric.nn.aggr import Aggregation
 
 from gattn.functional import edge_softmax
-from gattn.nn.learned_query import learned_query_pool, learned_query_score
+from gattn.graph import Graph
+from gattn.nn._conv import is_plain
+from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
 from gattn.nn.segments import segment_graph, zero_empty
 
 
@@ -126,9 +128,7 @@ class LearnedQueryReadout(Aggregation):
             ``concat=False``; zeros for a graph without nodes.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
-        value_weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
-        dropout = self.dropout if self.training else 0.0
-        out = self.lin_out(learned_query_pool(self._score(x), x, value_weight, segments, dropout))
+        out = self.lin_out(self._pool(x, segments))
         if self.norm is not None:
             out = self.norm(out)
         if self.feed_forward is not None:
@@ -159,8 +159,22 @@ class LearnedQueryReadout(Aggregation):
         segments = segment_graph(x, index, ptr, dim_size, dim)
         return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
+    def _pool(self, x: Tensor, segments: Graph) -> Tensor:
+        """Values summed with the weights: [g, k, h c]."""
+        dropout = self.dropout if self.training else 0.0
+        if is_plain(self.lin_value):
+            weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
+            return learned_query_pool(self._score(x), x, weight, segments, dropout)
+        value = self.lin_value(x).unflatten(1, (self.heads, -1))
+        out = segment_attention(self._score(x), value, segments, dropout)
+        return out.view(segments.num_dst, self.num_queries, -1)
+
     def _score(self, x: Tensor) -> Tensor:
         """q . W_k x / sqrt(c): [n, k h], query by query."""
+        if not is_plain(self.lin_key):
+            query = self.query.unflatten(1, (self.heads, -1))
+            key = self.lin_key(x).unflatten(1, (self.heads, -1)) * query.shape[-1] ** -0.5
+            return torch.einsum("nhc,khc->nkh", key, query.to(key.dtype)).flatten(1)
         return learned_query_score(
             self.query, self.lin_key.weight.unflatten(0, (self.heads, -1)), x
         )

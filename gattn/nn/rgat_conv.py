@@ -250,6 +250,8 @@ class RGATConv(AttentionConv):
         """e W_e a_ij: [e, h * dim], by one thin product."""
         if self.lin_edge is None or self.e is None:
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+        if not self._edge_map_is_plain:
+            return self.lin_edge(edge_attr) @ self.e
         return F.linear(edge_attr, self.e.t() @ self.lin_edge.weight)
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:

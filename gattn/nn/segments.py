@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gattn import graphs
-from gattn.graph import Graph, _memory
+from gattn.graph import Graph, _memory, lasting
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
 
@@ -140,7 +140,7 @@ def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
         return build()
     derived = graph.__dict__.setdefault("_derived", {})
     if key not in derived:
-        derived[key] = build()
+        derived[key] = lasting(build)()
     return derived[key]
 
 

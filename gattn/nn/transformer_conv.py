@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
@@ -16,6 +17,7 @@ from gattn.graph import Graph
 from gattn.nn._conv import (
     AttentionConv,
     channel_pair,
+    is_plain,
     merge_heads,
     node_pair,
     project,
@@ -215,6 +217,8 @@ class TransformerConv(AttentionConv):
         """out + skip, or gated: w . [o, s, o - s] is (w1 + w3) . o + (w2 - w3) . s."""
         if self.lin_beta is None:
             return out + skip
+        if not is_plain(self.lin_beta):
+            return out.lerp(skip, self.lin_beta(torch.cat([out, skip, out - skip], -1)).sigmoid())
         w1, w2, w3 = self.lin_beta.weight.chunk(3, dim=-1)
         beta = (F.linear(out, w1 + w3) + F.linear(skip, w2 - w3)).sigmoid()
         return out.lerp(skip, beta)

@@ -42,6 +42,9 @@ def _placed(x: Tensor, elements: int, *others: Tensor | None) -> bool:
         and all(t is None or (t.dtype == x.dtype and t.device == x.device) for t in others)
         and not torch.is_autocast_enabled("cpu")
         and type(x) in (Tensor, torch.nn.Parameter)
+        and x.is_floating_point()
+        and not torch._C._are_functorch_transforms_active()
+        and torch.autograd.forward_ad._current_level < 0
     )
 
 
