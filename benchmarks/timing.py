@@ -20,7 +20,9 @@ def alternate(
     """Median, quartiles and count of each function's time, in seconds.
 
     The functions take turns, each round in the reverse order of the one before, until ``seconds``
-    are over: what else the machine does then falls on all of them. A function too short for the
+    are over: what else the machine does then falls on all of them. A turn begins with a call that
+    is not timed: on a virtual machine the host takes back what the other's turn has freed, and
+    gives it again a page at a time. A function too short for the
     clock is called several times a turn.
     """
     calls = {name: _calls(function) for name, function in functions.items()}
@@ -30,6 +32,7 @@ def alternate(
     rounds = 0
     while rounds < FEWEST or (time.perf_counter() < end and rounds < MOST):
         for name in order:
+            functions[name]()
             samples[name].append(_time(functions[name], calls[name]))
         order.reverse()
         rounds += 1

@@ -29,6 +29,7 @@ from gattn.nn._conv import (
     tile_heads,
 )
 from gattn.nn._edges import is_linear, read_edges, with_loop_features, with_weights
+from gattn.ops.projection import fork
 
 
 class GATConv(AttentionConv):
@@ -173,8 +174,8 @@ class GATConv(AttentionConv):
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
-        projected = project(self._source_map, x_src)
-        query_score, key_score = self._node_scores(x_src, x_dst, projected)
+        projected, scored = fork(project(self._source_map, x_src))
+        query_score, key_score = self._node_scores(x_src, x_dst, scored)
         value = split_heads(projected, self.out_channels)
         scores = query_score, key_score
         if self.fused:

@@ -33,6 +33,13 @@ def add(x: Tensor, bias: Tensor) -> Tensor:
     return x + bias
 
 
+def fork(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x for two uses, [n, c]: the sum of their gradients is placed, which autograd's own is not."""
+    if x.dim() == 2 and x.requires_grad and _placed(x, x.numel()):
+        return _Fork.apply(x)
+    return x, x
+
+
 def _placed(x: Tensor, elements: int, *others: Tensor | None) -> bool:
     return (
         not torch.compiler.is_compiling()
@@ -81,3 +88,18 @@ class _Add(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         return grad, grad.sum(0) if ctx.needs_input_grad[1] else None
+
+
+class _Fork(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        return x.view_as(x), x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Any:
+        if first is None or second is None:
+            return second if first is None else first
+        if torch.is_grad_enabled():
+            return first + second
+        return torch.add(first, second, out=cpu.empty(first, *first.shape))

@@ -1,0 +1,55 @@
+"""Dense products and sums placed in huge pages give torch's numbers, and their derivatives."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gattn.kernels import cpu
+from gattn.ops import projection
+
+pytestmark = pytest.mark.skipif(
+    not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built"
+)
+
+
+@pytest.fixture(autouse=True)
+def place_everything(monkeypatch):
+    monkeypatch.setattr(projection, "LARGE", 1)
+
+
+def leaves(dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    shapes = (7, 5), (3, 5), (3,)
+    return [torch.randn(s, dtype=dtype, generator=generator).requires_grad_() for s in shapes]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_numbers_are_torchs(dtype):
+    x, weight, bias = leaves(dtype)
+    assert torch.equal(projection.linear(x, weight), F.linear(x, weight))
+    torch.testing.assert_close(projection.linear(x, weight, bias), F.linear(x, weight, bias))
+    y = F.linear(x, weight)
+    assert torch.equal(projection.add(y, bias), y + bias)
+    assert projection.linear(x, weight).grad_fn.name().startswith("_Linear")
+
+
+def test_derivatives():
+    def composed(x, weight, bias):
+        one, other = projection.fork(projection.linear(x, weight, bias))
+        return projection.add(one * other.sin(), bias)
+
+    assert torch.autograd.gradcheck(composed, leaves())
+    assert torch.autograd.gradgradcheck(composed, leaves())
+
+
+def test_fork_with_one_use():
+    x = leaves()[0]
+    one, _ = projection.fork(x * 2)
+    (grad,) = torch.autograd.grad(one.sum(), x)
+    assert torch.equal(grad, torch.full_like(x, 2))
+
+
+def test_functorch_takes_the_plain_path():
+    x, weight, _ = leaves()
+    grad = torch.func.grad(lambda w: projection.linear(x.detach(), w).sum())(weight.detach())
+    torch.testing.assert_close(grad, x.detach().sum(0).expand(3, 5))
