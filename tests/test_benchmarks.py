@@ -117,8 +117,8 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[str] = []
     functions = {name: (lambda name=name: turns.append(name)) for name in "ab"}
     found = timing.alternate(functions, seconds=0.0)
-    warm_up = list("aabb")
-    assert turns == warm_up + list("abbaab")
+    calibration, untimed_first = list("aabb"), list("aabb" + "bbaa" + "aabb")
+    assert turns == calibration + untimed_first
     assert found["a"]["runs"] == found["b"]["runs"] == timing.FEWEST
 
 
