@@ -9,6 +9,7 @@ namespace gattn::GATTN_ISA {
 inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
   std::uint32_t key0 = std::uint32_t(seed), key1 = std::uint32_t(seed >> 32);
   std::uint32_t c0 = std::uint32_t(counter), c1 = std::uint32_t(counter >> 32), c2 = 0, c3 = 0;
+#pragma GCC unroll 10  // or the loop over heads around it is not vector code
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t(0xD2511F53u) * c0;
     const std::uint64_t product1 = std::uint64_t(0xCD9E8D57u) * c2;
