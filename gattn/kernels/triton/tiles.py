@@ -158,6 +158,7 @@ class Walk:
         self.programs = -(-self.num_segments // tile.rows) + -(-rows // tile.rows)
         if windows is not None:
             self.programs = windows.numel() - 1
+        self.blocks = 1 if all_heads else -(-heads // tile.heads)
 
     def parts(self, *sums: Tensor | None) -> list[Tensor | None]:
         """Workspaces for the partial results of cut rows, one for each output [rows, ...]."""
@@ -185,7 +186,7 @@ class Walk:
         if programs is None:
             programs = -(-self.num_segments // tile.rows) if segments else self.programs
         launch(
-            kernel, (programs, -(-self.heads // tile.heads)), tile.warps,
+            kernel, (programs, self.blocks), tile.warps,
             self.offsets, *args,
             num_rows=self.num_rows, num_segments=self.num_segments,
             HEADS=self.heads, ACC=ACCUMULATOR[wide(self.dtype)], H=tile.heads, SLOTS=tile.slots,
