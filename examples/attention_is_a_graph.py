@@ -2,9 +2,8 @@
 
     python examples/attention_is_a_graph.py                  # needs scikit-learn, for its digits
 
-Digits: pixels attend to those around them, learned queries read the image out. Sequences: one token
-of each is marked, and every token has to name the marked symbol: what the graph does not reach
-cannot be known. The baseline ("none") attends to nothing but itself. The last line is JSON.
+Digits: pixels attend to those around them. Sequences: every token has to name a marked token's
+symbol, if the graph leads there. "none" attends to itself alone. The last line is JSON.
 """
 
 import argparse
@@ -67,16 +66,14 @@ def digits(radius: int, epochs: int, seed: int, device: str) -> float:
             F.cross_entropy(predict(part), y[part]).backward()
             optimizer.step()
             schedule.step()
-    with torch.no_grad():
-        return (predict(test).argmax(1) == y[test]).double().mean().item()
+    return (predict(test).argmax(1) == y[test]).double().mean().item()
 
 
 def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, float]:
     """Accuracy at naming the marked symbol, and the best that the graph allows."""
     torch.manual_seed(seed)
     model = Model(SYMBOLS + 1, SinusoidalEncoding(WIDTH), None).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
-    found: list[Tensor] = []
+    optimizer, found = torch.optim.AdamW(model.parameters(), 1e-2), []
     for step in trange(steps + 20, desc=f"sequences, {kind}", leave=False):
         sizes = torch.randint(10, 60, (32,))
         graph = GRAPHS[kind](sizes.tolist(), device=device)
@@ -91,19 +88,22 @@ def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, flo
             F.cross_entropy(score, y).backward()
             optimizer.step()
             continue
-        for _ in range(LAYERS):  # a layer carries what is known along every edge
+        for _ in range(LAYERS):  # a layer carries what is known along every edge; the rest guess
             mark = mark.index_add(0, graph.edge_index[1], mark[graph.edge_index[0]])
-        found.append(torch.stack([score.argmax(1) == y, mark[:, 0] > 0]).double())
-    right, reached = torch.cat(found, dim=1).mean(1).tolist()
-    return right, reached + (1 - reached) / SYMBOLS  # a guess where the mark does not reach
+        found.append(torch.stack([score.argmax(1).eq(y).float(), mark[:, 0].clamp(1 / SYMBOLS, 1)]))
+    return tuple(torch.cat(found, dim=1).mean(1).tolist())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name, default in (("--epochs", 12), ("--steps", 150), ("--seed", 0)):
-        parser.add_argument(name, type=int, default=default)
-    parser.add_argument("--device", default="cpu")
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
+    for name, n, of in (("epochs", 12, "digits"), ("steps", 150, "sequences"), ("seed", 0, "run")):
+        parser.add_argument(f"--{name}", type=int, default=n, help=f"of the {of}")
+    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
     args = parser.parse_args()
+    if min(args.epochs, args.steps) < 1 or not 0 <= args.seed < 2**63:
+        parser.error("--epochs and --steps must be at least 1, --seed at least 0 and in 64 bits")
     start, found = time.perf_counter(), {}
     for kind, radius in (("grid", 2), ("none", 0)):
         found[f"digits_{kind}"] = accuracy = digits(radius, args.epochs, args.seed, args.device)
@@ -112,7 +112,7 @@ def main() -> None:
         accuracy, best = sequences(kind, args.steps, args.seed, args.device)
         found |= {f"sequences_{kind}": accuracy, f"sequences_{kind}_possible": best}
         print(f"sequences, {kind}: accuracy {accuracy:.3f}, possible {best:.3f}")
-    print(json.dumps(vars(args) | found | {"seconds": time.perf_counter() - start}))
+    print(json.dumps(dict(**vars(args), **found, seconds=time.perf_counter() - start)))
 
 
 if __name__ == "__main__":

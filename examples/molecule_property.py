@@ -30,8 +30,7 @@ class MoleculeModel(nn.Module):
         super().__init__()
         self.embed, bond = nn.Linear(len(gd.ATOM_FEATURES), width), len(gd.BOND_FEATURES)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
-        convs = (GATConv(width, width // 8, heads=8, edge_dim=bond) for _ in range(layers))
-        self.convs = nn.ModuleList(convs)
+        self.convs = nn.ModuleList(GATConv(width, width // 8, 8, edge_dim=bond) for _ in self.norms)
         self.attend = LearnedQueryReadout(width, width, num_queries=4, heads=4)
         self.project, self.sum = nn.Linear(width, width), SumAggregation()
         self.head = nn.Sequential(nn.Linear(5 * width, width), nn.ReLU(), nn.Linear(width, 1))
@@ -80,39 +79,40 @@ def rmse(predicted: Tensor, measured: Tensor) -> float:
     return F.mse_loss(predicted.to(measured), measured).sqrt().item()
 
 
-def read_molecules(csv: str | None, smiles: str, target: str) -> gd.Molecules:
-    """The user's file without the rows that cannot be used, or the compounds inside rdkit."""
-    if csv is None:
-        return gd.load_molecules("chembl2321810")
-    found = gd.read_csv(csv, smiles=smiles, targets=[target], on_error="skip")
-    for row in found.bad:
-        print(f"left out: {row}", file=sys.stderr)
-    return found.labelled()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--csv", help="a file of your own (default: CHEMBL2321810)")
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
+    parser.add_argument("--csv", help="a file of your own, in place of CHEMBL2321810")
     parser.add_argument("--smiles", default="smiles", help="its column of SMILES")
     parser.add_argument("--target", default="target", help="its column of numbers to predict")
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=60, help="of training")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the model")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
     args = parser.parse_args()
-    found, start = read_molecules(args.csv, args.smiles, args.target), time.perf_counter()
-    if len(found) < 10 or args.epochs < 1:
-        parser.error(f"needs 10 molecules and 1 epoch; got {len(found)} and {args.epochs}")
-    split = gd.random_split(len(found), seed=args.seed)
-    bits, y = gd.morgan_fingerprints(found.smiles), found.y[:, 0]
+    start = time.perf_counter()
+    try:
+        if args.csv is None:
+            mols = gd.load_molecules("chembl2321810")
+        else:
+            mols = gd.read_csv(args.csv, smiles=args.smiles, targets=[args.target], on_error="skip")
+    except (OSError, ValueError) as error:
+        parser.error(f"argument --csv: {error}")
+    sys.stderr.writelines(f"left out: {row}\n" for row in mols.bad)
+    if len(mols := mols.labelled()) < 10 or args.epochs < 1 or not 0 <= args.seed < 2**63:
+        wanted = "10 molecules, --epochs of at least 1, and --seed of at least 0 and in 64 bits"
+        parser.error(f"needs {wanted}; got {len(mols)}, {args.epochs} and {args.seed}")
+    split = gd.random_split(len(mols), seed=args.seed)
+    bits, y = gd.morgan_fingerprints(mols.smiles), mols.y[:, 0]
     predictions = {
-        "test_rmse": train(found, split, args.seed, args.epochs, args.device),
+        "test_rmse": train(mols, split, args.seed, args.epochs, args.device),
         "kernel_ridge_rmse": gd.tanimoto_ridge(bits[split.train], y[split.train], bits[split.test]),
         "mean_rmse": y[split.train].mean().expand(len(split.test)),
     }
     errors = {name: rmse(predicted, y[split.test]) for name, predicted in predictions.items()}
     shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
     print(f"{args.csv or 'CHEMBL2321810'}, {split.protocol}: {shown}")
-    print(json.dumps(vars(args) | errors | {"seconds": time.perf_counter() - start}))
+    print(json.dumps(dict(**vars(args), **errors, seconds=time.perf_counter() - start)))
 
 
 if __name__ == "__main__":

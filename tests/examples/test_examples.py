@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -37,8 +38,9 @@ def test_node_classification_at_its_defaults(run):
     assert "measured labels on constructed edges" in out
     assert result["seed"] == 1
     assert result["epochs"] == 3
+    assert result["epochs_run"] == 3
     assert 0 <= result["test_accuracy"] <= 1
-    assert result["fingerprint_ridge_accuracy"] > 0.8
+    assert result["ridge_accuracy"] > 0.8
     assert "3/3" in err
 
 
@@ -94,15 +96,75 @@ def test_molecule_property_at_its_defaults(run, monkeypatch):
     assert 0 < results[0]["test_rmse"] < 5
 
 
+def test_result_tells_the_epochs_asked_for_beside_those_run(monkeypatch, capsys):
+    """A run that stops early must not pass its count off as the argument."""
+    script = str(EXAMPLES / "node_classification.py")
+    monkeypatch.setattr(sys, "argv", [script, "--epochs", "60"])
+    main = runpy.run_path(script)["main"]
+    main.__globals__["PATIENCE"] = 2
+    main()
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["epochs"] == 60
+    assert 3 <= result["epochs_run"] < 60
+
+
 def test_molecule_property_needs_some_molecules(run, tmp_path, capsys):
     path = tmp_path / "few.csv"
     path.write_text("smiles,target\nC,1\n")
-    with pytest.raises(SystemExit):
-        run("molecule_property", "--csv", path)
-    assert "needs 10 molecules and 1 epoch; got 1 and 60" in capsys.readouterr().err
+    assert "needs 10 molecules" in refusal(run, capsys, "molecule_property", "--csv", path)
 
 
-def test_node_classification_needs_an_epoch(run, capsys):
-    with pytest.raises(SystemExit):
-        run("node_classification", "--epochs", 0)
-    assert "must be at least 1" in capsys.readouterr().err
+def refusal(run, capsys, name, *arguments):
+    """What an example writes as it exits because of its arguments."""
+    with pytest.raises(SystemExit) as caught:
+        run(name, *arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"usage: {name}.py")
+    return err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("node_classification", "--epochs 0", "--epochs must be at least 1 .* got 0"),
+        ("node_classification", "--runs -2", "--runs must be at least 1 .* got -2"),
+        ("node_classification", "--seed -1", "--seed must be at least 0 .* got -1"),
+        ("node_classification", "--seed 99999999999999999999", "below 2"),
+        ("node_classification", "--dataset corra", "--dataset: invalid choice: 'corra'.*pubmed"),
+        ("molecule_property", "--epochs 0", "--epochs of at least 1.* got 1017, 0 and 0"),
+        ("molecule_property", "--seed -1", "--seed of at least 0.* got 1017, 60 and -1"),
+        ("molecule_property", "--csv nowhere.csv", "--csv: .*No such file.*nowhere.csv"),
+        ("molecule_property", "--dropout 2", "unrecognized arguments: --dropout 2"),
+        ("attention_is_a_graph", "--epochs 0", "--epochs and --steps must be at least 1"),
+        ("attention_is_a_graph", "--steps -5", "--epochs and --steps must be at least 1"),
+        ("attention_is_a_graph", "--seed -1", "--seed at least 0"),
+        ("attention_is_a_graph", "--device abacus", "--device: invalid choice: 'abacus'"),
+        ("attention_is_a_graph", "--epochs many", "--epochs: invalid int value: 'many'"),
+    ],
+)
+def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, said):
+    if name == "attention_is_a_graph":
+        pytest.importorskip("sklearn")
+    assert re.search(f"error: .*{said}", refusal(run, capsys, name, *arguments.split()))
+
+
+def test_a_missing_column_is_named_with_those_there(run, capsys):
+    sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
+    said = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
+    assert "one column 'kelvin'; it has name, smiles, celsius" in said
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_help_tells_every_option_and_its_default(run, capsys, monkeypatch, path):
+    if path.stem == "attention_is_a_graph":
+        pytest.importorskip("sklearn")
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as caught:
+        run(path.stem, "--help")
+    assert caught.value.code == 0
+    listed = capsys.readouterr().out.split("options:")[1].replace("\n   ", " ")
+    options = [line for line in listed.splitlines() if line.startswith("  --")]
+    assert len(options) >= 4
+    assert all(re.search(r"\w+ \(default: \w+\)$", line) for line in options), options
