@@ -16,6 +16,7 @@ from gattn.kernels.blocks import Blocks
 from gattn.kernels.layout import Layout
 
 _INTS = (int, torch.SymInt)
+_REMEMBERED = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -37,7 +38,9 @@ class Graph:
 
     The edges are kept sorted by (destination, source) and by (source, destination), so that an
     operator reads the neighbourhood of any node as one contiguous run. Per-edge tensors stay in
-    the caller's order on the outside.
+    the caller's order on the outside. A graph is written by ``torch.save`` and read by
+    ``torch.load``, ``weights_only`` or not, once gattn is imported: it is laid out and checked
+    again as it is read.
 
     Args:
         edges: any of: an integer tensor of shape (2, e) holding (source, destination) pairs; a
@@ -143,8 +146,9 @@ class Graph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.blocks is not None:
-            return Graph._from_blocks, (self.blocks, self.device)
-        return Graph._from_layout, (self.layout, self.kept)
+            return _restore_blocks, (tuple(self.blocks), torch.empty(0, device=self.device))
+        pairs = self.edge_index.to(self.layout.col.dtype)
+        return _restore_edges, (pairs, self.size, self.kept)
 
     def __copy__(self) -> Graph:
         return self
@@ -222,6 +226,26 @@ class Graph:
         return Graph._from_layout(_build(source, destination, *self.size), kept)
 
 
+def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
+    """The graph that was pickled: its edges are checked like any others."""
+    graph = Graph(pairs, tuple(size))
+    graph.__dict__["kept"] = kept
+    return graph
+
+
+def _restore_blocks(blocks: tuple[Any, ...], where: Tensor) -> Graph:
+    """The complete or causal graph that was pickled, on the device of a tensor."""
+    blocks = Blocks(*blocks)
+    queries, keys = blocks.query_sizes, blocks.key_sizes
+    fit = queries == keys if blocks.causal else len(queries) == len(keys)
+    if not fit or not all(isinstance(s, int) and s >= 0 for s in (*queries, *keys)):
+        raise ValueError(f"a pickled Graph must hold the sizes of blocks; got {blocks}")
+    return Graph._from_blocks(blocks, where.device)
+
+
+torch.serialization.add_safe_globals([_restore_edges, _restore_blocks])
+
+
 class _Memory:
     """What was laid out for a tensor, while that tensor lives and is not modified."""
 
@@ -253,10 +277,24 @@ class _Memory:
 def _state(tensor: Tensor) -> tuple[Any, ...]:
     """What tells that a tensor still holds what it held: its memory, and torch's count of writes.
 
-    An EdgeIndex or an Index counts the writes to the tensor inside it, not its own.
+    An EdgeIndex or an Index counts the writes to the tensor inside it, not its own; a sparse
+    matrix holds its entries in two.
     """
-    inner = getattr(tensor, "_data", tensor)
-    return inner._version, inner.data_ptr(), inner.device, inner.shape, inner.stride()
+    return tensor.shape, *(
+        (part._version, part.data_ptr(), part.device, part.shape, part.stride())
+        for part in _parts(tensor)
+    )
+
+
+def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The dense tensors that hold the edges of this one."""
+    if tensor.layout == torch.strided:
+        return (getattr(tensor, "_data", tensor),)
+    if tensor.layout == torch.sparse_coo:
+        return (tensor._indices(),)
+    if tensor.layout == torch.sparse_csr:
+        return tensor.crow_indices(), tensor.col_indices()
+    return tensor.ccol_indices(), tensor.row_indices()
 
 
 _memory = _Memory()
@@ -267,9 +305,10 @@ def as_graph(
 ) -> Graph:
     """The :class:`Graph` of these edges, laid out once per tensor and remembered.
 
-    A tensor is remembered weakly, by identity and version: modifying it in place or dropping it
-    forgets its graphs. A write that torch does not count (through ``.data``, or through a NumPy
-    array that shares the memory) goes unnoticed, as it does by autograd.
+    A tensor, dense or sparse, is remembered weakly, by identity and version: modifying it in place
+    or dropping it forgets its graphs. A write that torch does not count (through ``.data``, or
+    through a NumPy array that shares the memory) goes unnoticed, as it does by autograd; for a
+    sparse matrix so does a write to the index tensors that it was made of.
 
     With ``self_loops`` the result is :meth:`Graph.with_self_loops` of them, remembered too.
     """
@@ -280,7 +319,7 @@ def as_graph(
         graphs = edges.__dict__.setdefault("_derived", {})
     elif torch.compiler.is_compiling():
         graphs = {}
-    elif isinstance(edges, Tensor) and edges.layout == torch.strided:
+    elif isinstance(edges, Tensor) and edges.layout in _REMEMBERED:
         graphs = _memory.lookup(edges)
     else:
         graphs = {}

@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import threading
+import weakref
 
 import networkx
 import numpy as np
@@ -337,8 +338,7 @@ def test_does_not_alias_the_callers_tensor():
 def test_pickle_copy_and_move(case, tmp_path):
     graph = case.graph().with_self_loops()
     torch.save(graph, tmp_path / "graph.pt")
-    with torch.serialization.safe_globals([Graph, Graph._from_layout, reference.Layout, getattr]):
-        loaded = torch.load(tmp_path / "graph.pt")
+    loaded = torch.load(tmp_path / "graph.pt", weights_only=True)
     for again in (
         pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph), copy.copy(graph), loaded,
         graph.to("cpu"), graph.to("meta"),
@@ -350,6 +350,27 @@ def test_pickle_copy_and_move(case, tmp_path):
             assert graph.kept is None or torch.equal(again.kept, graph.kept)
     assert graph.to("cpu") is graph
     assert graph.to("meta").device.type == "meta"
+
+
+@pytest.mark.parametrize("build", [gattn.graphs.complete, gattn.graphs.causal])
+def test_blocks_load_with_weights_only(build, tmp_path):
+    torch.save(build([2, 3]), tmp_path / "graph.pt")
+    loaded = torch.load(tmp_path / "graph.pt", weights_only=True)
+    assert loaded.blocks == build([2, 3]).blocks
+    assert_same_graph(loaded, build([2, 3]))
+
+
+def test_a_pickle_is_checked_as_it_is_read():
+    """Files are not trusted: no index of theirs leads a kernel out of bounds."""
+    for restore, state, error in [
+        (gattn.graph._restore_edges, (torch.tensor([[9], [0]]), (2, 2), None), r"in \[0, 2\)"),
+        (gattn.graph._restore_edges, (torch.tensor([[0], [0]]), (2, -2), None), "size must be"),
+        (gattn.graph._restore_blocks, (((2,), (-3,), False), torch.empty(0)), "sizes of blocks"),
+        (gattn.graph._restore_blocks, (((2,), (3,), True), torch.empty(0)), "sizes of blocks"),
+        (gattn.graph._restore_blocks, (((2, 1), (3,), False), torch.empty(0)), "sizes of blocks"),
+    ]:
+        with pytest.raises(ValueError, match=error):
+            restore(*state)
 
 
 @CASES
@@ -433,8 +454,6 @@ def test_equal_tensors_are_not_confused(sorts):
 
 
 def test_memory_holds_neither_tensor_nor_graph():
-    import weakref
-
     before = len(_memory)
     edge_index = torch.tensor([[0, 1], [1, 0]])
     graph = weakref.ref(as_graph(edge_index, 2))
@@ -492,6 +511,54 @@ def test_other_inputs_are_laid_out_anew(sorts):
     matrix = scipy.sparse.eye_array(3).tocsr()
     assert as_graph(matrix) is not as_graph(matrix)
     assert as_graph(EdgeIndex([[0], [1]], sparse_size=(2, 2))).num_edges == 1
+
+
+SPARSE = pytest.mark.parametrize(
+    ("make", "indices"),
+    [
+        (lambda dense: dense.to_sparse(), lambda t: t.indices()[1]),
+        (lambda dense: dense.to_sparse_csr(), lambda t: t.col_indices()),
+        (lambda dense: dense.to_sparse_csc(), lambda t: t.row_indices()),
+    ],
+    ids=["coo", "csr", "csc"],
+)
+ignore_beta = pytest.mark.filterwarnings("ignore:Sparse CS:UserWarning")
+
+
+@SPARSE
+@ignore_beta
+def test_sparse_matrices_are_remembered(sorts, make, indices):
+    adj_t = make(torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    for _ in range(3):
+        graph = as_graph(adj_t)
+        assert as_graph(adj_t, (2, 2), self_loops=True).num_edges == 3
+    assert len(sorts) == 3  # without size and with it, and the loops
+    assert graph.edge_index.tolist() == [[1], [0]]
+    indices(adj_t).zero_()
+    assert as_graph(adj_t).edge_index.sum() < 1 + (adj_t.layout == torch.sparse_csc)
+    assert as_graph(adj_t) is not graph
+    assert as_graph(adj_t) is as_graph(adj_t)
+
+
+@SPARSE
+@ignore_beta
+def test_memory_holds_no_sparse_matrix(make, indices):
+    before = len(_memory)
+    adj_t = make(torch.eye(3))
+    graph = weakref.ref(as_graph(adj_t))
+    assert len(_memory) == before + 1
+    del adj_t
+    gc.collect()
+    assert graph() is None
+    assert len(_memory) == before
+
+
+def test_other_memory_in_a_sparse_matrix_is_seen():
+    adj_t = torch.eye(3).to_sparse()
+    before = as_graph(adj_t)
+    adj_t.data = torch.ones(3, 3).to_sparse()
+    assert as_graph(adj_t).num_edges == 9
+    assert before.num_edges == 3
 
 
 def test_edge_index_class_is_remembered(sorts):

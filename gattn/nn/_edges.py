@@ -9,9 +9,10 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttributeAccessIssue]
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
+from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.functional import aggregate
-from gattn.graph import Graph, as_graph
+from gattn.graph import Graph, _memory, as_graph, lasting
 from gattn.kernels.layout import Layout
 from gattn.nn.segments import remember
 
@@ -32,9 +33,9 @@ def read_edges(
     """
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
-    if isinstance(edge_index, Tensor) and edge_index.layout == torch.sparse_coo:
-        edge_index = edge_index.coalesce()
+    edge_index = _coalesced(edge_index)
     size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
+    check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
         edge_attr = edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
@@ -44,6 +45,44 @@ def read_edges(
                 f"edge_attr must have shape ({edges}, d); got {tuple(edge_attr.shape)}"
             )
     return graph, edge_attr
+
+
+def check_rows(edge_index: Any, sources: int, destinations: int) -> None:
+    """Raise unless edges that know their nodes join as many as x has rows."""
+    own = _own_size(edge_index)
+    if own is not None and None not in own and own != (sources, destinations):
+        came = f"{sources} and {destinations}" if sources != destinations else str(sources)
+        raise ValueError(
+            f"x must have as many rows as the edges have nodes, {own[0]} sources and {own[1]} "
+            f"destinations; got {came} rows for {_name(edge_index)}"
+        )
+
+
+def _name(edge_index: Any) -> str:
+    if isinstance(edge_index, Graph):
+        return repr(edge_index)
+    return f"a {type(edge_index).__name__} of that size"
+
+
+def _own_size(edge_index: Any) -> tuple[int | None, int | None] | None:
+    """(num_src, num_dst) as the edges themselves tell; None for plain pairs."""
+    if isinstance(edge_index, Graph):
+        return edge_index.size
+    if is_torch_sparse_tensor(edge_index):
+        return edge_index.shape[1], edge_index.shape[0]
+    return edge_index.sparse_size() if isinstance(edge_index, EdgeIndex) else None
+
+
+def _coalesced(edge_index: Any) -> Any:
+    """The same edges, a COO matrix without doubles: once per matrix, as its graph is."""
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.sparse_coo:
+        return edge_index
+    if edge_index.is_coalesced() or torch.compiler.is_compiling():
+        return edge_index.coalesce()
+    remembered: dict[Any, Any] = _memory.lookup(edge_index)
+    if "coalesced" not in remembered:
+        remembered["coalesced"] = lasting(edge_index.detach().coalesce)()
+    return remembered["coalesced"]
 
 
 def _is_hybrid(edge_index: Any) -> bool:
@@ -78,14 +117,8 @@ def _count_destinations(
         if given[1] not in (None, x_dst.shape[0]):
             raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {given[1]}")
         return x_dst.shape[0]
-    own = None
-    if isinstance(edge_index, Graph):
-        own = edge_index.num_dst
-    elif is_torch_sparse_tensor(edge_index):
-        own = edge_index.shape[0]
-    elif isinstance(edge_index, EdgeIndex):
-        own = edge_index.sparse_size()[1]
-    return next(n for n in (given[1], own, x_src.shape[0]) if n is not None)
+    own = _own_size(edge_index) or (None, None)
+    return next(n for n in (given[1], own[1], x_src.shape[0]) if n is not None)
 
 
 def with_loop_features(
@@ -132,7 +165,7 @@ def with_weights(
     dimension in x the weights are [b, e, h].
     """
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
-        return _sparse_weights(edge_index, graph, alpha)
+        return _sparse_weights(edge_index, graph, alpha, self_loops)
     alpha = batch_first(alpha, x)
     if not self_loops:
         return given_edges(edge_index, graph), alpha
@@ -159,7 +192,9 @@ def given_edges(edge_index: Any, graph: Graph) -> Any:
     return graph.edge_index if isinstance(edge_index, Graph) else edge_index
 
 
-def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
+def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -> Any:
+    if is_torch_sparse_tensor(adj_t) and not _is_hybrid(adj_t) and not self_loops:
+        return set_sparse_value(_coalesced(adj_t), alpha), alpha
     layout = graph.layout
     alpha = alpha[layout.edge.long()]
     shape = (graph.num_dst, graph.num_src, *alpha.shape[1:])
@@ -171,6 +206,10 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor) -> Any:
     if adj_t.layout == torch.sparse_csr:
         rows, cols = layout.rowptr.long(), layout.col.long()
         return torch.sparse_csr_tensor(rows, cols, alpha, shape, check_invariants=False), alpha
+    if adj_t.layout == torch.sparse_csc:
+        alpha = alpha[layout.csr.long()]
+        cols, rows = layout.colptr.long(), layout.row.long()
+        return torch.sparse_csc_tensor(cols, rows, alpha, shape, check_invariants=False), alpha
     entries = torch.stack([layout.destinations(), layout.col.long()])
     adj_t = torch.sparse_coo_tensor(
         entries, alpha, shape, is_coalesced=True, check_invariants=False

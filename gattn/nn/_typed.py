@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
+from gattn.graph import Graph, lasting
 from gattn.nn.segments import lay_out
 
 
@@ -37,6 +38,8 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
             lay_out(pairs, destination * types + kind, (m, n)),
         )
 
+    if edge_type.is_inference():  # torch counts no writes to it
+        return build()
     return _latest(graph, "typed", (edge_type, edge_type._version, types), build)
 
 
@@ -62,20 +65,25 @@ def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tenso
 
 
 def _latest(graph: Graph, name: str, made_of: tuple[Any, ...], build: Callable[[], Any]) -> Any:
-    """What was last built from a graph and these very objects, kept with the graph."""
+    """What was last built from a graph and these very objects, kept with the graph.
+
+    The objects are held weakly: a graph that kept another alive could come to keep itself.
+    """
     if torch.compiler.is_compiling():
         return build()
     derived: dict[Any, Any] = graph.__dict__.setdefault("_derived", {})
     kept = derived.get(name)
     if kept is None or not _same(kept[0], made_of):
-        kept = derived[name] = made_of, build()
+        held = tuple(x if isinstance(x, int) else weakref.ref(x) for x in made_of)
+        kept = derived[name] = held, lasting(build)()
     return kept[1]
 
 
-def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether two tuples hold the same objects, or equal numbers."""
-    return len(a) == len(b) and all(
-        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b)
+def _same(held: tuple[Any, ...], made_of: tuple[Any, ...]) -> bool:
+    """Whether these are the objects that were held, or equal numbers."""
+    return len(held) == len(made_of) and all(
+        x == y if isinstance(x, int) or isinstance(y, int) else x() is y
+        for x, y in zip(held, made_of)
     )
 
 

@@ -12,6 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
+from gattn.nn._edges import check_rows
 from gattn.nn.graph_attention import EdgeScore, GraphAttention
 
 NORMS = ("pre", "post")
@@ -135,7 +136,7 @@ class TransformerBlock(Module):
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
                 f"memory_channels={self.cross_attention is not None}"
             )
-        graph = as_graph(graph, x.shape[-2])
+        graph = graph_among(graph, x)
 
         def attend(y: Tensor) -> Tensor:
             return self.attention(y, y, y, graph, edge_attr=edge_attr, score_bias=score_bias)
@@ -169,7 +170,7 @@ class TransformerBlock(Module):
         """
         y = self.norm1(x) if self.norm == "pre" else x
         return self.attention.attention_weights(
-            y, y, as_graph(graph, x.shape[-2]), edge_attr=edge_attr, score_bias=score_bias
+            y, y, graph_among(graph, x), edge_attr=edge_attr, score_bias=score_bias
         )
 
     def _add(self, x: Tensor, function: Callable[[Tensor], Tensor], norm: LayerNorm) -> Tensor:
@@ -180,6 +181,12 @@ class TransformerBlock(Module):
     def extra_repr(self) -> str:
         """The settings, for repr."""
         return f"{self.channels}, heads={self.heads}, norm={self.norm!r}"
+
+
+def graph_among(edges: Any, x: Tensor) -> Graph:
+    """The graph of these edges among the rows of x, [n, d] or [b, n, d]."""
+    check_rows(edges, x.shape[-2], x.shape[-2])
+    return as_graph(edges, x.shape[-2])
 
 
 def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) -> Sequential:

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn import LayerNorm, Module
 from torch_geometric.nn.inits import reset
 
-from gattn.graph import as_graph
-from gattn.nn.block import feed_forward
+from gattn.nn.block import feed_forward, graph_among
 from gattn.nn.graph_attention import EdgeScore, GraphAttention
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.segments import segment_graph, within
@@ -140,7 +139,7 @@ class GraphTransformerLayer(Module):
 
     def _attend_locally(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None) -> Tensor:
         if self.local_attention is not None:
-            graph = as_graph(edge_index, x.shape[0])
+            graph = graph_among(edge_index, x)
             return self.local_attention(x, x, x, graph, edge_attr=edge_attr)
         assert self.local is not None
         if edge_attr is None:

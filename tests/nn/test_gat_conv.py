@@ -226,7 +226,7 @@ def test_mean_over_dropout_is_the_value_without():
         (lambda f, x, e: f(x, e, torch.randn(3, 3, 1)), ValueError, r"shape \(3, d\)"),
         (lambda f, x, e: f(x, e, size=(3, 4)), ValueError, r"size\[0\] must be 4"),
         (lambda f, x, e: f((x, x[:2]), e, size=(4, 4)), ValueError, r"size\[1\] must be 2"),
-        (lambda f, x, e: f(x, Graph(e, 5)), ValueError, "size must be"),
+        (lambda f, x, e: f(x, Graph(e, 5)), ValueError, "5 destinations; got 4 rows for Graph"),
         (lambda f, x, e: f(x, "edges"), TypeError, "edges must be"),
     ],
 )

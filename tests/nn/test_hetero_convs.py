@@ -1,5 +1,8 @@
 """HGTConv and HANConv on a heterogeneous graph."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -80,6 +83,24 @@ def test_the_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
     edges[EDGES[1]][0, 0] = 5  # changed in place: not the same edges
     layers[0](x, edges)
     assert len(built) == 2
+
+
+def test_joined_graphs_do_not_keep_themselves():
+    """Either may come first, and one may come twice: none is left to the collector of cycles."""
+    one, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
+    like = torch.empty(0)
+    for graphs in ([one, other], [other, one], [one, one]):
+        assert _typed.join_graphs(graphs, [0, 2], 4, like).num_edges == 2
+    kinds = torch.tensor([1])
+    assert _typed.typed_graph(one, kinds, 2).from_pairs.num_edges == 1
+    left = weakref.ref(one), weakref.ref(other), weakref.ref(kinds)
+    gc.collect()
+    gc.disable()
+    try:
+        del one, other, kinds, graphs
+        assert [ref() for ref in left] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_heads_must_divide_the_channels():

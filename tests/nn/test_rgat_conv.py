@@ -71,6 +71,21 @@ def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
     assert len(built) == 6
 
 
+def test_types_made_in_inference_mode(monkeypatch):
+    built = []
+    lay_out = _typed.lay_out
+    monkeypatch.setattr(_typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
+    layer, x, edge_index = RGATConv(3, 2, 2), torch.randn(3, 3), torch.tensor([[0, 1], [1, 2]])
+    with torch.inference_mode():
+        kinds = torch.tensor([0, 1])
+        expected = layer(x, edge_index, torch.tensor([1, 1]))
+        layer(x, edge_index, kinds)
+        kinds[0] = 1  # torch does not count this
+        assert torch.equal(layer(x, edge_index, kinds), expected)
+    layer(x, edge_index, kinds).sum().backward()
+    assert len(built) == 8
+
+
 def test_bad_input_gets_one_clear_error():
     x, edge_index, kinds = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
     layer = RGATConv(4, 2, 2)

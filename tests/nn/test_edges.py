@@ -1,0 +1,95 @@
+"""Edges of every kind, as the layers take and return them."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.graph import _memory
+from gattn.nn import GATConv, GATv2Conv, GraphTransformerLayer, TransformerBlock
+from gattn.nn._edges import read_edges
+
+ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
+ignore_beta = pytest.mark.filterwarnings("ignore:Sparse CS:UserWarning")
+
+
+def _coo():
+    return torch.sparse_coo_tensor(torch.stack([ROWS, COLS]), torch.ones(5), (3, 3))
+
+
+def _csr():
+    """Rows (1, 1), (2, 0), (0): with a double, and out of order."""
+    rows, cols = torch.tensor([0, 2, 4, 5]), torch.tensor([1, 1, 2, 0, 0])
+    return torch.sparse_csr_tensor(rows, cols, torch.ones(5), (3, 3), check_invariants=False)
+
+
+def _csc():
+    cols, rows = torch.tensor([0, 2, 4, 5]), torch.tensor([1, 1, 2, 0, 0])
+    return torch.sparse_csc_tensor(cols, rows, torch.ones(5), (3, 3), check_invariants=False)
+
+
+def _entries(adj_t):
+    if adj_t.layout == torch.sparse_coo:
+        return adj_t.indices()
+    return adj_t.to_sparse_coo()._indices()
+
+
+@ignore_beta
+@pytest.mark.parametrize("make", [_coo, _csr, _csc])
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
+def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
+    """Whatever the order and the doubles of the adjacency that was given."""
+    torch.manual_seed(0)
+    conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
+    _, (given, alpha) = conv(x, adj_t, return_attention_weights=True)
+    assert given.layout == adj_t.layout
+    torch.testing.assert_close(given.values(), alpha)
+    rows, cols = _entries(given)
+    if not loops:
+        assert torch.equal(torch.stack([rows, cols]), _entries(adj_t.coalesce() if make is _coo
+                                                                else adj_t))  # fmt: skip
+    if given.layout == torch.sparse_coo:
+        assert given.is_coalesced()
+        assert len(torch.unique(rows * 3 + cols)) == len(rows)
+    pairs = torch.stack([cols, rows])
+    plain, (_, expected) = layer.__call__(
+        _without_loops(conv), x, pairs, return_attention_weights=True
+    )
+    torch.testing.assert_close(alpha, expected)
+    torch.testing.assert_close(conv(x, adj_t), plain)
+
+
+def _without_loops(conv):
+    twin = type(conv)(4, 2, 2, add_self_loops=False)
+    twin.load_state_dict(conv.state_dict())
+    return twin
+
+
+def test_a_matrix_with_doubles_is_laid_out_once():
+    adj_t, x = _coo(), torch.randn(3, 4)
+    first, _ = read_edges(adj_t, None, x, x)
+    assert first.num_edges == 4
+    assert read_edges(adj_t, None, x, x)[0] is first
+    adj_t._indices()[1, 4] = 1
+    assert read_edges(adj_t, None, x, x)[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    before = len(_memory)
+    del adj_t, first
+    assert len(_memory) == before - 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, edges: GATConv(4, 2)(x, edges),
+        lambda x, edges: GATConv(4, 2)(x[None], edges),
+        lambda x, edges: TransformerBlock(4)(x, edges),
+        lambda x, edges: TransformerBlock(4).attention_weights(x, edges),
+        lambda x, edges: GraphTransformerLayer(4)(x, edges),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Graph", "sparse"])
+def test_edges_for_other_nodes(call, kind):
+    edges = Graph(torch.tensor([[0], [1]]), 5) if kind == "Graph" else torch.eye(5).to_sparse()
+    wanted = "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
+    with pytest.raises(ValueError, match=wanted):
+        call(torch.randn(3, 4), edges)
