@@ -68,6 +68,17 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert {path.stem for path in tmp_path.iterdir()} == set(GUIDE)
 
 
+@pytest.mark.parametrize("tool", ["costs", "pictures"])
+def test_without_matplotlib_the_tools_say_what_to_install(tool: str) -> None:
+    code = "import sys; sys.modules['matplotlib'] = None; import docs.tools." + tool
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "need matplotlib" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].endswith("pip install --group docs")
+
+
 @pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is not installed")
 def test_site_builds_without_warnings(tmp_path: Path) -> None:
     done = subprocess.run(

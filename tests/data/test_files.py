@@ -2,12 +2,13 @@
 
 import dataclasses
 import hashlib
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from gattn.data import DataFile, data_root, dataset, load_molecules
+from gattn.data import DataFile, data_root, dataset, load_citation, load_molecules
 from gattn.data._files import raw_files
 
 CONTENT = b"smiles,y\nC,1\n"
@@ -66,8 +67,10 @@ def test_a_wrong_download_leaves_nothing(served, tmp_path, sent):
 
 def test_a_failed_download_leaves_nothing(served, tmp_path):
     gone = dataclasses.replace(served, url="file:///nowhere/")
-    with pytest.raises(OSError, match=r"could not download file:///nowhere/a\.csv"):
+    with pytest.raises(OSError, match=r"could not download file:///nowhere/a\.csv") as caught:
         raw_files(gone, tmp_path / "root")
+    for remedy in ("(a.csv)", "collection/served/raw", "root=...", "variable GATTN_DATA"):
+        assert remedy in str(caught.value)
     assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
 
 
@@ -91,8 +94,22 @@ def test_reads_no_more_than_it_expects(served, tmp_path, monkeypatch):
 
 
 def test_without_download_a_missing_file_is_named(served, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"a\.csv is missing.*'served'.*GATTN_DATA"):
+    with pytest.raises(FileNotFoundError, match=r"a\.csv is missing.*'served'.*root=.*GATTN_DATA"):
         raw_files(served, tmp_path, download=False)
+
+
+@pytest.mark.parametrize(("load", "name"), [(load_citation, "cora"), (load_molecules, "esol")])
+def test_offline_a_loader_says_how_to_do_without(load, name, tmp_path, monkeypatch):
+    def unreachable(url, timeout):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    with pytest.raises(
+        OSError, match=r"no network.*root=.*environment variable GATTN_DATA"
+    ) as caught:
+        load(name, tmp_path)
+    assert dataset(name).folder in str(caught.value)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_a_changed_file_is_refused_unless_it_is_your_own(served, tmp_path):
