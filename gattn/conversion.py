@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -78,6 +80,7 @@ class ConversionReport:
     Args:
         replaced: class by path of the layers that run on gattn.
         left: reason by path of those that do not.
+        seen: number by class of the other modules; told where nothing runs on gattn.
 
     Example:
         >>> from gattn import ConversionReport
@@ -88,12 +91,16 @@ class ConversionReport:
 
     replaced: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         layers = "layer" if len(self.replaced) == 1 else "layers"
         lines = [f"gattn runs {len(self.replaced)} attention {layers}{_listed(self.replaced)}"]
         if self.left:
             lines.append(f"left as they were, {len(self.left)}{_listed(self.left)}")
+        if self.seen and not self.replaced:
+            seen = ", ".join(f"{number} {kind}" for kind, number in self.seen.items())
+            lines.append(f"seen, without attention that gattn knows: {seen}")
         return "\n".join(lines)
 
 
@@ -116,6 +123,9 @@ def convert(model: _Model) -> _Model:
     Raises:
         TypeError: for anything but a module.
 
+    Warns:
+        UserWarning: nothing in the model runs on gattn; it tells what was seen.
+
     Example:
         >>> import torch, torch_geometric.nn as pyg
         >>> from gattn import conversion_report, convert
@@ -131,7 +141,14 @@ def convert(model: _Model) -> _Model:
     if not isinstance(model, Module):
         raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     converted: Any = _replace(model, {})
-    _log.info("%s", conversion_report(converted))
+    report = conversion_report(converted)
+    _log.info("%s", report)
+    if not report.replaced and not any(map(_is_ours, converted.modules())):
+        warnings.warn(
+            f"gattn.convert replaced nothing: {report}. Layers in a plain list or dict are not "
+            f"found: use torch.nn.ModuleList or torch.nn.ModuleDict",
+            stacklevel=2,
+        )
     return converted
 
 
@@ -145,25 +162,36 @@ def conversion_report(model: Module) -> ConversionReport:
         The report; before :func:`convert`, it names what that would leave and nothing else.
 
     Example:
-        >>> import torch_geometric.nn as pyg
+        >>> import torch, torch_geometric.nn as pyg
         >>> from gattn import conversion_report, convert
-        >>> pool = pyg.GraphMultisetTransformer(8, k=2)
-        >>> print(conversion_report(convert(pool)).left[""])
-        gattn has no GraphMultisetTransformer of the same parameters
+        >>> layers = [(pyg.GATConv(8, 8), "x, e -> x"), torch.nn.MultiheadAttention(8, 2)]
+        >>> print(conversion_report(convert(pyg.Sequential("x, e", layers))))
+        gattn runs 1 attention layer: module_0 (GATConv)
+        left as they were, 1: module_1 (gattn has no MultiheadAttention of the same parameters)
     """
     replaced: dict[str, str] = {}
     left: dict[str, str] = {}
+    seen: Counter[str] = Counter()
     for path, module in model.named_modules():
-        if type(module) in _OURS:
+        if isinstance(module, _OURS):
             replaced[path] = type(module).__name__
             continue
         reason = _why_not(module)
-        if reason and not _is_part(path, replaced, left):
+        if _is_part(path, replaced, left):
+            continue
+        if reason:
             left[path] = reason
-    return ConversionReport(replaced, left)
+        else:
+            seen[type(module).__name__] += 1
+    return ConversionReport(replaced, left, dict(seen))
 
 
-_OURS = {*TWINS.values(), gattn.nn.AttentionalReadout, gattn.nn.SetTransformerReadout}
+_OURS = (*TWINS.values(), gattn.nn.AttentionalReadout, gattn.nn.SetTransformerReadout)
+
+
+def _is_ours(module: Module) -> bool:
+    """Whether a module is of gattn, or of a subclass of one."""
+    return any(kind.__module__.startswith("gattn.") for kind in type(module).__mro__)
 
 
 def _replace(module: Module, done: dict[Module, Module]) -> Module:
@@ -236,16 +264,28 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
 def _why_not(module: Any) -> str:
     """Why attention stays as it is; empty for what can be replaced, and without attention."""
     kind = type(module)
-    if kind.__module__.startswith("gattn."):
+    if _is_ours(module):
         return ""
     if kind in TWINS or kind in REBUILT:
         return _unusual(module)
     for known in (*TWINS, *REBUILT):
         if isinstance(module, known):
-            return f"a subclass of {known.__name__}, which may change what it computes"
+            return f"a subclass of {known.__name__}, which {_own(kind, known)}"
     if isinstance(module, WITHOUT_TWIN):
         return f"gattn has no {kind.__name__} of the same parameters"
     return ""
+
+
+def _own(kind: type, known: type) -> str:
+    """What a subclass does by itself: the methods of the known class that it overrides."""
+    overridden: dict[str, None] = {}
+    for base in kind.__mro__[: kind.__mro__.index(known)]:
+        for name, value in vars(base).items():
+            # PyG writes methods of its own, as propagate, into every class that it meets.
+            written_there = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
+            if written_there and hasattr(known, name):
+                overridden[name] = None
+    return f"overrides {', '.join(overridden)}" if overridden else "may change what it computes"
 
 
 def _unusual(module: Any) -> str:

@@ -199,7 +199,7 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
     report = conversion_report(model)
     assert report.replaced == {"plain": "GATConv", "odd.conv": "GATConv"}
     assert report.left == {
-        "mine": "a subclass of GATConv, which may change what it computes",
+        "mine": "a subclass of GATConv, which overrides message",
         "patched": "its message was replaced on the instance",
         "odd": "its attention has other options than bias and dropout",
         "pool": "gattn has no GraphMultisetTransformer of the same parameters",
@@ -214,6 +214,69 @@ def test_converting_twice_changes_nothing():
     convs = list(model.convs)
     assert all(a is b for a, b in zip(convert(model).convs, convs))
     assert str(ConversionReport()) == "gattn runs 0 attention layers"
+
+
+class Plain(pyg.GATConv):
+    """The same layer by another name."""
+
+
+class Weighted(MyGATConv):
+    def __init__(self, channels):
+        super().__init__(channels, channels)
+        self.scale = 2.0
+
+    def forward(self, x, edge_index, temperature=1.0):
+        return super().forward(x / temperature, edge_index)
+
+    def anneal(self):
+        self.scale /= 2
+
+
+def test_a_subclass_is_left_with_what_it_overrides():
+    model = torch.nn.ModuleDict({"a": Plain(8, 8), "b": Weighted(8), "c": pyg.GATConv(8, 8)})
+    report = conversion_report(convert(model))
+    assert report.replaced == {"c": "GATConv"}
+    assert report.left == {
+        "a": "a subclass of GATConv, which may change what it computes",
+        "b": "a subclass of GATConv, which overrides __init__, forward, message",
+    }
+    assert "seen" not in str(report)
+
+
+def test_a_subclass_of_gattn_s_layer_counts_as_gattn_s():
+    class Mine(gattn.nn.GATConv):
+        pass
+
+    model = torch.nn.Sequential(Mine(8, 8))
+    report = conversion_report(convert(model))
+    assert report.replaced == {"0": "Mine"}
+
+
+def test_replacing_nothing_warns_and_tells_what_was_seen():
+    class Hidden(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = [pyg.GATConv(8, 8)]
+            self.lins = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(2))
+            self.mine = MyGATConv(8, 8)
+
+    model = Hidden()
+    with pytest.warns(UserWarning, match=r"replaced nothing") as caught:
+        assert convert(model) is model
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    told = str(caught[0].message)
+    assert "ModuleList" in told
+    for part in ("runs 0 attention layers", "mine (a subclass of GATConv", "2 Linear", "1 Hidden"):
+        assert part in told
+        assert part in str(conversion_report(model))
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: gattn.nn.GATConv(8, 8), lambda: gattn.nn.LearnedQueryReadout(8, 8)]
+)
+def test_a_model_of_gattn_s_own_layers_warns_of_nothing(build):
+    convert(torch.nn.ModuleList([build()]))  # warnings are errors here
 
 
 def test_a_converted_layer_can_be_copied_and_saved(tmp_path):
