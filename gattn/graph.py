@@ -228,7 +228,7 @@ class Graph:
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
     """The graph that was pickled: its edges are checked like any others."""
-    graph = Graph(pairs, tuple(size))
+    graph = Graph(pairs, size)
     graph.__dict__["kept"] = kept
     return graph
 

@@ -247,7 +247,14 @@ def is_plain(linear: Any) -> bool:
     return (
         type(linear) in (Linear, torch.nn.Linear)
         and not isinstance(linear.weight, UninitializedParameter)
-        and "forward" not in vars(linear)
-        and not any(len(getattr(linear, hooks)) for hooks in _MODULE_HOOKS)
+        and is_untouched(linear)
+    )
+
+
+def is_untouched(module: torch.nn.Module) -> bool:
+    """Whether calling the module runs the forward of its class and nothing else."""
+    return (
+        "forward" not in vars(module)
+        and not any(len(getattr(module, hooks)) for hooks in _MODULE_HOOKS)
         and not torch.nn.modules.module._has_any_global_hook()
     )

@@ -38,7 +38,7 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
             lay_out(pairs, destination * types + kind, (m, n)),
         )
 
-    if edge_type.is_inference():  # torch counts no writes to it
+    if torch.compiler.is_compiling() or edge_type.is_inference():  # writes are not counted
         return build()
     return _latest(graph, "typed", (edge_type, edge_type._version, types), build)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import MLP
-from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.inits import reset
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.learned_query import segment_attention
-from gattn.nn.segments import members, segment_graph
+from gattn.nn.segments import Readout, members, segment_graph
 
 
-class AttentionalReadout(Aggregation):
+class AttentionalReadout(Readout):
     r"""Sum up each graph with weights that a network gives to its nodes.
 
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
@@ -35,6 +34,7 @@ class AttentionalReadout(Aggregation):
         - **output:** [g, out_channels]; zeros for a graph without nodes
 
     Raises:
+        TypeError: for a list or an array in the place of a tensor.
         ValueError: where h does not divide out_channels, or x is not two-dimensional.
 
     Reference:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
 from gattn.graph import as_graph
+from gattn.nn._checks import at_least
 from gattn.nn.relative_bias import look_up
 from gattn.nn.segments import remember
 from gattn.structure import laplacian_eigenvectors, return_probabilities
@@ -44,6 +45,7 @@ class SinusoidalEncoding(Module):
 
     def __init__(self, channels: int, axes: int = 1, *, max_period: float = 1e4) -> None:
         super().__init__()
+        at_least(1, axes=axes)
         if channels < 1 or channels % (2 * axes):
             raise ValueError(f"channels must be a multiple of {2 * axes}; got {channels}")
         self.channels = channels
@@ -92,6 +94,7 @@ class LearnedEncoding(Module):
 
     def __init__(self, num_positions: int, channels: int) -> None:
         super().__init__()
+        at_least(0, num_positions=num_positions, channels=channels)
         self.num_positions = num_positions
         self.channels = channels
         self.weight = Parameter(torch.empty(num_positions, channels))
@@ -146,6 +149,7 @@ class LaplacianEncoding(Module):
 
     def __init__(self, k: int, channels: int) -> None:
         super().__init__()
+        at_least(0, k=k, channels=channels)
         self.k = k
         self.channels = channels
         self.lin = Linear(k, channels)
@@ -205,6 +209,8 @@ class RandomWalkEncoding(Module):
 
     def __init__(self, steps: int, channels: int) -> None:
         super().__init__()
+        at_least(1, steps=steps)
+        at_least(0, channels=channels)
         self.steps = steps
         self.channels = channels
         self.lin = Linear(steps, channels)
@@ -263,6 +269,7 @@ class DegreeEncoding(Module):
 
     def __init__(self, max_degree: int, channels: int, *, directed: bool = False) -> None:
         super().__init__()
+        at_least(0, max_degree=max_degree, channels=channels)
         self.max_degree = max_degree
         self.channels = channels
         self.into = LearnedEncoding(max_degree + 1, channels)

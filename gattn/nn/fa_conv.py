@@ -11,7 +11,8 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.functional import aggregate, edge_dot
-from gattn.graph import Graph
+from gattn.graph import Graph, lasting
+from gattn.nn._checks import probability
 from gattn.nn._conv import AttentionConv, as_heads, merge_heads, node_pair, project
 from gattn.nn._edges import (
     edge_sum,
@@ -20,6 +21,7 @@ from gattn.nn._edges import (
     sum_incoming,
     with_weights,
 )
+from gattn.ops.checks import accumulator
 
 
 class FAConv(AttentionConv):
@@ -81,6 +83,7 @@ class FAConv(AttentionConv):
     ) -> None:
         kwargs.setdefault("aggr", "add")
         super().__init__(node_dim=0, **kwargs)
+        probability("dropout", dropout)
         self.channels = channels
         self.eps = eps
         self.dropout = dropout
@@ -128,7 +131,7 @@ class FAConv(AttentionConv):
         scores = project(self.att_l, x), project(self.att_r, x)
         if self.fused:
             alpha = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph).tanh()
-            kept = F.dropout(alpha, self.dropout, self.training) * weight.to(alpha.dtype)[:, None]
+            kept = F.dropout(alpha, self.dropout, self.training) * weight[:, None]
             out = aggregate(kept.to(x.dtype), as_heads(x), graph)
             out = merge_heads(out, 1, x, concat=True)
             alpha = alpha.squeeze(1) if x.dim() == 2 else alpha
@@ -153,7 +156,7 @@ class FAConv(AttentionConv):
         self._alpha = alpha = (alpha_j + alpha_i).tanh().squeeze(-1)
         alpha = F.dropout(alpha, self.dropout, self.training)
         weight = edge_weight.view(-1, *(1,) * (alpha.dim() - 1))
-        return x_j * (alpha * weight).unsqueeze(-1)
+        return x_j * (alpha * weight).to(x_j.dtype).unsqueeze(-1)
 
     def _weighted(self, edge_index: Any, edge_weight: OptTensor, x: Tensor) -> tuple[Graph, Tensor]:
         """The edges with w_ij: [e]."""
@@ -164,7 +167,8 @@ class FAConv(AttentionConv):
         if edge_weight is None:
             edge_weight = sparse_values(edge_index, x.dtype)
         if self.normalize:
-            found = self._normalized(edge_index, edge_weight, x)
+            normalized = lasting(self._normalized) if self.cached else self._normalized
+            found = normalized(edge_index, edge_weight, x)
         elif edge_weight is None:
             raise ValueError("edge_weight must be given where normalize is not set")
         else:
@@ -178,10 +182,13 @@ class FAConv(AttentionConv):
     def _normalized(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
+        """w_ij in fp32 or wider: in fp16 a degree overflows at 2^16."""
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
+        wide = accumulator(x.dtype)
         if weight is None:
-            degree = graph.in_degree().to(x.dtype)
+            degree = graph.in_degree().to(wide)
         else:
+            weight = weight.to(wide)
             weight = _add_identity(edge_index, weight, x) if self.add_self_loops else weight
             degree = sum_incoming(weight, graph).squeeze(1)
         scale = degree.pow(-0.5)

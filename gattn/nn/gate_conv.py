@@ -12,7 +12,8 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._conv import AttentionConv, add_bias, as_heads
+from gattn.nn._checks import probability
+from gattn.nn._conv import AttentionConv, add_bias, as_heads, is_plain
 from gattn.nn._edges import read_edges
 
 
@@ -58,6 +59,7 @@ class GATEConv(AttentionConv):
         self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
     ) -> None:
         super().__init__(aggr="add", node_dim=0)
+        probability("dropout", dropout)
         if in_channels != out_channels:
             raise ValueError(
                 f"out_channels must be in_channels ({in_channels}); got {out_channels}"
@@ -133,6 +135,10 @@ class GATEConv(AttentionConv):
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
         """a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1]: W_1 meets nodes and edges apart."""
-        of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)
-        hidden = F.linear(x, of_node)[graph.edge_index[0]] + F.linear(edge_attr, of_edge)
+        source = graph.edge_index[0]
+        if is_plain(self.lin1):
+            of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)
+            hidden = F.linear(x, of_node)[source] + F.linear(edge_attr, of_edge)
+        else:
+            hidden = self.lin1(torch.cat([x[source], edge_attr], dim=-1))
         return F.linear(F.leaky_relu(hidden), self.att_l)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Dropout, Linear, Module, MultiheadAttention, Sequential
@@ -17,6 +19,8 @@ from torch_geometric.utils import to_dense_batch
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
+from gattn.nn._checks import heads_divide, probability
+from gattn.nn._conv import is_untouched
 from gattn.nn.segments import segment_graph, within
 
 ATTENTION_OPTIONS = ("bias", "dropout")
@@ -32,7 +36,8 @@ class GPSConv(Module):
     Takes the arguments and the parameters of ``torch_geometric.nn.GPSConv`` and gives its
     outputs; any local layer goes in. With ``attn_type="multihead"`` the attention runs on the
     complete graph of every set of nodes: nothing is padded, and the batch vector need not be
-    sorted. (``"performer"`` is PyG's own, on padded sets, as its outputs depend on the padding.)
+    sorted. (``"performer"`` is PyG's own, on padded sets, as its outputs depend on the padding; an
+    ``attn`` with hooks, parametrisations or a forward of its own is called on padded sets, too.)
 
     Args:
         channels: features of a node.
@@ -81,6 +86,8 @@ class GPSConv(Module):
         attn_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        probability("dropout", dropout)
+        heads_divide(heads, channels=channels)
         attn_kwargs = attn_kwargs or {}
         self.channels = channels
         self.conv = conv
@@ -156,8 +163,13 @@ class GPSConv(Module):
         """Attention of every node to all nodes of its graph."""
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):
-            padded, mask = to_dense_batch(x, batch)
-            return attn(padded, mask=mask)[mask]
+            return _on_padded(lambda sets, mask: attn(sets, mask=mask), x, batch)
+        if type(attn) is not MultiheadAttention or not is_untouched(attn):
+            return _on_padded(
+                lambda y, mask: attn(y, y, y, key_padding_mask=~mask, need_weights=False)[0],
+                x,
+                batch,
+            )
         sets = segment_graph(x, batch, dim_size=batch_size if batch is not None else None)
         graph, bias = within(sets, len(x) if batch is None else max_num_nodes)
         query, key, value = (y.unflatten(-1, (self.heads, -1)) for y in _project(attn, x))
@@ -180,6 +192,18 @@ class GPSConv(Module):
             f"{self.__class__.__name__}({self.channels}, conv={self.conv}, heads={self.heads}, "
             f"attn_type={self.attn_type})"
         )
+
+
+def _on_padded(
+    attend: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
+) -> Tensor:
+    """Attention by a module that takes padded sets, none of them empty, and their mask."""
+    batch = x.new_zeros(len(x), dtype=torch.int64) if batch is None else batch
+    order = batch.argsort(stable=True)
+    _, member = batch[order].unique_consecutive(return_inverse=True)
+    sets, mask = to_dense_batch(x[order], member)
+    out = attend(sets, mask)[mask]
+    return torch.empty_like(out).index_copy(0, order, out)
 
 
 def _project(attn: Any, x: Tensor) -> list[Tensor]:

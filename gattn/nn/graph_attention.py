@@ -19,7 +19,8 @@ from gattn.functional import (
     mlp_attention_weights,
 )
 from gattn.graph import Graph
-from gattn.nn._conv import merge_heads, nodes_first, split_heads, tile_heads
+from gattn.nn._checks import at_least, heads_divide, probability
+from gattn.nn._conv import is_plain, merge_heads, nodes_first, split_heads, tile_heads
 from gattn.nn._edges import batch_first
 
 EdgeScore = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -102,6 +103,9 @@ class GraphAttention(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        at_least(1, heads=heads)
+        at_least(0, query_channels=query_channels, out_channels=out_channels, channels=channels)
+        probability("dropout", dropout)
         out_channels = query_channels if out_channels is None else out_channels
         key_channels = query_channels if key_channels is None else key_channels
         value_channels = key_channels if value_channels is None else value_channels
@@ -109,8 +113,8 @@ class GraphAttention(Module):
             raise ValueError(f"score must be one of {SCORES} or a callable; got {score!r}")
         if edge_channels is not None and (callable(score) or score == "cosine"):
             raise ValueError(f"edge_channels go with a dot or additive score; got {score!r}")
-        if channels is None and (heads < 1 or out_channels % heads):
-            raise ValueError(f"heads must divide out_channels ({out_channels}); got {heads}")
+        if channels is None:
+            heads_divide(heads, out_channels=out_channels)
         self.query_channels = query_channels
         self.key_channels = key_channels
         self.value_channels = value_channels
@@ -225,8 +229,12 @@ class GraphAttention(Module):
             raise ValueError(f"edge_attr and edge_channels go together; edge_channels is "
                              f"{self.edge_channels}")  # fmt: skip
         if edge_attr is not None and self.lin_edge is not None:
-            projection = self.lin_edge.weight.unflatten(0, (self.heads, self.channels))
-            terms["edge_attr"] = edge_attr.to(key.dtype)
+            features, weight = edge_attr, self.lin_edge.weight
+            if not is_plain(self.lin_edge):  # what the map gives needs no more projecting
+                features = self.lin_edge(edge_attr)
+                weight = torch.eye(features.shape[-1], device=key.device)
+            projection = weight.unflatten(0, (self.heads, self.channels))
+            terms["edge_attr"] = features.to(key.dtype)
             terms["edge_proj"] = tile_heads(projection, 0, key.shape[1]).to(key.dtype)
         if score_bias is not None and self.weight is not None:
             raise ValueError("score_bias goes with a dot, cosine or callable score; this one is "

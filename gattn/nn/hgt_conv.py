@@ -17,7 +17,8 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._conv import AttentionConv
+from gattn.nn._checks import heads_divide
+from gattn.nn._conv import AttentionConv, is_untouched
 from gattn.nn._edges import read_edges
 from gattn.nn._typed import join_graphs
 
@@ -35,7 +36,9 @@ class HGTConv(AttentionConv):
 
     with q, k and v linear in x for every node type, and a gated skip where the widths agree. The
     softmax of a node runs over all its edges, of all types r. Takes the arguments and the
-    parameters of ``torch_geometric.nn.HGTConv`` and gives its outputs.
+    parameters of ``torch_geometric.nn.HGTConv`` and gives its outputs where the keys of
+    ``edge_index_dict`` come in the order of the metadata. In another order PyG's layer gives rows
+    of some edge types the maps of others; this one gives the same in every order.
 
     Args:
         in_channels: features of a node, for all types or by type; -1 takes it from the first
@@ -79,8 +82,7 @@ class HGTConv(AttentionConv):
         **kwargs: Any,
     ) -> None:
         super().__init__(aggr="add", node_dim=0, **kwargs)
-        if heads < 1 or out_channels % heads:
-            raise ValueError(f"heads must divide out_channels ({out_channels}); got {heads}")
+        heads_divide(heads, out_channels=out_channels)
         node_types, edge_types = metadata
         if not isinstance(in_channels, dict):
             in_channels = dict.fromkeys(node_types, in_channels)
@@ -191,6 +193,8 @@ class HGTConv(AttentionConv):
         scale: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor:
         """The rows of each edge type by the maps of that type, one type after the other."""
+        if type(linear) is not HeteroLinear or not is_untouched(linear):
+            return self._call(linear, like, rows, scale)
         weight = linear.weight.unflatten(0, (self.heads, -1))
         related = [like.new_empty(0, *like.shape[1:])]
         for key, x in rows.items():
@@ -198,6 +202,27 @@ class HGTConv(AttentionConv):
             of_type = of_type if scale is None else of_type * scale[key]
             related.append(torch.einsum("nhc,hcd->nhd", x, of_type.to(x.dtype)))
         return torch.cat(related)
+
+    def _call(
+        self,
+        linear: HeteroLinear,
+        like: Tensor,
+        rows: dict[EdgeType, Tensor],
+        scale: dict[EdgeType, Tensor] | None,
+    ) -> Tensor:
+        """The same by a map that does more than multiply: heads and types in ascending order."""
+        order = sorted(rows, key=lambda key: self.edge_types_map[key])
+        counts = [len(rows[key]) for key in order]
+        numbers = torch.tensor([self.edge_types_map[key] for key in order], dtype=torch.int64)
+        kind = numbers.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(like.device)
+        first = len(self.edge_types) * torch.arange(self.heads, device=like.device)
+        x = torch.cat([like.new_empty(0, *like.shape[1:]), *(rows[key] for key in order)])
+        mapped = linear(x.transpose(0, 1).flatten(0, 1), (first[:, None] + kind).flatten())
+        parts = mapped.unflatten(0, (self.heads, -1)).transpose(0, 1).split(counts)
+        related = dict(zip(order, parts))
+        if scale is not None:
+            related = {key: y * scale[key].view(-1, 1) for key, y in related.items()}
+        return torch.cat([x[:0], *(related[key] for key in rows)])
 
     def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
         """Out, or where the widths agree a mixture of it and x."""

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn import Linear, Module
 
 from gattn.functional import linear_attention
+from gattn.nn._checks import at_least, heads_divide
 from gattn.nn.segments import segment_graph
 
 
@@ -52,8 +53,10 @@ class LinearAttention(Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if head_channels is None and (heads < 1 or channels % heads):
-            raise ValueError(f"heads must divide channels ({channels}); got heads={heads}")
+        at_least(1, heads=heads)
+        at_least(0, channels=channels, head_channels=head_channels)
+        if head_channels is None:
+            heads_divide(heads, channels=channels)
         head_channels = channels // heads if head_channels is None else head_channels
         self.channels = channels
         self.heads = heads

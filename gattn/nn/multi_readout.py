@@ -11,10 +11,10 @@ from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from gattn.functional import aggregate
-from gattn.nn.segments import members, segment_graph
+from gattn.nn.segments import Readout, members, segment_graph
 
 
-class MultiReadout(Aggregation):
+class MultiReadout(Readout):
     r"""Sum up each graph by several readouts and concatenate what they give.
 
     .. math:: y_g = \Big\Vert_r \mathrm{readout}_r(X_g)
@@ -32,6 +32,7 @@ class MultiReadout(Aggregation):
         - **output:** [g, out_1 + out_2 + ...]
 
     Raises:
+        TypeError: for a list or an array in the place of a tensor.
         ValueError: for no readout at all, or a name that PyG does not know.
 
     Reference:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import LayerNorm, Linear, Parameter
-from torch_geometric.nn.aggr import Aggregation
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
+from gattn.nn._checks import at_least, heads_divide, probability
 from gattn.nn._conv import is_plain
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
-from gattn.nn.segments import segment_graph, zero_empty
+from gattn.nn.segments import Readout, segment_graph, zero_empty
 
 
-class LearnedQueryReadout(Aggregation):
+class LearnedQueryReadout(Readout):
     r"""Sum up each graph by k learned queries that attend over its nodes.
 
     .. math::
@@ -46,6 +46,7 @@ class LearnedQueryReadout(Aggregation):
           [g, num_queries, out_channels]; exact zeros for a graph without nodes
 
     Raises:
+        TypeError: for a list or an array in the place of a tensor.
         ValueError: where heads do not divide out_channels, or x is not two-dimensional.
 
     Reference:
@@ -77,8 +78,10 @@ class LearnedQueryReadout(Aggregation):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if heads < 1 or out_channels % heads:
-            raise ValueError(f"heads must divide out_channels ({out_channels}); got heads={heads}")
+        at_least(1, num_queries=num_queries)
+        at_least(0, in_channels=in_channels, out_channels=out_channels, ff_channels=ff_channels)
+        probability("dropout", dropout)
+        heads_divide(heads, out_channels=out_channels)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.num_queries = num_queries

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
 from gattn.graph import Graph, _memory, lasting
@@ -14,6 +15,22 @@ from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
 
 _T = TypeVar("_T")
+
+
+class Readout(Aggregation):
+    """What sums up sets of rows, as PyG calls it; anything but tensors gets one clear error."""
+
+    def __call__(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        """Sum up the rows of each set."""
+        named = {"x": x, **dict(zip(("index", "ptr"), args)), **options}
+        for name in ("x", "index", "ptr"):
+            _check_tensor(name, named.get(name), wanted=name == "x")
+        return super().__call__(x, *args, **options)
+
+
+def _check_tensor(name: str, value: Any, *, wanted: bool = False) -> None:
+    if not isinstance(value, Tensor) and (wanted or value is not None):
+        raise TypeError(f"{name} must be a tensor; got {type(value).__name__}")
 
 
 def segment_graph(
@@ -41,7 +58,7 @@ def segment_graph(
         A graph from n sources to dim_size destinations.
 
     Raises:
-        TypeError: for an index or ptr that is not int32 or int64.
+        TypeError: for other than tensors, or an index or ptr that is not int32 or int64.
         ValueError: for another shape or dimension, or an index or ptr out of range.
 
     Example:
@@ -49,6 +66,9 @@ def segment_graph(
         >>> segment_graph(torch.randn(4, 8), torch.tensor([1, 0, 1, 1]), dim_size=3)
         Graph(num_src=4, num_dst=3, num_edges=4, device='cpu')
     """
+    _check_tensor("x", x, wanted=True)
+    _check_tensor("index", index)
+    _check_tensor("ptr", ptr)
     if x.dim() != 2 or dim not in (0, -2):
         raise ValueError(
             f"x must have shape (n, d) with dim 0 or -2; got {tuple(x.shape)} with dim {dim}"

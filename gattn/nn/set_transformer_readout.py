@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 from torch.nn import ModuleList
-from torch_geometric.nn.aggr import Aggregation
 
 from gattn.graph import Graph
-from gattn.nn.segments import among_points, segment_graph, within, zero_empty
+from gattn.nn._checks import at_least
+from gattn.nn.segments import Readout, among_points, segment_graph, within, zero_empty
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
     PoolingByAttention,
@@ -15,7 +15,7 @@ from gattn.nn.set_attention import (
 )
 
 
-class SetTransformerReadout(Aggregation):
+class SetTransformerReadout(Readout):
     r"""Sum up each graph by a Set Transformer over its nodes.
 
     .. math::
@@ -44,6 +44,7 @@ class SetTransformerReadout(Aggregation):
           exact zeros for a graph without nodes
 
     Raises:
+        TypeError: for a list or an array in the place of a tensor.
         ValueError: where heads do not divide channels, or x is not two-dimensional.
 
     Reference:
@@ -75,6 +76,7 @@ class SetTransformerReadout(Aggregation):
         num_induced_points: int | None = None,
     ) -> None:
         super().__init__()
+        at_least(0, num_encoder_blocks=num_encoder_blocks, num_decoder_blocks=num_decoder_blocks)
         self.channels = channels
         self.num_seed_points = num_seed_points
         self.heads = heads

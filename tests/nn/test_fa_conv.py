@@ -59,6 +59,32 @@ def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
     assert not torch.equal(ours(x, x, second), ours.reset_parameters() or ours(x, x, first))
 
 
+def test_a_hub_in_fp16():
+    """A degree of 70000 is beyond fp16."""
+    pairs = torch.stack([torch.arange(70000) % 8, torch.zeros(70000, dtype=torch.int64)])
+    layer, x = FAConv(6, eps=0.0), torch.randn(8, 6)
+    expected = layer(x, x, pairs)
+    assert expected[0].abs().max() > 0.1
+    found = layer.half()(x.half(), x.half(), pairs)
+    assert found.dtype == torch.float16
+    torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
+    layer.register_message_forward_hook(lambda module, inputs, out: out)
+    assert layer(x.half(), x.half(), pairs[:, :50]).dtype == torch.float16
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("kind", ["pairs", "csr"])
+def test_edges_cached_in_inference_mode_serve_training(kind, beside_pyg):
+    x, layer = torch.randn(3, 6), FAConv(6, cached=True)
+    edges = beside_pyg.kinds[kind](torch.tensor([[1, 0, 1], [0, 1, 2]]), (3, 3))
+    with torch.inference_mode():
+        expected = layer(x, x, edges)
+    out = layer(x.requires_grad_(), x, edges)
+    out.sum().backward()
+    torch.testing.assert_close(out, expected)
+    assert not layer._cached_edge_index[1].requires_grad
+
+
 def test_bad_input_gets_one_clear_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
     with pytest.raises(ValueError, match="is computed where normalize is set"):

@@ -150,7 +150,7 @@ def test_bad_input_gets_one_clear_error():
     x, graph = torch.randn(4, 6), graphs.complete([4])
     for call, message in [
         (lambda: GraphAttention(6, score="dots"), "score must be one of"),
-        (lambda: GraphAttention(6, heads=4), r"heads must divide out_channels \(6\); got 4"),
+        (lambda: GraphAttention(6, heads=4), r"heads must divide out_channels \(6\); got heads=4"),
         (lambda: GraphAttention(6, score="cosine", edge_channels=2), "dot or additive score"),
         (lambda: GraphAttention(6)(x, x, x, graph, edge_attr=x), "edge_channels is None"),
         (lambda: GraphAttention(6, edge_channels=2)(x, x, x, graph), "edge_channels is 2"),

@@ -104,5 +104,5 @@ def test_joined_graphs_do_not_keep_themselves():
 
 
 def test_heads_must_divide_the_channels():
-    with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got 3"):
+    with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got heads=3"):
         HGTConv(WIDTHS, 8, METADATA, heads=3)

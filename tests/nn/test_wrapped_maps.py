@@ -3,8 +3,10 @@
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch_geometric.nn.models import attentive_fp
 
 import gattn.nn as ours
+from gattn import Graph
 from gattn.graph import as_graph
 
 EDGES = torch.randint(0, 20, (2, 80), generator=torch.Generator().manual_seed(1))
@@ -75,3 +77,103 @@ def test_a_tensor_given_other_memory_is_laid_out_anew():
     before = as_graph(edges, 20)
     edges.data = EDGES.flip(0).clone()
     assert as_graph(edges, 20) is not before
+
+
+HOOKS = pytest.mark.parametrize("how", ["forward hook", "parametrisation", "replaced forward"])
+
+
+class Thrice(torch.nn.Module):
+    def forward(self, weight):
+        return weight * 3
+
+
+def _wrap(module, how):
+    if how == "forward hook":
+        module.register_forward_hook(thrice)
+    elif how == "parametrisation":
+        torch.nn.utils.parametrize.register_parametrization(module, "weight", Thrice())
+    else:
+        module.forward = lambda *x, plain=module.forward: plain(*x) * 3
+
+
+@HOOKS
+def test_the_first_layer_of_attentive_fp_calls_its_map(how):
+    theirs, mine = attentive_fp.GATEConv(8, 8, 3), ours.GATEConv(8, 8, 3)
+    mine.load_state_dict(theirs.state_dict())
+    x, attr = torch.randn(20, 8), torch.randn(80, 3)
+    plain = mine(x, EDGES, attr)
+    for conv in (theirs, mine):
+        _wrap(conv.lin1, how)
+    torch.testing.assert_close(mine(x, EDGES, attr), theirs(x, EDGES, attr))
+    assert not torch.allclose(mine(x, EDGES, attr), plain)
+
+
+@HOOKS
+@pytest.mark.parametrize("part", ["k_rel", "v_rel"])
+def test_typed_maps_are_called(part, how):
+    to, back = ("a", "to", "b"), ("b", "back", "a")
+    metadata = ["a", "b"], [to, back]
+    theirs, mine = (nn.HGTConv(8, 8, metadata, heads=2) for nn in (pyg, ours))
+    mine.load_state_dict(theirs.state_dict())
+    for parameter in (*theirs.p_rel.values(), *mine.p_rel.values()):
+        parameter.data.fill_(1.5)
+    x = {"a": torch.randn(20, 8), "b": torch.randn(20, 8)}
+    edges = {to: EDGES, back: EDGES.flip(0)}
+    plain = mine(x, edges)["a"]
+    for conv in (theirs, mine):
+        _wrap(getattr(conv, part), how)
+    expected = theirs(x, edges)
+    for given in (edges, dict(reversed(edges.items()))):
+        found = mine(x, given)
+        for key in x:
+            torch.testing.assert_close(found[key], expected[key])
+    assert not torch.allclose(mine(x, edges)["a"], plain)
+
+
+def test_typed_maps_do_not_depend_on_the_order_of_the_edge_types():
+    to, back = ("a", "to", "b"), ("b", "back", "a")
+    theirs, mine = (nn.HGTConv(8, 8, (["a", "b"], [to, back]), heads=2) for nn in (pyg, ours))
+    mine.load_state_dict(theirs.state_dict())
+    x = {"a": torch.randn(20, 8), "b": torch.randn(30, 8)}
+    edges = {to: EDGES, back: EDGES.flip(0)}
+    expected = theirs(x, edges)
+    for given in (edges, dict(reversed(edges.items()))):
+        torch.testing.assert_close(mine(x, given)["a"], expected["a"])
+
+
+@HOOKS
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_the_edges_map_of_graph_attention_is_called(how, score, batch):
+    layer = ours.GraphAttention(8, heads=2, edge_channels=3, score=score)
+    x, attr, graph = torch.randn(*batch, 20, 8), torch.randn(80, 3), Graph(EDGES, 20)
+    expected = layer(x, x, x, graph, edge_attr=attr * 3)
+    weights = layer.attention_weights(x, x, graph, edge_attr=attr * 3)
+    _wrap(layer.lin_edge, how)
+    torch.testing.assert_close(layer(x, x, x, graph, edge_attr=attr), expected)
+    torch.testing.assert_close(layer.attention_weights(x, x, graph, edge_attr=attr), weights)
+
+
+@pytest.mark.parametrize("how", ["forward hook", "parametrisation", "replaced forward"])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_the_attention_of_gps_is_called(how, shuffled):
+    theirs, mine = (nn.GPSConv(8, None, heads=2, norm=None) for nn in (pyg, ours))
+    mine.load_state_dict(theirs.state_dict())
+    x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # graph 1 is empty
+    order = torch.randperm(6) if shuffled else torch.arange(6)
+    plain = mine(x, EDGES, batch)
+    for conv in (theirs, mine):
+        if how == "forward hook":
+            conv.attn.register_forward_hook(lambda module, inputs, out: (out[0] * 3, out[1]))
+        elif how == "parametrisation":
+            parametrize = torch.nn.utils.parametrize.register_parametrization
+            parametrize(conv.attn, "in_proj_weight", Thrice())
+        else:
+            forward = conv.attn.forward
+            conv.attn.forward = lambda *x, plain=forward, **o: (plain(*x, **o)[0] * 3, None)
+    expected = theirs(x, EDGES, batch)
+    found = mine(x[order], EDGES, batch[order])
+    torch.testing.assert_close(found, expected[order])
+    assert not torch.allclose(found, plain[order])
+    found.sum().backward()
+    assert all(p.grad.isfinite().all() for p in mine.attn.parameters() if p.grad is not None)

@@ -1,0 +1,116 @@
+"""A constructor refuses what no forward could run, and keeps what PyG's takes."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from gattn import nn
+
+TYPES = (["a"], [("a", "to", "a")])
+MADE = {
+    "GATConv": lambda heads=2, out_channels=4, **o: nn.GATConv(8, out_channels, heads, **o),
+    "SuperGATConv": lambda heads=2, out_channels=4, **o: nn.SuperGATConv(
+        8, out_channels, heads, **o
+    ),
+    "RGATConv": lambda heads=2, out_channels=4, **o: nn.RGATConv(
+        8, out_channels, 2, heads=heads, **o
+    ),
+    "HANConv": lambda heads=2, out_channels=4, **o: nn.HANConv(8, out_channels, TYPES, heads, **o),
+    "GraphAttention": lambda heads=2, out_channels=4, **o: nn.GraphAttention(
+        8, out_channels, heads, **o
+    ),
+    "LearnedQueryReadout": lambda heads=2, out_channels=4, **o: nn.LearnedQueryReadout(
+        8, out_channels, heads=heads, **o
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        ({"heads": 0}, "heads must be an int >= 1; got 0"),
+        ({"heads": -2}, "heads must be an int >= 1; got -2"),
+        ({"heads": 2.0}, r"heads must be an int >= 1; got 2\.0"),
+        ({"out_channels": -4}, "out_channels must be an int >= 0; got -4"),
+        ({"dropout": 2.0}, r"dropout must be a probability in \[0, 1\]; got 2\.0"),
+        ({"dropout": -0.5}, r"dropout must be a probability in \[0, 1\]; got -0\.5"),
+    ],
+)
+def test_heads_channels_and_dropout(name, setting, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        MADE[name](**setting)
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: nn.GATEConv(8, 8, 3, dropout=2.0), "dropout must be a probability"),
+        (lambda: nn.FAConv(8, dropout=2.0), "dropout must be a probability"),
+        (lambda: nn.GPSConv(8, None, dropout=2.0), "dropout must be a probability"),
+        (lambda: nn.GPSConv(8, None, heads=0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.GPSConv(8, None, heads=3), r"heads must divide channels \(8\); got heads=3"),
+        (lambda: nn.HANConv(8, 9, TYPES, 2), r"heads must divide out_channels \(9\); got heads=2"),
+        (lambda: nn.HGTConv(8, 8, TYPES, 0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.HGTConv(8, -8, TYPES, 2), "out_channels must be an int >= 0; got -8"),
+        (lambda: nn.RGATConv(8, 4, -1), "num_relations must be an int >= 0; got -1"),
+        (lambda: nn.RGATConv(8, 4, 2, num_bases=0), "num_bases must be an int >= 1; got 0"),
+        (lambda: nn.RGATConv(8, 4, 2, num_blocks=0), "num_blocks must be an int >= 1; got 0"),
+        (lambda: nn.GraphAttention(8, channels=-1), "channels must be an int >= 0; got -1"),
+        (lambda: nn.GraphAttention(8, heads=0, channels=4), "heads must be an int >= 1; got 0"),
+        (lambda: nn.LearnedQueryReadout(8, 4, 0), "num_queries must be an int >= 1; got 0"),
+        (lambda: nn.LearnedQueryReadout(8, 4, ff_channels=-1), "ff_channels must be an int >= 0"),
+        (lambda: nn.LinearAttention(8, 0, 4), "heads must be an int >= 1; got 0"),
+        (lambda: nn.LinearAttention(8, 2, -4), "head_channels must be an int >= 0; got -4"),
+        (lambda: nn.MultiheadAttentionBlock(8, dropout=1.5), "dropout must be a probability"),
+        (lambda: nn.SetAttentionBlock(8, 0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.PoolingByAttention(8, 0), "num_seed_points must be an int >= 1; got 0"),
+        (lambda: nn.InducedSetAttentionBlock(8, 0), "num_induced_points must be an int >= 1"),
+        (lambda: nn.SetTransformerReadout(8, 0), "num_seed_points must be an int >= 1; got 0"),
+        (lambda: nn.SetTransformerReadout(8, 1, -1), "num_encoder_blocks must be an int >= 0"),
+        (lambda: nn.TransformerBlock(8, ff_channels=-1), "ff_channels must be an int >= 0"),
+        (lambda: nn.TransformerBlock(8, heads=0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.GraphTransformerLayer(8, dropout=-1.0), "dropout must be a probability"),
+        (lambda: nn.RelativeBias(-1), "num_kinds must be an int >= 0; got -1"),
+        (lambda: nn.ShortestPathBias(-1), "max_length must be an int >= 0; got -1"),
+        (lambda: nn.SinusoidalEncoding(8, axes=0), "axes must be an int >= 1; got 0"),
+        (lambda: nn.LearnedEncoding(-1, 8), "num_positions must be an int >= 0; got -1"),
+        (lambda: nn.LaplacianEncoding(-1, 8), "k must be an int >= 0; got -1"),
+        (lambda: nn.RandomWalkEncoding(0, 8), "steps must be an int >= 1; got 0"),
+        (lambda: nn.DegreeEncoding(-1, 8), "max_degree must be an int >= 0; got -1"),
+    ],
+)
+def test_each_layer(make, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        make()
+
+
+@pytest.mark.parametrize("option", [{"heads": True}, {"dropout": 1}, {"dropout": True}], ids=str)
+def test_what_pyg_takes_is_taken(option):
+    theirs, ours = pyg.GATConv(8, 4, **option).eval(), nn.GATConv(8, 4, **option).eval()
+    ours.load_state_dict(theirs.state_dict())
+    x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+@pytest.mark.parametrize(
+    "readout",
+    [
+        nn.LearnedQueryReadout(4, 4),
+        nn.SetTransformerReadout(4),
+        nn.MultiReadout(["sum", "max"]),
+        nn.AttentionalReadout(torch.nn.Linear(4, 1)),
+        nn.LinearAttention(4),
+    ],
+    ids=lambda readout: type(readout).__name__,
+)
+def test_a_readout_wants_tensors(readout):
+    x = torch.randn(2, 4)
+    for args, wanted in [
+        (([[1.0] * 4],), "x must be a tensor; got list"),
+        ((x.numpy(),), "x must be a tensor; got ndarray"),
+        ((x, [0, 0]), "index must be a tensor; got list"),
+        ((x, None, [0, 2]), "ptr must be a tensor; got list"),
+    ]:
+        with pytest.raises(TypeError, match=wanted):
+            readout(*args)
