@@ -30,6 +30,7 @@ from triton.runtime.jit import JITFunction
 import gattn.kernels.triton as kernels
 from gattn.kernels import traits
 from gattn.kernels.layout import Layout
+from gattn.ops.library import value_sum
 
 TARGET = GPUTarget("cuda", 90, 32)
 RESULTS = Path(__file__).parent / "results"
@@ -87,25 +88,30 @@ def call_all(
     traits.note(Layout(*layout), traits.Traits(path == "runs", 1.0, windows))
     rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
     a, b, w = new(n, heads), new(m, heads), new(heads, channels)
-    attr, proj, u = new(e, d), new(heads, channels, d), new(n, heads, d)
+    attr, proj = new(e, d), new(heads, channels, d)
     seed, p = (new(1, dtype=torch.int64), 0.5) if options else (None, 0.0)
 
     has_features = options and path != "runs"
-    given = edges if options else None, u if has_features else None, attr if has_features else None
-    inputs = rows, sources, sources, *given
-    saved = kernels.dot_product_forward(*inputs, layout, seed, 0.25, p)
-    kernels.dot_product_backward(rows, given[1], *inputs, *saved, layout, seed, 0.25, p)
+    features = (attr, proj) if has_features else (None, None)
+    inputs = rows, sources, sources, edges if options else None, *features
+    out, *saved, exact, edge_out = kernels.dot_product_forward(*inputs, layout, seed, 0.25, p, True)
+    saved = value_sum(out, exact), *saved, edge_out
+    kernels.dot_product_backward(rows, *inputs, *saved, layout, seed, 0.25, p, True)
     if path == "runs":
         return
 
     extra = edges if options else None
-    saved = kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, True)
-    kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, False)
+    out, *saved, exact = kernels.additive_forward(
+        a, b, sources, extra, layout, seed, 0.2, p, True, True
+    )
+    saved = value_sum(out, exact), *saved
+    kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, False, False)
     kernels.additive_backward(rows, a, b, sources, extra, *saved, layout, seed, 0.2, p)
 
     inputs = rows, sources, None, w, *((attr, proj) if options else (None, None))
     act = "tanh" if options else "leaky_relu"
-    saved = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p)
+    out, *saved, exact = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p, True)
+    saved = value_sum(out, exact), *saved
     kernels.mlp_backward(rows, *inputs, *saved, layout, seed, act, 0.2, p, options)
     if path == "windows":
         return

@@ -45,33 +45,6 @@ def dot_product_attention(
     return _attend(score, value, layout, seed, dropout, _project(edge_attr, edge_proj, layout))
 
 
-def factored_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    edge_query: Tensor | None,
-    edge_attr: Tensor | None,
-    layout: Layout,
-    seed: Tensor | None,
-    scale: float,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
-    """The same with u_i = W^T q_i given: sum_j alpha_ij v_j, [n, h, c], and sum_j alpha_ij a_ij.
-
-    The score is scale (q_i . k_j + u_i . a_ij) + bias_ij; the second output is [n, h, d].
-    """
-    score = dot_product_score(query, key, bias, None, None, layout, scale)
-    if edge_query is None or edge_attr is None:
-        return _attend(score, value, layout, seed, dropout), value.new_empty(0)
-    features = _wide(edge_attr)[layout.edge.long()].unsqueeze(1)
-    score = score + scale * (_wide(edge_query)[layout.destinations()] * features).sum(-1)
-    alpha = _drop(_softmax(score, layout), seed, dropout)
-    summed = query.new_zeros(edge_query.shape, dtype=features.dtype)
-    summed = summed.index_add(0, layout.destinations(), alpha.unsqueeze(-1) * features)
-    return _sum(alpha, value, layout), summed.to(value.dtype)
-
-
 def mlp_attention(
     query: Tensor,
     key: Tensor,

@@ -14,7 +14,7 @@ from gattn.kernels.layout import Layout
 from gattn.ops import checks
 from gattn.ops.backend import select
 from gattn.ops.edge import edge_softmax
-from gattn.ops.library import below_autograd, define, reference_gradients, wants_grad
+from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
 
 
 def additive_attention(
@@ -73,7 +73,8 @@ def additive_attention(
         return reference.additive_attention(*inputs, graph.layout, seed, negative_slope, dropout)
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
     splits = wants_grad(query_score) and negative_slope != 1
-    return _forward(*inputs, graph.layout, seed, negative_slope, dropout, splits, backend)[0]
+    flags = splits, wants_grad(*inputs)
+    return _forward(*inputs, graph.layout, seed, negative_slope, dropout, *flags, backend)[0]
 
 
 def additive_attention_weights(
@@ -147,9 +148,10 @@ class _AdditiveAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, seed, negative_slope, dropout, _, backend = args
+        *inputs, layout, seed, negative_slope, dropout, _, _, backend = args
         outputs = below_autograd(_forward, *args)
-        ctx.save_for_backward(*inputs, seed, *outputs, *layout)
+        out, *statistics, exact = outputs
+        ctx.save_for_backward(*inputs, seed, value_sum(out, exact), *statistics, *layout)
         ctx.settings = negative_slope, dropout, backend
         ctx.mark_non_differentiable(*outputs[1:])
         ctx.set_materialize_grads(False)
@@ -161,7 +163,7 @@ class _AdditiveAttention(torch.autograd.Function):
         outputs, layout = outputs[:5], Layout(*outputs[5:])
         negative_slope, dropout, backend = ctx.settings
         if grads[0] is None:
-            return (None,) * 10
+            return (None,) * 11
         if torch.is_grad_enabled():
             found = reference_gradients(
                 lambda a, b, v, c: reference.additive_attention(
@@ -174,7 +176,7 @@ class _AdditiveAttention(torch.autograd.Function):
             found = _backward(
                 grads[0], a, b, v, c, *outputs, layout, seed, negative_slope, dropout, backend
             )
-        return *found[:3], found[3] if c is not None else None, *(None,) * 6
+        return *found[:3], found[3] if c is not None else None, *(None,) * 7
 
 
 def _fake_forward(
@@ -187,6 +189,7 @@ def _fake_forward(
     negative_slope: float,
     dropout: float,
     splits: bool,
+    saves: bool,
     backend: str,
 ) -> tuple[Tensor, ...]:
     n, heads, channels = query_score.shape[0], query_score.shape[1], value.shape[2]
@@ -198,6 +201,7 @@ def _fake_forward(
         value.new_empty(n, heads, dtype=wide),
         value.new_empty(kept, heads, channels, dtype=wide),
         value.new_empty(kept, heads, dtype=wide),
+        checks.empty_exact(value, saves, n, heads, channels),
     )
 
 
@@ -219,7 +223,7 @@ def _fake_backward(
 
 _backward = define(
     "additive_backward(Tensor grad_out, Tensor query_score, Tensor key_score, Tensor value, "
-    "Tensor? edge_score, Tensor out, Tensor row_max, Tensor row_sum, Tensor out_plus, "
+    "Tensor? edge_score, Tensor exact, Tensor row_max, Tensor row_sum, Tensor out_plus, "
     "Tensor mass_plus, Tensor[] layout, Tensor? seed, float negative_slope, float dropout, "
     "str backend) -> (Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
@@ -227,7 +231,7 @@ _backward = define(
 _forward = define(
     "additive_forward(Tensor query_score, Tensor key_score, Tensor value, Tensor? edge_score, "
     "Tensor[] layout, Tensor? seed, float negative_slope, float dropout, bool splits, "
-    "str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "bool saves, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _AdditiveAttention,
 )

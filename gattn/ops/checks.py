@@ -98,3 +98,9 @@ def new_seed(dropout: float, device: torch.device) -> Tensor | None:
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """The dtype that an operator sums in: fp64 for fp64, otherwise fp32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def empty_exact(like: Tensor, saves: bool, *shape: int, adds: bool = False) -> Tensor:
+    """Room for the sum of the values where backward asks and out, rounded or added to, differs."""
+    differs = adds or like.dtype.itemsize == 2
+    return like.new_empty(shape if saves and differs else (0,), dtype=accumulator(like.dtype))

@@ -14,7 +14,7 @@ from gattn.kernels.layout import Layout
 from gattn.ops import checks, dense
 from gattn.ops.backend import select
 from gattn.ops.edge import edge_dot, edge_softmax
-from gattn.ops.library import below_autograd, define, reference_gradients
+from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
 
 
 def dot_product_attention(
@@ -85,14 +85,9 @@ def dot_product_attention(
         return reference.dot_product_attention(
             query, key, value, bias, edge_attr, edge_proj, graph.layout, seed, scale, dropout
         )
-    edge_query = None
-    if edge_proj is not None:
-        edge_query = _project("nhc,hcd->nhd", query, edge_proj)
-    inputs = query, key, value, bias, edge_query, edge_attr
-    out, edge_out, *_ = _forward(*inputs, graph.layout, seed, scale, dropout, backend)
-    if edge_proj is not None:
-        out = out + _project("nhd,hcd->nhc", edge_out, edge_proj)
-    return out
+    inputs = query, key, value, bias, edge_attr, edge_proj
+    saves = wants_grad(*inputs)
+    return _forward(*inputs, graph.layout, seed, scale, dropout, saves, backend)[0]
 
 
 def dot_product_attention_weights(
@@ -198,15 +193,17 @@ def _check(
 
 
 class _DotProductAttention(torch.autograd.Function):
-    """inputs: q, k, v, bias, W^T q, a; outputs: out, sum alpha a, and the softmax statistics."""
+    """inputs: q, k, v, bias, a, W; outputs: out and what backward asks for."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, seed, scale, dropout, backend = args
+        *inputs, layout, seed, scale, dropout, _, backend = args
         outputs = below_autograd(_forward, *args)
-        ctx.save_for_backward(*inputs, seed, *outputs, *layout)
+        out, row_max, row_sum, exact, edge_out = outputs
+        statistics = value_sum(out, exact), row_max, row_sum, edge_out
+        ctx.save_for_backward(*inputs, seed, *statistics, *layout)
         ctx.settings = scale, dropout, backend
-        ctx.mark_non_differentiable(*outputs[2:])
+        ctx.mark_non_differentiable(*outputs[1:])
         ctx.set_materialize_grads(False)
         return tuple(outputs)
 
@@ -214,25 +211,28 @@ class _DotProductAttention(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         saved = ctx.saved_tensors  # read once, as checkpointing demands
         *inputs, seed = saved[:7]
-        outputs, layout = saved[7:11], Layout(*saved[11:])
+        statistics, layout = saved[7:11], Layout(*saved[11:])
         scale, dropout, backend = ctx.settings
-        if grads[0] is None and grads[1] is None:
-            return (None,) * 11
+        if grads[0] is None:
+            return (None,) * 12
         if torch.is_grad_enabled():
             found = reference_gradients(
-                lambda q, k, v, b, u, a: reference.factored_dot_product_attention(
-                    q, k, v, b, u, a, layout, seed, scale, dropout
+                lambda q, k, v, b, a, proj: reference.dot_product_attention(
+                    q, k, v, b, a, proj, layout, seed, scale, dropout
                 ),
                 tuple(inputs),
-                grads[:2],
+                grads[:1],
             )
         else:
-            grad_out = torch.zeros_like(outputs[0]) if grads[0] is None else grads[0]
             found = _backward(
-                grad_out, grads[1], *inputs, *outputs, layout, seed, scale, dropout, backend
-            )
-        given = (g if t is not None else None for g, t in zip(found, inputs))
-        return *given, *(None,) * 5
+                grads[0], *inputs, *statistics, layout, seed, scale, dropout,
+                ctx.needs_input_grad[4], backend,
+            )  # fmt: skip
+        given = (
+            g if t is not None and needed else None
+            for g, t, needed in zip(found, inputs, ctx.needs_input_grad)
+        )
+        return *given, *(None,) * 6
 
 
 def _fake_forward(
@@ -240,37 +240,47 @@ def _fake_forward(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    edge_query: Tensor | None,
     edge_attr: Tensor | None,
-    *rest: Any,
+    edge_proj: Tensor | None,
+    layout: list[Tensor],
+    seed: Tensor | None,
+    scale: float,
+    dropout: float,
+    saves: bool,
+    backend: str,
 ) -> tuple[Tensor, ...]:
     n, heads, _ = query.shape
+    shape = n, heads, value.shape[2]
     wide = checks.accumulator(query.dtype)
+    kept = n if edge_proj is not None and saves else 0
+    features = 0 if edge_proj is None else edge_proj.shape[2]
     return (
-        value.new_empty(n, heads, value.shape[2]),
-        value.new_empty(0) if edge_query is None else value.new_empty(edge_query.shape),
+        value.new_empty(shape),
         value.new_empty(n, heads, dtype=wide),
         value.new_empty(n, heads, dtype=wide),
+        checks.empty_exact(value, saves, *shape, adds=edge_proj is not None),
+        value.new_empty(kept, heads, features, dtype=wide),
     )
 
 
-def _fake_backward(grad_out: Tensor, grad_edge_out: Tensor | None, *rest: Any) -> Any:
-    inputs = rest[:6]
+def _fake_backward(grad_out: Tensor, *rest: Any) -> Any:
+    query, key, value, bias, edge_attr, edge_proj = rest[:6]
+    edge_attr = edge_attr if rest[-2] else None
+    inputs = query, key, value, bias, edge_attr, edge_proj
     return tuple(grad_out.new_empty(0 if t is None else t.shape) for t in inputs)
 
 
 _backward = define(
-    "dot_product_backward(Tensor grad_out, Tensor? grad_edge_out, Tensor query, Tensor key, "
-    "Tensor value, Tensor? bias, Tensor? edge_query, Tensor? edge_attr, Tensor out, "
-    "Tensor edge_out, Tensor row_max, Tensor row_sum, Tensor[] layout, Tensor? seed, "
-    "float scale, float dropout, str backend) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? bias, "
+    "Tensor? edge_attr, Tensor? edge_proj, Tensor exact, Tensor row_max, Tensor row_sum, "
+    "Tensor edge_out, Tensor[] layout, Tensor? seed, float scale, float dropout, "
+    "bool wants_edge_attr, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
 )
 _forward = define(
     "dot_product_forward(Tensor query, Tensor key, Tensor value, Tensor? bias, "
-    "Tensor? edge_query, Tensor? edge_attr, Tensor[] layout, Tensor? seed, float scale, "
-    "float dropout, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
+    "Tensor? edge_attr, Tensor? edge_proj, Tensor[] layout, Tensor? seed, float scale, "
+    "float dropout, bool saves, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _DotProductAttention,
 )

@@ -67,6 +67,11 @@ def wants_grad(*args: Any) -> bool:
     )
 
 
+def value_sum(out: Tensor, exact: Tensor) -> Tensor:
+    """The sum of the values: ``exact`` where out was rounded or added to."""
+    return exact if exact.numel() else out
+
+
 def reference_gradients(
     function: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Any, ...]
 ) -> tuple[Tensor | None, ...]:

@@ -13,7 +13,7 @@ from gattn.kernels.layout import Layout
 from gattn.ops import checks
 from gattn.ops.backend import select
 from gattn.ops.edge import edge_softmax
-from gattn.ops.library import below_autograd, define, reference_gradients
+from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
 
 ACTIVATIONS = ("leaky_relu", "tanh")
 
@@ -89,7 +89,8 @@ def mlp_attention(
         )
     shared = None if value is key else value
     inputs = query, key, shared, weight, edge_attr, edge_proj
-    return _forward(*inputs, graph.layout, seed, *settings, backend)[0]
+    saves = wants_grad(*inputs)
+    return _forward(*inputs, graph.layout, seed, *settings, saves, backend)[0]
 
 
 def mlp_attention_weights(
@@ -179,9 +180,10 @@ class _MLPAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, seed, activation, negative_slope, dropout, backend = args
+        *inputs, layout, seed, activation, negative_slope, dropout, _, backend = args
         outputs = below_autograd(_forward, *args)
-        ctx.save_for_backward(*inputs, seed, *outputs, *layout)
+        out, *statistics, exact = outputs
+        ctx.save_for_backward(*inputs, seed, value_sum(out, exact), *statistics, *layout)
         ctx.settings = activation, negative_slope, dropout, backend
         ctx.mark_non_differentiable(*outputs[1:])
         ctx.set_materialize_grads(False)
@@ -194,7 +196,7 @@ class _MLPAttention(torch.autograd.Function):
         outputs, layout = saved[7:10], Layout(*saved[10:])
         *settings, backend = ctx.settings
         if grads[0] is None:
-            return (None,) * 12
+            return (None,) * 13
         if torch.is_grad_enabled():
 
             def plain(q: Any, k: Any, v: Any, w: Any, a: Any, proj: Any) -> Tensor:
@@ -211,7 +213,7 @@ class _MLPAttention(torch.autograd.Function):
             g if t is not None and needed else None
             for g, t, needed in zip(found, inputs, ctx.needs_input_grad)
         )
-        return *given, *(None,) * 6
+        return *given, *(None,) * 7
 
 
 class _MLPScore(torch.autograd.Function):
@@ -239,10 +241,12 @@ def _fake_forward(
 ) -> tuple[Tensor, ...]:
     n, heads, _ = query.shape
     wide = checks.accumulator(query.dtype)
+    shape = n, heads, (key if value is None else value).shape[2]
     return (
-        query.new_empty(n, heads, (key if value is None else value).shape[2]),
+        query.new_empty(shape),
         query.new_empty(n, heads, dtype=wide),
         query.new_empty(n, heads, dtype=wide),
+        checks.empty_exact(query, rest[-2], *shape),
     )
 
 
@@ -255,7 +259,7 @@ def _fake_backward(grad_out: Tensor, *rest: Any) -> Any:
 
 _backward = define(
     "mlp_backward(Tensor grad_out, Tensor query, Tensor key, Tensor? value, Tensor weight, "
-    "Tensor? edge_attr, Tensor? edge_proj, Tensor out, Tensor row_max, Tensor row_sum, "
+    "Tensor? edge_attr, Tensor? edge_proj, Tensor exact, Tensor row_max, Tensor row_sum, "
     "Tensor[] layout, Tensor? seed, str activation, float negative_slope, float dropout, "
     "bool wants_edge_attr, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
@@ -263,7 +267,7 @@ _backward = define(
 _forward = define(
     "mlp_forward(Tensor query, Tensor key, Tensor? value, Tensor weight, Tensor? edge_attr, "
     "Tensor? edge_proj, Tensor[] layout, Tensor? seed, str activation, float negative_slope, "
-    "float dropout, str backend) -> (Tensor, Tensor, Tensor)",
+    "float dropout, bool saves, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _MLPAttention,
 )

@@ -151,5 +151,5 @@ def test_a_launcher_reads_no_tensor_as_another_type(random_graph):
     args = torch.randn(25, 2), torch.randn(25, 2), torch.randn(25, 2, 4).bfloat16(), None
     with pytest.raises(TypeError, match=r"query_score must be torch.bfloat16; got torch.float32"):
         torch.ops.gattn.additive_forward(
-            *args, list(random_graph.layout), None, 0.2, 0.0, False, "cpu"
+            *args, list(random_graph.layout), None, 0.2, 0.0, False, False, "cpu"
         )

@@ -61,25 +61,27 @@ def additive_forward(
     negative_slope: float,
     dropout: float,
     splits: bool,
+    saves: bool,
 ) -> tuple[Tensor, ...]:
-    """Out and its statistics; see ``additive.cpp``."""
+    """Out, its statistics, and out before rounding; see ``additive.cpp``."""
     n, heads = query_score.shape
     channels = value.shape[2]
-    out = empty(value, n, heads, channels)
+    out, exact = _out(value, saves, n, heads, channels)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
     kept = n if splits else 0
     out_plus = _statistics(value, kept, heads, channels)
     mass_plus = _statistics(value, kept, heads)
-    saved = out, row_max, row_sum, out_plus, mass_plus
+    saved = row_max, row_sum, out_plus, mass_plus
     _additive(
         _kernels.additive_forward,
         (query_score, key_score, value, edge_score),
-        saved,
+        (exact, *saved),
         layout,
+        out=out.data_ptr(),
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
     )
-    return saved
+    return out, *saved, exact
 
 
 def additive_backward(
@@ -88,7 +90,7 @@ def additive_backward(
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
-    out: Tensor,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     out_plus: Tensor,
@@ -103,7 +105,7 @@ def additive_backward(
     _additive(
         _kernels.additive_backward,
         (query_score, key_score, value, edge_score),
-        (out, row_max, row_sum, out_plus, mass_plus),
+        (exact, row_max, row_sum, out_plus, mass_plus),
         layout,
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
@@ -127,7 +129,7 @@ def _additive(
     query_score, key_score, value, edge_score = inputs
     assert query_score is not None
     assert value is not None
-    names = "out", "row_max", "row_sum", "out_plus", "mass_plus"
+    names = "exact", "row_max", "row_sum", "out_plus", "mass_plus"
     _run(
         kernel,
         _kernels.AdditiveArgs(),
@@ -150,68 +152,70 @@ def dot_product_forward(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    edge_query: Tensor | None,
     edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
     dropout: float,
+    saves: bool,
 ) -> tuple[Tensor, ...]:
-    """Out, the weighted sum of edge features, and statistics; see ``dot_product.cpp``."""
+    """Out, statistics, and the sums of values and edge features; see ``dot_product.cpp``."""
     n, heads = query.shape[:2]
-    out = empty(value, n, heads, value.shape[2])
-    edge_out = _like(edge_query, value)
+    out, exact = _out(value, saves, n, heads, value.shape[2], adds=edge_proj is not None)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
-    saved = out, edge_out, row_max, row_sum
+    kept = n if edge_proj is not None and saves else 0
+    edge_out = _statistics(value, kept, heads, 0 if edge_proj is None else edge_proj.shape[2])
     _dot_product(
         _kernels.dot_product_forward,
-        (query, key, value, bias, edge_query, edge_attr),
-        saved,
+        (query, key, value, bias, edge_attr, edge_proj),
+        (exact, row_max, row_sum, edge_out),
         layout,
         scale=scale,
         dropout=(_pointer(seed), dropout),
+        out=out.data_ptr(),
     )
-    return saved
+    return out, row_max, row_sum, exact, edge_out
 
 
 def dot_product_backward(
     grad_out: Tensor,
-    grad_edge_out: Tensor | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    edge_query: Tensor | None,
     edge_attr: Tensor | None,
-    out: Tensor,
-    edge_out: Tensor,
+    edge_proj: Tensor | None,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
+    edge_out: Tensor,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
     dropout: float,
+    wants_edge_attr: bool,
 ) -> tuple[Tensor, ...]:
     """Gradients of the six inputs; see ``dot_product.cpp``."""
     heads, edges = query.shape[1], layout[1].shape[0]
-    inputs = query, key, value, bias, edge_query, edge_attr
-    grads = [_like(t, value) for t in inputs]
+    inputs = query, key, value, bias, edge_attr, edge_proj
+    wanted = query, key, value, bias, edge_attr if wants_edge_attr else None, edge_proj
+    grads = [_like(t, value) for t in wanted]
     alpha, grad_score = _statistics(value, edges, heads), _statistics(value, edges, heads)
     _dot_product(
         _kernels.dot_product_backward,
         inputs,
-        (out, edge_out, row_max, row_sum),
+        (exact, row_max, row_sum, edge_out),
         layout,
         scale=scale,
         dropout=(_pointer(seed), dropout),
         grad_out=grad_out,
-        grad_edge_out=grad_edge_out,
         grad_query=grads[0].data_ptr(),
         grad_key=grads[1].data_ptr(),
         grad_value=grads[2].data_ptr(),
         grad_bias=grads[3].data_ptr(),
-        grad_edge_query=grads[4].data_ptr(),
-        grad_edge_attr=grads[5].data_ptr(),
+        grad_edge_attr=grads[4].data_ptr(),
+        grad_edge_proj=grads[5].data_ptr(),
         alpha=alpha.data_ptr(),
         grad_score=grad_score.data_ptr(),
     )
@@ -226,7 +230,7 @@ def _dot_product(
     **fields: Any,
 ) -> None:
     """Run a kernel of dot_product.cpp."""
-    query, key, value, bias, edge_query, edge_attr = inputs
+    query, key, value, bias, edge_attr, edge_proj = inputs
     assert query is not None
     assert value is not None
     _run(
@@ -242,9 +246,9 @@ def _dot_product(
         key=key,
         value=value,
         bias=bias,
-        edge_query=edge_query,
         edge_attr=edge_attr,
-        **_pointers(("out", "edge_out", "row_max", "row_sum"), saved),
+        edge_proj=None if edge_proj is None else edge_proj.contiguous(),
+        **_pointers(("exact", "row_max", "row_sum", "edge_out"), saved),
         **fields,
     )
 
@@ -261,11 +265,12 @@ def mlp_forward(
     activation: str,
     negative_slope: float,
     dropout: float,
+    saves: bool,
 ) -> tuple[Tensor, ...]:
-    """Out and its statistics; see ``mlp.cpp``."""
+    """Out, its statistics, and out before rounding; see ``mlp.cpp``."""
     n, heads = query.shape[:2]
     channels = (key if value is None else value).shape[2]
-    out = empty(query, n, heads, channels)
+    out, exact = _out(query, saves, n, heads, channels)
     row_max, row_sum = _statistics(query, n, heads), _statistics(query, n, heads)
     _mlp(
         _kernels.mlp_forward,
@@ -275,10 +280,11 @@ def mlp_forward(
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
         out=out.data_ptr(),
+        exact=exact.data_ptr(),
         row_max=row_max.data_ptr(),
         row_sum=row_sum.data_ptr(),
     )
-    return out, row_max, row_sum
+    return out, row_max, row_sum, exact
 
 
 def mlp_backward(
@@ -289,7 +295,7 @@ def mlp_backward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    out: Tensor,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     layout: list[Tensor],
@@ -315,7 +321,7 @@ def mlp_backward(
         activation,
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
-        out=out.data_ptr(),
+        exact=exact.data_ptr(),
         row_max=row_max.data_ptr(),
         row_sum=row_sum.data_ptr(),
         grad_out=grad_out,
@@ -533,6 +539,13 @@ def _pointer(t: Tensor | None) -> int:
 def _like(t: Tensor | None, like: Tensor) -> Tensor:
     """Room for the gradient of t; an empty tensor where there is none."""
     return like.new_empty(0) if t is None else empty(like, *t.shape)
+
+
+def _out(like: Tensor, saves: bool, *shape: int, adds: bool = False) -> tuple[Tensor, Tensor]:
+    """Room for the output, and, where backward asks, for the sum before more is added to it or it
+    is rounded."""
+    differs = adds or like.dtype in (torch.bfloat16, torch.float16)
+    return empty(like, *shape), _statistics(like, *(shape if saves and differs else (0,)))
 
 
 def _statistics(like: Tensor, *shape: int) -> Tensor:

@@ -62,7 +62,7 @@ template <class T, class I, int C> struct Score {
       axpy_rows<C>(plus + x * c, above + x, lanes, rows, voff[x], count, c);
   }
 
-  void end(const A* plus, const A* mass, const A* inverse, i64 row) {
+  void end(A*, const A* plus, const A* mass, const A* inverse, i64 row) {
     if (!out_plus) return;
     const i64 c = width<C>(channels);
     for (i64 x = 0; x < heads; ++x) {
@@ -80,7 +80,7 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
   using A = acc_t<T>;
   const i64 heads = args.heads, c = width<C>(args.channels);
   const Table<const T> grad(args.grad_out), query_score(args.query_score);
-  const T* out = static_cast<const T*>(args.out);
+  const A* out = static_cast<const A*>(args.exact);
   const A *plus = static_cast<const A*>(args.out_plus), *mass = static_cast<const A*>(args.mass_plus);
   const A *row_max = static_cast<const A*>(args.row_max), *row_sum = static_cast<const A*>(args.row_sum);
   T* grad_query = static_cast<T*>(args.grad_query_score);
@@ -93,7 +93,7 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
       const i64 y = i * heads + x;
       A d = 0;
 #pragma omp simd reduction(+ : d)
-      for (i64 k = 0; k < c; ++k) d += wide(g[x * c + k]) * wide(out[y * c + k]);
+      for (i64 k = 0; k < c; ++k) d += wide(g[x * c + k]) * out[y * c + k];
       own[heads + x] = row_max[y];
       own[2 * heads + x] = Softmax::inverse(row_sum[y]);
       own[3 * heads + x] = d;
@@ -112,7 +112,7 @@ template <class T, class I, int C> struct Backward {
   T *grad_key, *grad_value, *grad_edge;
   i64 heads, lanes, value_heads, channels;
   A slope;
-  Dropout dropout;
+  Mask<A> mask;
 
   std::vector<A> b, v, z, p, ds;
   std::vector<i64> voff;
@@ -122,6 +122,7 @@ template <class T, class I, int C> struct Backward {
   i64 shared_size() const { return 0; }
   void prepare() {
     b.resize(lanes), v.resize(value_heads * c()), voff.resize(heads);
+    mask.prepare(block);
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
     for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
   }
@@ -177,12 +178,14 @@ template <class T, class I, int C> struct Backward {
 
   // alpha after dropout into p, the gradient of z into ds.
   void gradients(i64 first, i64 count) {
-    A* flat = p.data();
+    A *flat = p.data(), *inner = ds.data();
     for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    const I* csr = graph.csr + first;
+    const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr[t]; }) : nullptr;
+    if (kept) for_lanes(count * lanes, [=](i64 y) { inner[y] *= kept[y]; });
     for (i64 t = 0; t < count; ++t) {
       const A *own = packed + graph.row[first + t] * 4 * heads, *sum = z.data() + t * lanes;
       A *alpha = p.data() + t * lanes, *change = ds.data() + t * lanes;
-      if (dropout) dropout.apply(change, graph.csr[first + t], heads);
       const A *inverse = own + 2 * heads, *d = own + 3 * heads;
       const A below = slope;
       for_lanes(lanes, [=](i64 x) {
@@ -190,8 +193,8 @@ template <class T, class I, int C> struct Backward {
         alpha[x] = weight;
         change[x] = weight * (change[x] - d[x]) * (sum[x] > 0 ? A(1) : below);
       });
-      if (dropout) dropout.apply(alpha, graph.csr[first + t], heads);
     }
+    if (kept) for_lanes(count * lanes, [=](i64 y) { flat[y] *= kept[y]; });
   }
 
   void end(const A* state, i64 source) const {
@@ -208,8 +211,8 @@ void additive_forward(const AdditiveArgs& args) {
     const Score<T, I, C> score{Edges<I>(args.layout), args.query_score, args.key_score, args.value,
         args.edge_score, args.heads, lanes_of(args.heads), args.channels, A(args.negative_slope),
         static_cast<A*>(args.out_plus), static_cast<A*>(args.mass_plus), {}, {}};
-    attend<Score<T, I, C>, T, I, C>(score, args.layout, args.value, args.out, args.row_max,
-        args.row_sum, args.heads, args.value_heads, args.channels, args.dropout);
+    attend<Score<T, I, C>, T, I, C>(score, args.layout, args.value, args.out, args.exact,
+        args.row_max, args.row_sum, args.heads, args.value_heads, args.channels, args.dropout);
   });
 }
 
@@ -223,7 +226,7 @@ void additive_backward(const AdditiveArgs& args) {
     Backward<T, I, C> body{edges, args.key_score, args.value, args.edge_score, args.grad_out,
         packed.get(), static_cast<T*>(args.grad_key_score), static_cast<T*>(args.grad_value),
         static_cast<T*>(args.grad_edge_score), args.heads, lanes_of(args.heads), args.value_heads, args.channels,
-        A(args.negative_slope), dropout_of(args.dropout), {}, {}, {}, {}, {}, {}};
+        A(args.negative_slope), mask_of<A>(args.dropout, args.heads), {}, {}, {}, {}, {}, {}};
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);
   });
 }

@@ -1,5 +1,7 @@
 // What the launchers hand to the kernels: raw pointers and sizes. Pointers to absent tensors are
-// null. Row strides are in elements; within a row, heads and channels are contiguous.
+// null. Row strides are in elements; within a row, heads and channels are contiguous. `exact` is the
+// sum of the values before anything is added and before it is rounded: forward writes it where that
+// is not out and backward will ask, backward reads it for <dO, O>.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +35,7 @@ struct AdditiveArgs {
   i64 heads, value_heads, channels;
   double negative_slope;
   Rows query_score, key_score, value, edge_score;
-  void *out, *row_max, *row_sum, *out_plus, *mass_plus;
+  void *out, *exact, *row_max, *row_sum, *out_plus, *mass_plus;
   // backward
   Rows grad_out;
   void *grad_query_score, *grad_key_score, *grad_value, *grad_edge_score;
@@ -45,11 +47,11 @@ struct DotProductArgs {
   DropoutArgs dropout;
   i64 heads, channels, value_channels, features;
   double scale;
-  Rows query, key, value, bias, edge_query, edge_attr;
-  void *out, *edge_out, *row_max, *row_sum;
+  Rows query, key, value, bias, edge_attr, edge_proj;  // edge_proj: [h, c, d], contiguous
+  void *out, *exact, *edge_out, *row_max, *row_sum;
   // backward
-  Rows grad_out, grad_edge_out;
-  void *grad_query, *grad_key, *grad_value, *grad_bias, *grad_edge_query, *grad_edge_attr;
+  Rows grad_out;
+  void *grad_query, *grad_key, *grad_value, *grad_bias, *grad_edge_attr, *grad_edge_proj;
   void *alpha, *grad_score;  // hand-over, [e, h] in CSR order
 };
 
@@ -61,7 +63,7 @@ struct MLPArgs {
   bool tanh;
   double negative_slope;
   Rows query, key, value, weight, edge_attr, edge_proj;  // edge_proj transposed: [d, h * c]
-  void *out, *row_max, *row_sum, *score;
+  void *out, *exact, *row_max, *row_sum, *score;
   // backward
   Rows grad_out;
   void *grad_query, *grad_key, *grad_value, *grad_weight, *grad_edge_attr, *grad_edge_proj;

@@ -9,7 +9,8 @@
 //   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
 //   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
 //   void take(A* extra, A* mass, first, count, before, after, rows, voff)   add a block to them
-//   void end(const A* extra, const A* mass, const A* inverse, row)   write them
+//   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
+//                        the row's output before it is written
 #pragma once
 
 #include <vector>
@@ -29,9 +30,9 @@ template <class Score, class T, class I, int C> struct Attention {
   const I* col;
   Table<const T> value;
   T* out;
-  A *row_max, *row_sum;
+  A *exact, *row_max, *row_sum;
   i64 num_edges, heads, lanes, value_heads, channels;
-  Dropout dropout;
+  Mask<A> mask;
 
   std::vector<A> s, after, largest, scale;
   std::vector<i64> voff;
@@ -44,7 +45,8 @@ template <class Score, class T, class I, int C> struct Attention {
 
   void prepare() {
     s.resize(block * lanes);
-    after.resize(dropout ? block * lanes : 0);
+    after.resize(mask ? block * lanes : 0);
+    mask.prepare(block);
     largest.resize(lanes);
     scale.resize(lanes);
     voff.resize(heads);
@@ -76,10 +78,11 @@ template <class Score, class T, class I, int C> struct Attention {
       raise(v, largest.data());
       exponentials(v, count);
       const A* weight = s.data();
-      if (dropout) {
-        std::copy_n(s.data(), count * lanes, after.data());
-        for (i64 t = 0; t < count; ++t) dropout.apply(after.data() + t * lanes, at + t, heads);
-        weight = after.data();
+      if (mask) {
+        const A* kept = mask.draw(count, [=](i64 t) { return at + t; });
+        A* left = after.data();
+        for_lanes(count * lanes, [=](i64 y) { left[y] = weight[y] * kept[y]; });
+        weight = left;
       }
       for (i64 t = 0; t < count; ++t) {
         if (at + t + ahead < num_edges) prefetch(value[col[at + t + ahead]], value_heads * c());
@@ -112,8 +115,9 @@ template <class Score, class T, class I, int C> struct Attention {
       row_max[row * heads + x] = v.m[x] == -infinity<A> ? A(0) : v.m[x];
       row_sum[row * heads + x] = v.l[x];
     }
+    if (exact) load(exact + row * heads * c(), v.acc, heads * c());
+    score.end(v.acc, v.extra, v.mass, scale.data(), row);
     store(out + row * heads * c(), v.acc, heads * c());
-    score.end(v.extra, v.mass, scale.data(), row);
   }
 
  private:
@@ -160,13 +164,13 @@ struct Softmax {
 };
 
 template <class Score, class T, class I, int C>
-void attend(const Score& score, const LayoutArgs& layout, const Rows& value, void* out, void* row_max,
-            void* row_sum, i64 heads, i64 value_heads, i64 channels, const DropoutArgs& dropout) {
+void attend(const Score& score, const LayoutArgs& layout, const Rows& value, void* out, void* exact,
+            void* row_max, void* row_sum, i64 heads, i64 value_heads, i64 channels, const DropoutArgs& dropout) {
   using A = acc_t<T>;
   const Edges<I> edges(layout);
   Attention<Score, T, I, C> body{score, edges.col, value, static_cast<T*>(out),
-      static_cast<A*>(row_max), static_cast<A*>(row_sum), edges.e, heads, lanes_of(heads), value_heads, channels,
-      dropout_of(dropout), {}, {}, {}, {}, {}, {}};
+      static_cast<A*>(exact), static_cast<A*>(row_max), static_cast<A*>(row_sum), edges.e, heads, lanes_of(heads), value_heads, channels,
+      mask_of<A>(dropout, heads), {}, {}, {}, {}, {}, {}};
   walk_rows(edges.rowptr, edges.n, heads * (channels + 8), body);
 }
 

@@ -64,14 +64,12 @@ template <class T> struct Table {
   explicit operator bool() const { return data != nullptr; }
 };
 
-inline Dropout dropout_of(const DropoutArgs& a) {
-  Dropout dropout;
-  if (a.seed == nullptr) return dropout;
-  dropout.seed = a.seed;
+template <class A> Mask<A> mask_of(const DropoutArgs& a, i64 heads) {
+  Dropout dropout{a.seed};
   const double threshold = a.p * 4294967296.0;
   dropout.threshold = threshold >= 4294967295.0 ? 0xffffffffu : std::uint32_t(threshold);
   dropout.scale = a.p < 1 ? 1 / (1 - a.p) : 0;
-  return dropout;
+  return {dropout, heads, lanes_of(heads), {}, {}};
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -1,16 +1,20 @@
 // Dot-product attention with factored edge features.
 //
-//   s_ij = scale (q_i . k_j + u_i . a_ij) + bias_ij     u = W^T q given, [n, h, d]
-//   out_i = sum_j alpha_ij v_j                          edge_out_i = sum_j alpha_ij a_ij
+//   s_ij = scale (q_i . k_j + u_i . a_ij) + bias_ij     u_i = W^T q_i, [h, d]
+//   out_i = O_i + W E_i     O_i = sum_j alpha_ij v_j    E_i = sum_j alpha_ij a_ij, [h, d]
 //
-// Forward reads, per edge, a row of k and one of v (2 h c elements), d features and h biases.
+// Forward reads, per edge, a row of k and one of v (2 h c elements), d features and h biases; per
+// row of the output it multiplies twice with W, which stays in cache. Where there are features and
+// backward may follow, it writes O and E beside out.
 //
 // Backward is two walks. Over the edges into each destination, k and v are gathered again, alpha
 // and the score's gradient are formed,
-//   ds_ij = alpha_ij (<dO_i, v_j> + <dE_i, a_ij> - D_i),   D_i = <dO_i, O_i> + <dE_i, E_i>
-// dq, du, da and dbias are finished, and alpha (after dropout) and scale ds are handed over, [e, h]
-// in CSR order. Over the edges out of each source, dk_j = sum_i ds_ij q_i and
-// dv_j = sum_i alpha_ij dO_i then gather q and dO and compute nothing else.
+//   ds_ij = alpha_ij (<dO_i, v_j> + (W^T dO_i) . a_ij - D_i),   
+//   D_i = <dO_i, O_i> + (W^T dO_i) . E_i
+// dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij, dW = sum_i q_i du_i^T + dO_i E_i^T,
+// da and dbias are finished, and alpha (after dropout) and scale ds are handed over, [e, h] in CSR
+// order. Over the edges out of each source, dk_j = sum_i ds_ij q_i and dv_j = sum_i alpha_ij dO_i
+// then gather q and dO and compute nothing else.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -21,18 +25,45 @@ template <class T, class I, int C> struct Score {
   using A = acc_t<T>;
 
   Edges<I> graph;
-  Table<const T> query, key, value, bias, edge_query, edge_attr;
+  Table<const T> query, key, value, bias, edge_attr;
+  const T* edge_proj;
   i64 heads, lanes, channels, value_channels, features;
   A scale;
-  T* edge_out;
+  A* edge_out;
 
-  std::vector<A> q, u;
+  std::vector<A> q, u, projection, transposed;  // W as [h, c, d] and as [h, d, c]
 
   i64 extra_size() const { return features; }
-  void prepare() { q.resize(heads * channels), u.resize(heads * features); }
+  void prepare() {
+    q.resize(heads * channels), u.resize(heads * features);
+    if (!features) return;
+    projection.resize(heads * channels * features), transposed.resize(projection.size());
+    load(projection.data(), edge_proj, i64(projection.size()));
+    for (i64 x = 0; x < heads; ++x)
+      for (i64 k = 0; k < channels; ++k)
+        for (i64 f = 0; f < features; ++f)
+          transposed[(x * features + f) * channels + k] = projection[(x * channels + k) * features + f];
+  }
   void begin(i64 row) {
     load(q.data(), query[row], heads * width<C>(channels));
-    if (features) load(u.data(), edge_query[row], heads * features);
+    if (features) to_features(u.data(), q.data());
+  }
+
+  // W^T x, [h, d].
+  void to_features(A* to, const A* x) const {
+    const i64 c = width<C>(channels), d = features;
+    fill(to, A(0), heads * d);
+    with_features(d, [&]<int D>() {
+      for (i64 y = 0; y < heads; ++y)
+        axpy_matrix<D>(to + y * d, x + y * c, projection.data() + y * c * d, c, d);
+    });
+  }
+
+  // to += W x, [h, c].
+  void add_from_features(A* to, const A* x) const {
+    const i64 c = width<C>(channels), d = features;
+    for (i64 y = 0; y < heads; ++y)
+      axpy_matrix<C>(to + y * c, x + y * d, transposed.data() + y * c * d, d, c);
   }
 
   void scores(i64 first, i64 count, A* __restrict s) {
@@ -65,30 +96,34 @@ template <class T, class I, int C> struct Score {
     }
   }
 
-  void end(const A* sum, const A*, const A* inverse, i64 row) {
+  void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
+    if (!features) return;
+    A* mean = u.data();  // the next row begins with its own
     for (i64 x = 0; x < heads; ++x)
-      for (i64 k = 0; k < features; ++k)
-        edge_out[(row * heads + x) * features + k] = narrow<T>(sum[x * features + k] * inverse[x]);
+      for (i64 k = 0; k < features; ++k) mean[x * features + k] = sum[x * features + k] * inverse[x];
+    add_from_features(acc, mean);
+    if (edge_out) load(edge_out + row * heads * features, mean, heads * features);
   }
 };
 
 template <class T, class I, int C> Score<T, I, C> score_of(const DotProductArgs& args) {
-  return {Edges<I>(args.layout), args.query, args.key, args.value, args.bias, args.edge_query,
-          args.edge_attr, args.heads, lanes_of(args.heads), args.channels, args.value_channels, args.features,
-          acc_t<T>(args.scale), static_cast<T*>(args.edge_out), {}, {}};
+  return {Edges<I>(args.layout), args.query, args.key, args.value, args.bias, args.edge_attr,
+          static_cast<const T*>(args.edge_proj.data), args.heads, lanes_of(args.heads), args.channels,
+          args.value_channels, args.features, acc_t<T>(args.scale), static_cast<acc_t<T>*>(args.edge_out),
+          {}, {}, {}, {}};
 }
 
 template <class T, class I, int C> struct Destination {
   using A = acc_t<T>;
 
   Score<T, I, C> score;
-  Table<const T> grad_out, grad_edge_out, out, edge_out;
-  const A *row_max, *row_sum;
-  T *grad_query, *grad_edge_query, *grad_bias, *grad_edge_attr;
+  Table<const T> grad_out;
+  const A *out, *edge_out, *row_max, *row_sum;
+  T *grad_query, *grad_bias, *grad_edge_attr;
   A *alpha, *grad_score;
-  Dropout dropout;
+  Mask<A> mask;
 
-  std::vector<A> s, ds, g, ge, ga, d, largest, inverse;
+  std::vector<A> s, ds, g, ge, ga, d, largest, inverse, total;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -96,12 +131,13 @@ template <class T, class I, int C> struct Destination {
   i64 cv() const { return C ? C : score.value_channels; }
   i64 features() const { return score.features; }
   i64 state_size() const { return heads() * (c() + features()); }
-  i64 shared_size() const { return 0; }
+  i64 shared_size() const { return heads() * c() * features(); }  // dW, a sum over all rows
   void prepare() {
-    score.prepare();
+    score.prepare(), mask.prepare(block);
     s.resize(block * lanes()), ds.resize(block * lanes());
     g.resize(heads() * cv()), ge.resize(heads() * features()), ga.resize(features());
     d.resize(lanes()), largest.resize(lanes()), inverse.resize(lanes());
+    total.resize(heads() * c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
@@ -109,17 +145,19 @@ template <class T, class I, int C> struct Destination {
   void begin_row(i64 row) {
     score.begin(row);
     load(g.data(), grad_out[row], heads() * cv());
-    if (grad_edge_out) load(ge.data(), grad_edge_out[row], heads() * features());
+    if (features()) score.to_features(ge.data(), g.data());
     for (i64 x = 0; x < heads(); ++x) {
-      d[x] = dot<C>(g.data() + x * cv(), out[row] + x * cv(), cv());
-      if (grad_edge_out)
-        d[x] += dot_features(ge.data() + x * features(), edge_out[row] + x * features(), features());
+      // The same sum as for an edge: in a row of one edge the two cancel to the last bit.
+      d[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
+      if (features())
+        d[x] += dot_features(ge.data() + x * features(),
+                             edge_out + (row * heads() + x) * features(), features());
       largest[x] = row_max[row * heads() + x];
       inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
     }
   }
 
-  void edges(A* state, A*, i64 row, i64 first, i64 last) {
+  void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
     A *grad_q = state, *grad_u = state + heads() * c();
     begin_row(row);
     for (i64 at = first; at < last; at += block) {
@@ -137,6 +175,7 @@ template <class T, class I, int C> struct Destination {
         if (features()) edge_features(grad_u, change, s.data() + t * lanes(), edge);
       }
     }
+    if (features()) weight_gradient(shared, grad_u, row, first == score.graph.rowptr[row]);
   }
 
   // <dO_i, v_j> + <dE_i, a_ij> into ds.
@@ -148,7 +187,7 @@ template <class T, class I, int C> struct Destination {
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
-      if (!grad_edge_out) continue;
+      if (!features()) continue;
       const T* a = score.edge_attr[graph.edge[at]];
       for (i64 x = 0; x < heads(); ++x) inner[x] += dot_features(ge.data() + x * features(), a, features());
     }
@@ -156,24 +195,26 @@ template <class T, class I, int C> struct Destination {
 
   // alpha after dropout into s, scale times the score's gradient into ds.
   void gradients(i64 row, i64 first, i64 count) {
-    A *flat = s.data(), *shift = largest.data(), *inv = inverse.data(), *own = d.data();
+    A *flat = s.data(), *inner = ds.data();
+    const A *shift = largest.data(), *inv = inverse.data(), *own = d.data();
     const A factor = score.scale;
     for (i64 t = 0; t < count; ++t) {
       A* exponent = flat + t * lanes();
       for_lanes(lanes(), [=](i64 x) { exponent[x] -= shift[x]; });
     }
     for_lanes(count * lanes(), [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    const A* kept = mask ? mask.draw(count, [=](i64 t) { return first + t; }) : nullptr;
+    if (kept) for_lanes(count * lanes(), [=](i64 y) { inner[y] *= kept[y]; });
     for (i64 t = 0; t < count; ++t) {
       A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
-      if (dropout) dropout.apply(change, first + t, heads());
       for_lanes(lanes(), [=](i64 x) {
         p[x] *= inv[x];
         change[x] = p[x] * (change[x] - own[x]);
       });
-      if (dropout) dropout.apply(p, first + t, heads());
       if (grad_bias) store(grad_bias + score.graph.edge[first + t] * heads(), change, heads());
       for_lanes(lanes(), [=](i64 x) { change[x] *= factor; });
     }
+    if (kept) for_lanes(count * lanes(), [=](i64 y) { flat[y] *= kept[y]; });
   }
 
   void edge_features(A* grad_u, const A* r, const A* kept, i64 edge) {
@@ -183,15 +224,28 @@ template <class T, class I, int C> struct Destination {
     fill(ga.data(), A(0), features());
     for (i64 x = 0; x < heads(); ++x) {
       axpy_features(ga.data(), r[x], score.u.data() + x * features(), features());
-      if (grad_edge_out) axpy_features(ga.data(), kept[x], ge.data() + x * features(), features());
+      axpy_features(ga.data(), kept[x], ge.data() + x * features(), features());
     }
     store(grad_edge_attr + edge * features(), ga.data(), features());
   }
 
-  void end(const A* state, i64 row) const {
-    store(grad_query + row * heads() * c(), state, heads() * c());
-    if (features())
-      store(grad_edge_query + row * heads() * features(), state + heads() * c(), heads() * features());
+  // dW of these edges; that of E, which is of the whole row, goes with the first ones.
+  void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) const {
+    const i64 n = features();
+    const A* mean = edge_out + row * heads() * n;
+    with_features(n, [&]<int D>() {
+      for (i64 x = 0; x < heads(); ++x)
+        for (i64 k = x * c(); k < (x + 1) * c(); ++k) {
+          axpy<D>(to + k * n, score.q[k], grad_u + x * n, n);
+          if (leads) axpy<D>(to + k * n, g[k], mean + x * n, n);
+        }
+    });
+  }
+
+  void end(const A* state, i64 row) {
+    load(total.data(), state, heads() * c());
+    if (features()) score.add_from_features(total.data(), state + heads() * c());
+    store(grad_query + row * heads() * c(), total.data(), heads() * c());
   }
 };
 
@@ -241,7 +295,7 @@ i64 common_channels(const DotProductArgs& args) {
 
 void dot_product_forward(const DotProductArgs& args) {
   dispatch(args.dtype, args.layout.wide, common_channels(args), [&]<class T, class I, int C>() {
-    attend<Score<T, I, C>, T, I, C>(score_of<T, I, C>(args), args.layout, args.value, args.out,
+    attend<Score<T, I, C>, T, I, C>(score_of<T, I, C>(args), args.layout, args.value, args.out, args.exact,
         args.row_max, args.row_sum, args.heads, args.heads, args.value_channels, args.dropout);
   });
 }
@@ -252,13 +306,16 @@ void dot_product_backward(const DotProductArgs& args) {
     const Edges<I> edges(args.layout);
     const i64 heads = args.heads, work = heads * (args.channels + args.value_channels + 8);
     A *alpha = static_cast<A*>(args.alpha), *grad_score = static_cast<A*>(args.grad_score);
+    std::vector<A> total(heads * args.channels * args.features);
     walk_rows(edges.rowptr, edges.n, 2 * work,
-              Destination<T, I, C>{score_of<T, I, C>(args), args.grad_out, args.grad_edge_out,
-                  {args.out, heads * args.value_channels}, {args.edge_out, heads * args.features},
+              Destination<T, I, C>{score_of<T, I, C>(args), args.grad_out,
+                  static_cast<const A*>(args.exact), static_cast<const A*>(args.edge_out),
                   static_cast<const A*>(args.row_max), static_cast<const A*>(args.row_sum),
-                  static_cast<T*>(args.grad_query), static_cast<T*>(args.grad_edge_query),
-                  static_cast<T*>(args.grad_bias), static_cast<T*>(args.grad_edge_attr), alpha,
-                  grad_score, dropout_of(args.dropout), {}, {}, {}, {}, {}, {}, {}, {}});
+                  static_cast<T*>(args.grad_query), static_cast<T*>(args.grad_bias),
+                  static_cast<T*>(args.grad_edge_attr), alpha, grad_score,
+                  mask_of<A>(args.dropout, heads), {}, {}, {}, {}, {}, {}, {}, {}, {}},
+              total.data());
+    store(static_cast<T*>(args.grad_edge_proj), total.data(), i64(total.size()));
     walk_rows(edges.colptr, edges.m, work,
               Source<T, I, C>{edges, args.query, args.grad_out, alpha, grad_score,
                   static_cast<T*>(args.grad_key), static_cast<T*>(args.grad_value), heads,

@@ -124,7 +124,7 @@ template <class T, class I, int C, class Act> struct Score {
   }
 
   void take(A*, A*, i64, i64, const A*, const A*, const T* const*, const i64*) {}
-  void end(const A*, const A*, const A*, i64) {}
+  void end(A*, const A*, const A*, const A*, i64) {}
 };
 
 template <class T, class I, int C, class Act>
@@ -138,12 +138,13 @@ template <class T, class I, int C, class Act> struct Destination {
   using A = acc_t<T>;
 
   Score<T, I, C, Act> score;
-  Table<const T> value, grad_out, out;
+  Table<const T> value, grad_out;
+  const A* out;
   i64 value_channels;
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   A *alpha, *grad_score;
-  Dropout dropout;
+  Mask<A> mask;
 
   std::vector<A> s, ds, g, d, largest, inverse, ga;
 
@@ -155,7 +156,7 @@ template <class T, class I, int C, class Act> struct Destination {
   // Sums over all rows: dw, then dW as [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
-    score.prepare();
+    score.prepare(), mask.prepare(block);
     s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
     d.resize(lanes()), largest.resize(lanes()), inverse.resize(lanes()), ga.resize(score.features);
   }
@@ -188,7 +189,7 @@ template <class T, class I, int C, class Act> struct Destination {
     score.begin(row);
     load(g.data(), grad_out[row], heads() * cv());
     for (i64 x = 0; x < heads(); ++x) {
-      d[x] = dot<C>(g.data() + x * cv(), out[row] + x * cv(), cv());
+      d[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
       largest[x] = row_max[row * heads() + x];
       inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
     }
@@ -197,7 +198,8 @@ template <class T, class I, int C, class Act> struct Destination {
   // alpha after dropout into s, the score's gradient into ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
-    A *flat = s.data(), *shift = largest.data(), *inv = inverse.data(), *own = d.data();
+    A *flat = s.data(), *products = ds.data();
+    const A *shift = largest.data(), *inv = inverse.data(), *own = d.data();
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
       if (at + ahead < graph.e) prefetch(value[graph.col[at + ahead]], heads() * cv());
@@ -207,15 +209,16 @@ template <class T, class I, int C, class Act> struct Destination {
       for_lanes(lanes(), [=](i64 x) { exponent[x] -= shift[x]; });
     }
     for_lanes(count * lanes(), [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    const A* kept = mask ? mask.draw(count, [=](i64 t) { return first + t; }) : nullptr;
+    if (kept) for_lanes(count * lanes(), [=](i64 y) { products[y] *= kept[y]; });
     for (i64 t = 0; t < count; ++t) {
       A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
-      if (dropout) dropout.apply(change, first + t, heads());
       for_lanes(lanes(), [=](i64 x) {
         p[x] *= inv[x];
         change[x] = p[x] * (change[x] - own[x]);
       });
-      if (dropout) dropout.apply(p, first + t, heads());
     }
+    if (kept) for_lanes(count * lanes(), [=](i64 y) { flat[y] *= kept[y]; });
   }
 
   void weight_gradient(A* to, i64 t, const A* change) {
@@ -342,7 +345,7 @@ i64 work_per_edge(const MLPArgs& args) {
 void mlp_forward(const MLPArgs& args) {
   specialise(args, [&]<class T, class I, int C, class Act>() {
     attend<Score<T, I, C, Act>, T, I, C>(score_of<T, I, C, Act>(args, args.query, args.key),
-        args.layout, value_of(args), args.out, args.row_max, args.row_sum, args.heads, args.heads,
+        args.layout, value_of(args), args.out, args.exact, args.row_max, args.row_sum, args.heads, args.heads,
         args.value_channels, args.dropout);
   });
 }
@@ -356,11 +359,11 @@ void mlp_backward(const MLPArgs& args) {
     std::vector<A> total(size * (1 + features));
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args),
               Destination<T, I, C, Act>{score_of<T, I, C, Act>(args, args.query, args.key),
-                  value_of(args), args.grad_out, {args.out, args.heads * args.value_channels},
-                  args.value_channels, static_cast<const A*>(args.row_max),
+                  value_of(args), args.grad_out, static_cast<const A*>(args.exact), args.value_channels,
+                  static_cast<const A*>(args.row_max),
                   static_cast<const A*>(args.row_sum), static_cast<T*>(args.grad_query),
                   static_cast<T*>(args.grad_edge_attr), alpha, grad_score,
-                  dropout_of(args.dropout), {}, {}, {}, {}, {}, {}, {}},
+                  mask_of<A>(args.dropout, args.heads), {}, {}, {}, {}, {}, {}, {}},
               total.data());
     store(static_cast<T*>(args.grad_weight), total.data(), size);
     if (features) store(static_cast<T*>(args.grad_edge_proj), total.data() + size, features * size);

@@ -118,24 +118,24 @@ NB_MODULE(_kernels, m) {
     using Args = AdditiveArgs;
     Binder<Args>(m, "AdditiveArgs").common().dropout().VALUE(value_heads).VALUE(negative_slope)
         .ROWS(query_score).ROWS(key_score).ROWS(value).ROWS(edge_score)
-        .POINTER(out).POINTER(row_max).POINTER(row_sum).POINTER(out_plus).POINTER(mass_plus)
+        .POINTER(out).POINTER(exact).POINTER(row_max).POINTER(row_sum).POINTER(out_plus).POINTER(mass_plus)
         .ROWS(grad_out).POINTER(grad_query_score).POINTER(grad_key_score).POINTER(grad_value)
         .POINTER(grad_edge_score);
   }
   {
     using Args = DotProductArgs;
     Binder<Args>(m, "DotProductArgs").common().dropout().VALUE(value_channels).VALUE(features)
-        .VALUE(scale).ROWS(query).ROWS(key).ROWS(value).ROWS(bias).ROWS(edge_query).ROWS(edge_attr)
-        .POINTER(out).POINTER(edge_out).POINTER(row_max).POINTER(row_sum)
-        .ROWS(grad_out).ROWS(grad_edge_out).POINTER(grad_query).POINTER(grad_key)
-        .POINTER(grad_value).POINTER(grad_bias).POINTER(grad_edge_query).POINTER(grad_edge_attr)
+        .VALUE(scale).ROWS(query).ROWS(key).ROWS(value).ROWS(bias).ROWS(edge_attr).ROWS(edge_proj)
+        .POINTER(out).POINTER(exact).POINTER(edge_out).POINTER(row_max).POINTER(row_sum)
+        .ROWS(grad_out).POINTER(grad_query).POINTER(grad_key).POINTER(grad_value)
+        .POINTER(grad_bias).POINTER(grad_edge_attr).POINTER(grad_edge_proj)
         .POINTER(alpha).POINTER(grad_score);
   }
   {
     using Args = MLPArgs;
     Binder<Args>(m, "MLPArgs").common().dropout().VALUE(value_channels).VALUE(features).VALUE(tanh)
         .VALUE(negative_slope).ROWS(query).ROWS(key).ROWS(value).ROWS(weight).ROWS(edge_attr)
-        .ROWS(edge_proj).POINTER(out).POINTER(row_max).POINTER(row_sum).POINTER(score)
+        .ROWS(edge_proj).POINTER(out).POINTER(exact).POINTER(row_max).POINTER(row_sum).POINTER(score)
         .ROWS(grad_out).POINTER(grad_query).POINTER(grad_key).POINTER(grad_value)
         .POINTER(grad_weight).POINTER(grad_edge_attr).POINTER(grad_edge_proj).POINTER(alpha)
         .POINTER(grad_score);

@@ -2,41 +2,74 @@
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
+#include <vector>
+
 #include "scalar.h"
 
 namespace gattn::GATTN_ISA {
 
+// Words are as wide as the instruction set multiplies them, so that the loop over draws is vector
+// code: of a wide word only the lower half counts.
+#ifdef __AVX512DQ__
+using word = std::uint64_t;
+#else
+using word = std::uint32_t;
+#endif
+
 inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
   std::uint32_t key0 = std::uint32_t(seed), key1 = std::uint32_t(seed >> 32);
-  std::uint32_t c0 = std::uint32_t(counter), c1 = std::uint32_t(counter >> 32), c2 = 0, c3 = 0;
-#pragma GCC unroll 10  // or the loop over heads around it is not vector code
+  word c0 = word(std::uint32_t(counter)), c1 = word(counter >> 32), c2 = 0, c3 = 0;
+#pragma GCC unroll 10  // or the loop over draws around it is not vector code
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t(0xD2511F53u) * c0;
-    const std::uint64_t product1 = std::uint64_t(0xCD9E8D57u) * c2;
-    c0 = std::uint32_t(product1 >> 32) ^ c1 ^ key0;
-    c1 = std::uint32_t(product1);
-    c2 = std::uint32_t(product0 >> 32) ^ c3 ^ key1;
-    c3 = std::uint32_t(product0);
+    const std::uint64_t product0 = std::uint64_t(0xD2511F53u) * std::uint32_t(c0);
+    const std::uint64_t product1 = std::uint64_t(0xCD9E8D57u) * std::uint32_t(c2);
+    c0 = word(product1 >> 32) ^ word(std::uint32_t(c1)) ^ key0;
+    c1 = word(product1);
+    c2 = word(product0 >> 32) ^ word(std::uint32_t(c3)) ^ key1;
+    c3 = word(product0);
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return c0;
+  return std::uint32_t(c0);
 }
 
 struct Dropout {
   const std::int64_t* seed = nullptr;  // null: no dropout
   std::uint32_t threshold = 0;         // draws below it are dropped
   double scale = 1;                    // 1 / (1 - p); 0 where p = 1
+};
 
-  explicit operator bool() const { return seed != nullptr; }
+// The masks of a block of edges, [count, lanes]: what is left of each weight, 0 or 1 / (1 - p).
+template <class A> struct Mask {
+  Dropout dropout;
+  i64 heads, lanes;
 
-  // Multiply the weights of one edge, [heads], by what the mask leaves of them.
-  template <class A> void apply(A* __restrict weight, i64 position, i64 heads) const {
-    const std::uint64_t key = std::uint64_t(*seed), first = std::uint64_t(position) * heads;
-    const A kept = A(scale);
+  std::vector<std::uint64_t> counters;
+  std::vector<A> kept;
+
+  explicit operator bool() const { return dropout.seed != nullptr; }
+  void prepare(i64 block) {
+    if (*this) counters.resize(block * heads), kept.resize(block * lanes);
+  }
+
+  // Draw those of the edges at the given CSR positions, all heads of all edges in one loop.
+  template <class Position> const A* draw(i64 count, const Position& position) {
+    std::uint64_t* number = counters.data();
+    A* to = kept.data();
+    for (i64 t = 0; t < count; ++t) {
+      const std::uint64_t first = std::uint64_t(position(t)) * heads;
+      for (i64 x = 0; x < heads; ++x) number[t * heads + x] = first + x;
+    }
+    const std::uint64_t seed = std::uint64_t(*dropout.seed);
+    const std::uint32_t threshold = dropout.threshold;
+    const A scale = A(dropout.scale);
 #pragma omp simd
-    for (i64 x = 0; x < heads; ++x)
-      weight[x] *= philox(key, first + x) >= threshold ? kept : A(0);
+    for (i64 y = 0; y < count * heads; ++y)
+      to[y] = philox(seed, number[y]) >= threshold ? scale : A(0);
+    if (heads == lanes) return to;
+    for (i64 t = count - 1; t >= 0; --t)
+      for (i64 x = heads - 1; x >= 0; --x) to[t * lanes + x] = to[t * heads + x];
+    return to;
   }
 };
 

@@ -45,22 +45,22 @@ inline void axpy(A* __restrict to, A weight, const T* __restrict from, i64 chann
   for (i64 k = 0; k < c; ++k) to[k] += weight * wide(from[k]);
 }
 
-// The same for edge features, whose usual widths are compiled in.
-template <class A, class T> inline A dot_features(const A* a, const T* b, i64 features) {
+// Call function.template operator()<C>() with the usual widths of edge features compiled in.
+template <class Function> inline void with_features(i64 features, const Function& function) {
   switch (features) {
-    case 8: return dot<8>(a, b, features);
-    case 16: return dot<16>(a, b, features);
-    case 32: return dot<32>(a, b, features);
-    default: return dot<0>(a, b, features);
+    case 8: return function.template operator()<8>();
+    case 16: return function.template operator()<16>();
+    case 32: return function.template operator()<32>();
+    default: return function.template operator()<0>();
   }
 }
+template <class A, class T> inline A dot_features(const A* a, const T* b, i64 features) {
+  A sum;
+  with_features(features, [&]<int D>() { sum = dot<D>(a, b, features); });
+  return sum;
+}
 template <class A, class T> inline void axpy_features(A* to, A weight, const T* from, i64 features) {
-  switch (features) {
-    case 8: return axpy<8>(to, weight, from, features);
-    case 16: return axpy<16>(to, weight, from, features);
-    case 32: return axpy<32>(to, weight, from, features);
-    default: return axpy<0>(to, weight, from, features);
-  }
+  with_features(features, [&]<int D>() { axpy<D>(to, weight, from, features); });
 }
 
 // to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers.
@@ -79,6 +79,23 @@ inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, co
     for (int k = 0; k < C; ++k) to[k] = sum[k];
   } else {
     for (i64 t = 0; t < count; ++t) axpy<C>(to, weight[t * step], rows[t] + offset, channels);
+  }
+}
+
+// to += sum over r of weight[r] matrix[r][0 .. c), in the same way.
+template <int C, class A>
+inline void axpy_matrix(A* __restrict to, const A* __restrict weight, const A* __restrict matrix,
+                        i64 rows, i64 channels) {
+  if constexpr (C > 0 && C * sizeof(A) <= 512) {
+    A sum[C];
+    for (int k = 0; k < C; ++k) sum[k] = to[k];
+    for (i64 r = 0; r < rows; ++r) {
+#pragma omp simd
+      for (int k = 0; k < C; ++k) sum[k] += weight[r] * matrix[r * C + k];
+    }
+    for (int k = 0; k < C; ++k) to[k] = sum[k];
+  } else {
+    for (i64 r = 0; r < rows; ++r) axpy<C>(to, weight[r], matrix + r * channels, channels);
   }
 }
 

@@ -48,6 +48,8 @@ from gattn.kernels.triton.tiles import (
     dropping,
     launch,
     pad,
+    room,
+    rounded,
     wide,
     windows_of,
 )
@@ -62,22 +64,23 @@ def additive_forward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-    for_backward: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return out [n, h, c], row_max and row_sum [n, h], and, for backward, D and p+."""
+    splits: bool,
+    saves: bool,
+) -> tuple[Tensor, ...]:
+    """Return out [n, h, c], row_max and row_sum [n, h]; D and p+; out before rounding."""
     rowptr, col, edge, *_ = layout
     (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
     like = value.new_empty(0, dtype=wide(value.dtype))
-    out = value.new_empty(n, heads, channels)
+    found = room(value, saves, n, heads, channels)
     row_max, row_sum = like.new_empty(n, heads), like.new_empty(n, heads)
-    kept_rows = n if for_backward else 0
+    kept_rows = n if splits else 0
     out_plus = like.new_empty(kept_rows, heads, channels)
     mass_plus = like.new_empty(kept_rows, heads)
 
     cut = windows_of(layout) is None
     walk = Walk(rowptr, col.numel(), heads, channels, value.dtype, unroll=4, cut=cut)
-    sums = [row_max, row_sum, out]
-    sums += [out_plus, mass_plus] if for_backward else [None, None]
+    sums = [row_max, row_sum, found]
+    sums += [out_plus, mass_plus] if splits else [None, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
@@ -85,7 +88,8 @@ def additive_forward(
         slope=negative_slope, **drop, VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     walk.merge(parts, sums, drop["keep_scale"], centred=True)
-    return out, row_max, row_sum, out_plus, mass_plus
+    out, exact = rounded(found, value.dtype, saves)
+    return out, row_max, row_sum, out_plus, mass_plus, exact
 
 
 def additive_backward(
@@ -94,7 +98,7 @@ def additive_backward(
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
-    out: Tensor,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     out_plus: Tensor,
@@ -122,7 +126,7 @@ def additive_backward(
     windows = windows_of(layout)
     walk = Walk(colptr, row.numel(), heads, channels, value.dtype, unroll=4, windows=windows)
     tile = walk.tile
-    rows = grad_out, out, out_plus if out_plus.shape[0] else None, query_score, row_max, row_sum
+    rows = grad_out, exact, out_plus if out_plus.shape[0] else None, query_score, row_max, row_sum
     rows = *rows, grad_query, terms
     if windows is None:
         launch(

@@ -26,7 +26,16 @@ from torch import Tensor
 from gattn.kernels import traits
 from gattn.kernels.layout import Layout
 from gattn.kernels.triton.primitives import kept, level, reciprocal, scalar, spread
-from gattn.kernels.triton.tiles import ACCUMULATOR, contiguous, dropping, launch, pad, wide
+from gattn.kernels.triton.tiles import (
+    ACCUMULATOR,
+    contiguous,
+    dropping,
+    launch,
+    pad,
+    room,
+    rounded,
+    wide,
+)
 
 LEAST_DEGREE = 8
 """Mean degree from which a graph is asked whether it is made of runs."""
@@ -63,18 +72,20 @@ def forward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h]."""
+    saves: bool,
+) -> tuple[Tensor, ...]:
+    """Return out [n, h, c_v], row_max and row_sum [n, h], and out before rounding."""
     n, heads, _ = query.shape
-    out = value.new_empty(n, heads, value.shape[2])
+    found = room(value, saves, n, heads, value.shape[2])
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     launch(
         _forward, (-(-n // WINDOW[query.dtype]), heads), WARPS,
-        *layout[:3], *contiguous(query, key, value, bias), out, row_max, row_sum, n,
+        *layout[:3], *contiguous(query, key, value, bias), found, row_max, row_sum, n,
         scale=scale, **dropping(seed, dropout), **_shape(query, value),
     )  # fmt: skip
-    return out, row_max, row_sum
+    out, exact = rounded(found, value.dtype, saves)
+    return out, row_max, row_sum, exact
 
 
 def backward(
@@ -83,7 +94,7 @@ def backward(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    out: Tensor,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     layout: list[Tensor],
@@ -104,7 +115,7 @@ def backward(
     options = dropping(seed, dropout) | _shape(query, value) | {"scale": scale}
     launch(
         _backward_query, (-(-n // window), heads), WARPS,
-        rowptr, col, edge, *inputs, out, grad_query, grad_bias, n, **options,
+        rowptr, col, edge, *inputs, exact, grad_query, grad_bias, n, **options,
     )  # fmt: skip
     launch(
         _backward_key, (-(-m // window), heads), WARPS,

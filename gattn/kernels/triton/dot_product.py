@@ -1,7 +1,7 @@
 """Dot-product attention: softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) over v_j and a_ij.
 
-The edge term is factored: u = W^T q comes in and sum_j alpha_ij a_ij goes out, both [n, h, d], so
-that an edge costs d numbers and not h c.
+The edge term is factored: u = W^T q, [n, h, d], is formed before and W A after the walk, where
+A_i = sum_j alpha_ij a_ij is [n, h, d], so that an edge costs d numbers and not h c.
 
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F = h c, G = h d:
 
@@ -9,13 +9,13 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F
               with features     d s + 4               a_ij; edge
               with bias         h s + 4               b_ij; edge
               per row           2 F s + 2 h w + 4     q_i, out, statistics
-              with features     2 G s                 u_i, sum of alpha a
+              with features     2 G w                 u_i, A_i
     backward, by destination
               per edge          2 F s + 2 h w + 4     k_j, v_j; alpha and ds handed over
               with features     2 d s + 2 h w + 8     a_ij -> da_ij
               with bias         2 h s + 4             b_ij -> db_ij
               per row           4 F s + 2 h w + 4     q_i, dO_i, O_i -> dq_i
-              with features     4 G s                 u_i, dA_i, A_i -> du_i
+              with features     4 G w                 u_i, dA_i, A_i -> du_i
     backward, by source
               per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, ds; row, csr
               per row           2 F s + 4             dk_j, dv_j
@@ -23,6 +23,7 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -46,7 +47,16 @@ from gattn.kernels.triton.primitives import (
     take_rows,
     take_work,
 )
-from gattn.kernels.triton.tiles import Walk, contiguous, dropping, pad, wide, windows_of
+from gattn.kernels.triton.tiles import (
+    Walk,
+    contiguous,
+    dropping,
+    pad,
+    room,
+    rounded,
+    wide,
+    windows_of,
+)
 
 
 def dot_product_forward(
@@ -54,29 +64,36 @@ def dot_product_forward(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    edge_query: Tensor | None,
     edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return out [n, h, c_v], sum of alpha a [n, h, d], row_max and row_sum [n, h]."""
+    saves: bool,
+) -> tuple[Tensor, ...]:
+    """Return out [n, h, c_v], row_max and row_sum [n, h], sum alpha v [n, h, c_v], A [n, h, d].
+
+    The last two are empty where backward does not ask; sum alpha v, too, where it is out.
+    """
+    features = 0 if edge_attr is None else edge_attr.shape[1]
     if edge_attr is None and dense.serves(layout, query, value, bias, seed):
-        found = dense.forward(query, key, value, bias, layout, seed, scale, dropout)
-        return found[0], value.new_empty(0), *found[1:]
+        found = dense.forward(query, key, value, bias, layout, seed, scale, dropout, saves)
+        return *found, found[1].new_empty(0, query.shape[1], 0)
     rowptr, col, edge, *_ = layout
     (n, heads, channels), value_channels = query.shape, value.shape[2]
-    features = 0 if edge_attr is None else edge_attr.shape[1]
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
-    out = value.new_empty(n, heads, value_channels)
-    edge_out = None if edge_query is None else edge_query.new_empty(n, heads, features)
+    found = room(value, saves or edge_attr is not None, n, heads, value_channels)
+    edge_query = edge_out = None
+    if edge_proj is not None:
+        edge_query = _to_features(query, edge_proj)
+        edge_out = torch.empty_like(edge_query)
 
     width = max(channels, value_channels)
     cut = windows_of(layout) is None
     walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=4, cut=cut)
-    sums = [row_max, row_sum, out, edge_out, None]
+    sums = [row_max, row_sum, found, edge_out, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
@@ -86,42 +103,51 @@ def dot_product_forward(
         C=pad(channels), V=pad(value_channels), D=pad(features),
     )  # fmt: skip
     walk.merge(parts, sums, drop["keep_scale"])
-    return out, value.new_empty(0) if edge_out is None else edge_out, row_max, row_sum
+    if edge_out is None:
+        out, exact = rounded(found, value.dtype, saves)
+        return out, row_max, row_sum, exact, row_max.new_empty(0, heads, 0)
+    out = (found + _from_features(edge_out, edge_proj)).to(value.dtype)
+    if not saves:
+        found, edge_out = found.new_empty(0), edge_out.new_empty(0, heads, features)
+    return out, row_max, row_sum, found, edge_out
 
 
 def dot_product_backward(
     grad_out: Tensor,
-    grad_edge_out: Tensor | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    edge_query: Tensor | None,
     edge_attr: Tensor | None,
-    out: Tensor,
-    edge_out: Tensor,
+    edge_proj: Tensor | None,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
+    edge_out: Tensor,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
     dropout: float,
+    wants_edge_attr: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of query, key, value, bias, edge_query and edge_attr."""
+    """Return the gradients of query, key, value, bias, edge_attr and edge_proj."""
     if edge_attr is None and dense.serves(layout, query, value, bias, seed):
         found = dense.backward(
-            grad_out, query, key, value, bias, out, row_max, row_sum, layout, seed, scale, dropout
+            grad_out, query, key, value, bias, exact, row_max, row_sum, layout, seed, scale, dropout
         )
-        return tuple(out.new_empty(0) if g is None else g for g in (*found, None, None))
+        return tuple(query.new_empty(0) if g is None else g for g in (*found, None, None))
     rowptr, col, edge, colptr, row, csr = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
-    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr = contiguous(
-        grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr
+    grad_out, query, key, value, bias, edge_attr = contiguous(
+        grad_out, query, key, value, bias, edge_attr
     )
-    grad_query, grad_bias, grad_edge_query, grad_edge_attr = (
-        None if t is None else t.new_empty(t.shape) for t in (query, bias, edge_query, edge_attr)
-    )
+    edge_query = grad_edge_out = grad_edge_query = None
+    if edge_proj is not None:
+        edge_query, grad_edge_out = (_to_features(t, edge_proj) for t in (query, grad_out))
+        grad_edge_query = torch.empty_like(edge_query)
+    grad_query = room(query, edge_proj is not None, *query.shape)
+    grad_bias = None if bias is None else bias.new_empty(bias.shape)
     alpha = row_max.new_empty(col.numel(), heads)
     slope = row_max.new_empty(col.numel(), heads)
 
@@ -136,13 +162,15 @@ def dot_product_backward(
     walk.run(
         _backward, windows, col, edge, colptr, row, csr, grad_key, grad_value,
         grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
-        out, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
+        exact, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
         alpha, slope, scale=scale, **dropping(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
     )  # fmt: skip
     walk.merge(parts, sums)
-    if edge_attr is not None:
+    grad_edge_attr = grad_edge_proj = None
+    if edge_attr is not None and wants_edge_attr:
+        grad_edge_attr = edge_attr.new_empty(edge_attr.shape)
         walk = Walk(rowptr, col.numel(), heads, features, query.dtype, unroll=1, all_heads=True)
         walk.run(
             _backward_edge_attr, edge, grad_edge_out, edge_query, alpha, slope, grad_edge_attr,
@@ -152,8 +180,28 @@ def dot_product_backward(
         grad_key, grad_value = weighted_sum(
             colptr, row, csr, None, heads, slope, query, alpha, grad_out
         )
-    grads = grad_query, grad_key, grad_value, grad_bias, grad_edge_query, grad_edge_attr
-    return tuple(out.new_empty(0) if g is None else g for g in grads)
+    if edge_proj is not None:
+        grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)
+        grad_edge_proj = _outer(query, grad_edge_query) + _outer(grad_out, edge_out)
+        grad_edge_proj = grad_edge_proj.to(edge_proj.dtype)
+    grads = grad_query, grad_key, grad_value, grad_bias, grad_edge_attr, grad_edge_proj
+    return tuple(query.new_empty(0) if g is None else g for g in grads)
+
+
+def _to_features(x: Tensor, edge_proj: Tensor) -> Tensor:
+    """W^T x, [n, h, d]; products with W are formed in the dtype of the sums."""
+    dtype = wide(x.dtype)
+    return torch.einsum("nhc,hcd->nhd", x.to(dtype), edge_proj.to(dtype)).contiguous()
+
+
+def _from_features(x: Tensor, edge_proj: Tensor) -> Tensor:
+    """W x, [n, h, c]."""
+    return torch.einsum("nhd,hcd->nhc", x, edge_proj.to(x.dtype))
+
+
+def _outer(x: Tensor, features: Tensor) -> Tensor:
+    """Sum over the rows of x and features, [h, c, d]."""
+    return torch.einsum("nhc,nhd->hcd", x.to(features.dtype), features)
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
@@ -281,10 +329,9 @@ def _backward(
             edge_offset, edge_inside = plane(head, real, FEATURES, D)
             uq = gather(edge_query, row, live, edge_offset, edge_inside, width_e, ACC) * scale
             edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
-            if grad_edge_out is not None:
-                ge = gather(grad_edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
-                e = gather(edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
-                delta += tl.sum(ge * e, 2)
+            ge = gather(grad_edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
+            e = gather(edge_out, row, live, edge_offset, edge_inside, width_e, ACC)
+            delta += tl.sum(ge * e, 2)
         step, longest = 0, tl.max(last - first, 0)
         while step < longest:
             keys, values, attrs, biases = (), (), (), ()
@@ -306,8 +353,7 @@ def _backward(
                 inner = tl.sum(g[None] * values[u], 3)
                 if edge_attr is not None:
                     score += tl.sum(uq[None] * attrs[u], 3)
-                    if grad_edge_out is not None:
-                        inner += tl.sum(ge[None] * attrs[u], 3)
+                    inner += tl.sum(ge[None] * attrs[u], 3)
                 if bias is not None:
                     score += biases[u]
                 weight = tl.where(spread(valid), tl.exp(score - top[None]) * inverse[None], 0.0)
@@ -368,14 +414,12 @@ def _backward_edge_attr(
     feature = tl.arange(0, D)
     offset, inside = plane(head, real, FEATURES, D)
     uq = gather(edge_query, row, live, offset, inside, HEADS * FEATURES, ACC)
-    if grad_edge_out is not None:
-        g = gather(grad_edge_out, row, live, offset, inside, HEADS * FEATURES, ACC)
+    g = gather(grad_edge_out, row, live, offset, inside, HEADS * FEATURES, ACC)
     step, longest = 0, tl.max(last - first, 0)
     while step < longest:
         position, valid = take_edges(first, last, step, SLOTS)
         grad = spread(gather(slope, position, valid, head, real, HEADS, ACC)) * uq[None]
-        if grad_edge_out is not None:
-            grad += spread(gather(passed, position, valid, head, real, HEADS, ACC)) * g[None]
+        grad += spread(gather(passed, position, valid, head, real, HEADS, ACC)) * g[None]
         name = tl.load(edge + position, mask=valid, other=0)
         x = tl.sum(grad, 2)
         scatter(grad_edge_attr, name, valid, feature, feature < FEATURES, x, FEATURES)

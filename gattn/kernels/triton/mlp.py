@@ -58,6 +58,8 @@ from gattn.kernels.triton.tiles import (
     dropping,
     launch,
     pad,
+    room,
+    rounded,
     wide,
     windows_of,
 )
@@ -84,17 +86,21 @@ def mlp_forward(
     activation: str,
     negative_slope: float,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h]; value None means key."""
+    saves: bool,
+) -> tuple[Tensor, ...]:
+    """Return out [n, h, c_v], row_max and row_sum [n, h], and out before rounding.
+
+    value None means key.
+    """
     rowptr, col, edge, *_ = layout
     n, heads, channels = query.shape
     value_channels = channels if value is None else value.shape[2]
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
-    out = query.new_empty(n, heads, value_channels)
+    found = room(query, saves, n, heads, value_channels)
     cut = windows_of(layout) is None
     walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=4, cut=cut)
-    sums = [row_max, row_sum, out, None, None]
+    sums = [row_max, row_sum, found, None, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
@@ -103,7 +109,8 @@ def mlp_forward(
         **_shape(channels, value_channels, edge_attr, activation),
     )  # fmt: skip
     walk.merge(parts, sums, drop["keep_scale"])
-    return out, row_max, row_sum
+    out, exact = rounded(found, query.dtype, saves)
+    return out, row_max, row_sum, exact
 
 
 def mlp_score(
@@ -136,7 +143,7 @@ def mlp_backward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    out: Tensor,
+    exact: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     layout: list[Tensor],
@@ -173,7 +180,7 @@ def mlp_backward(
     walk.run(
         _backward_query, windows, col, edge, colptr, row, csr, grad_key, grad_value,
         grad_out, query, key, value, weight, edge_attr, turned,
-        out, row_max, row_sum, grad_query, parts[2], part_weight, alpha, slope, destination,
+        exact, row_max, row_sum, grad_query, parts[2], part_weight, alpha, slope, destination,
         walk.programs, slope=negative_slope, **dropping(seed, dropout), **shape, programs=programs,
     )  # fmt: skip
     walk.merge(parts, sums)

@@ -257,4 +257,16 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def room(like: Tensor, exact: bool, *shape: int) -> Tensor:
+    """Room for an output; with ``exact`` in the dtype that it is summed in."""
+    return like.new_empty(shape, dtype=wide(like.dtype) if exact else like.dtype)
+
+
+def rounded(found: Tensor, dtype: torch.dtype, saves: bool) -> tuple[Tensor, Tensor]:
+    """An output in its dtype, and, where that rounds it and backward asks, as it was summed."""
+    if found.dtype != dtype:
+        return found.to(dtype), found if saves else found.new_empty(0)
+    return found, found.new_empty(0, dtype=wide(dtype))
+
+
 ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
