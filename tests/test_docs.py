@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+import types
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+
+import gattn
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -28,9 +31,10 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The blocks of a page run one after the other, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    names: dict[str, object] = {"__name__": page.stem}
+    module = types.ModuleType(f"page_{page.stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where PyG looks up its classes
     for number, block in enumerate(python_blocks(page)):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+        exec(compile(block, f"{page.name}, block {number}", "exec"), vars(module))
 
 
 @pytest.mark.parametrize("name", GUIDE)
@@ -91,6 +95,22 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
     for left_over in (".. math::", ":math:", ":func:", "arithmatex", "&gt;&gt;&gt; &gt;"):
         for page in tmp_path.rglob("*.html"):
             assert left_over not in page.read_text(), page
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    listed = set(re.findall(r"(\S+\.md)$", text, re.MULTILINE))
+    there = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
+    assert listed == {page for page in there if not page.startswith("guide/costs/")}
+
+
+def test_the_newest_change_is_of_this_version() -> None:
+    headings = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = [(version, date) for version, date in headings if version != "Unreleased"]
+    version, date = released[0]
+    assert version == gattn.__version__
+    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
 
 
 def test_docstrings_become_markdown() -> None:
