@@ -33,8 +33,12 @@ def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
 
 
 def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:
-    """One matrix; a square per pair, grey where the graph has no edge."""
-    axes.imshow(dense, cmap=COLOURS, vmin=0, interpolation="nearest")
+    """One matrix with its scale; a square per pair, grey where the graph has no edge."""
+    image = axes.imshow(dense, cmap=COLOURS, vmin=0, interpolation="nearest")
+    highest = float(np.nanmax(dense))
+    bar = axes.figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.04, pad=0.02)
+    bar.set_ticks([0, highest], labels=["0", f"{highest:.2g}"])
+    bar.ax.tick_params(labelsize=8, length=0)
     axes.set_title(title, fontsize=11)
     axes.set_xlabel(key)
     axes.set_ylabel(query)
@@ -81,6 +85,7 @@ def graph_itself() -> None:
         (value * first.att_dst).sum(-1), (value * first.att_src).sum(-1), graph
     )
     order = label.argsort(stable=True).numpy()
+    border = float((label == 0).sum()) - 0.5
     figure, axes = panels(2, 4.2)
     place = networkx.spring_layout(club, seed=3)
     colour = ["#35507e" if one else "#d98b2b" for one in label]
@@ -92,6 +97,8 @@ def graph_itself() -> None:
     axes[0].axis("off")
     dense = matrix(graph, weight)[np.ix_(order, order)]
     draw(axes[1], dense, "attention of a trained GATConv", "member", "neighbour")
+    axes[1].axhline(border, color="#d94b2b", lw=1)
+    axes[1].axvline(border, color="#d94b2b", lw=1)
     save(figure, "graphs")
 
 
