@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 
 from gattn.kernels import cpu, runs
 from gattn.kernels import layout as reference
@@ -21,13 +22,16 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def lasting(function: _F) -> _F:
-    """Make normal tensors in inference mode too: a graph outlives it and may serve training."""
+    """Make normal tensors in inference mode and under torch.func: a graph outlives both."""
 
     @functools.wraps(function)
     def make(*args: Any, **options: Any) -> Any:
-        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        if torch.compiler.is_compiling():
             return function(*args, **options)
-        with torch.inference_mode(False):
+        transformed = torch._C._are_functorch_transforms_active()
+        if not (transformed or torch.is_inference_mode_enabled()):
+            return function(*args, **options)
+        with torch.inference_mode(False), torch._C._DisableFuncTorch():
             return function(*args, **options)
 
     return cast(_F, make)
@@ -319,7 +323,7 @@ def as_graph(
         graphs = edges.__dict__.setdefault("_derived", {})
     elif torch.compiler.is_compiling():
         graphs = {}
-    elif isinstance(edges, Tensor) and edges.layout in _REMEMBERED:
+    elif isinstance(edges, Tensor) and edges.layout in _REMEMBERED and not _is_wrapped(edges):
         graphs = _memory.lookup(edges)
     else:
         graphs = {}
@@ -383,8 +387,19 @@ def _check_range(index: Tensor, size: int, role: str) -> None:
     )
 
 
+def _is_wrapped(edges: Tensor) -> bool:
+    """Whether a transform of torch.func made the tensor, or maps over it."""
+    return _functorch.is_functorch_wrapped_tensor(edges)
+
+
+@lasting
 def _read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
     """(source, destination, num_src, num_dst) of anything that holds edges."""
+    if not torch.compiler.is_compiling() and isinstance(edges, Tensor) and _is_wrapped(edges):
+        raise ValueError(
+            "edges must be made outside of the transforms of torch.func: lay out a gattn.Graph "
+            "beforehand; got edges that were made or mapped over within one"
+        )
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
         source, destination, own = _from_torch_sparse(edges)
     elif isinstance(edges, Tensor):

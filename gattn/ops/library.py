@@ -12,11 +12,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
 from gattn.ops.backend import launchers
 
 _library = torch.library.Library("gattn", "DEF")
+
+_TRANSFORMED = (
+    "gattn::{name} does not run under torch.func.{transform}. Its plain PyTorch form does: pass "
+    "impl='reference' to the function, or set GATTN_BACKEND=reference. (Layers take b sets of "
+    "features on one graph without vmap, as [b, n, d].)"
+)
 
 
 def define(
@@ -40,13 +47,25 @@ def define(
                 f"gattn::{name} has no forward-mode derivative; impl='reference' has one"
             )
         if function is not None and wants_grad(*args):
+            if torch._C._are_functorch_transforms_active():
+                refuse()
             return function.apply(*args)
         return below_autograd(operator, *args)
 
+    def refuse(*args: Any) -> Any:
+        raise RuntimeError(_TRANSFORMED.format(name=name, transform=_transform()))
+
     _library.impl(name, kernel, "CompositeExplicitAutograd")
     _library.impl(name, autograd, "Autograd")
+    _library.impl(name, refuse, "FuncTorchBatched")
     torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
     return operator
+
+
+def _transform() -> str:
+    """Name of the innermost transform of torch.func that is at work."""
+    layer = _functorch.peek_interpreter_stack()
+    return "transform" if layer is None else layer.key().name.lower()
 
 
 def _has_tangent(arg: Any) -> bool:

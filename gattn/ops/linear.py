@@ -68,11 +68,13 @@ def linear_attention(
     queries = segments if query_segments is None else query_segments
     _check(query, key, value, segments, queries)
     query, key, values = _features(query, key, value, feature_map)
-    memory = _Outer.apply(key, values, segments, impl)
+    transformed = torch._C._are_functorch_transforms_active()
+    outer, inner = (_outer, _inner) if transformed else (_Outer.apply, _Inner.apply)
+    memory = outer(key, values, segments, impl)
     ones = key.new_ones(key.shape[0], 1)
     mass = aggregate(ones, key.flatten(1).unsqueeze(1), segments, impl=impl)
     mass = mass.view(-1, *key.shape[1:])
-    out = _Inner.apply(query, memory, queries, impl)
+    out = inner(query, memory, queries, impl)
     total = edge_dot(mass, query, queries, impl=impl)
     return (out / total.masked_fill(total == 0, 1.0).unsqueeze(-1)).to(value.dtype)
 
@@ -154,15 +156,27 @@ def _features(
     raise ValueError(f"feature_map must be one of {FEATURE_MAPS}; got {feature_map!r}")
 
 
-class _Outer(torch.autograd.Function):
+def _outer(x: Tensor, y: Tensor, segments: Graph, impl: str | None) -> Tensor:
     """S_g = sum_j x_j y_j^T over the nodes of g: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
+    weight = x.transpose(1, 2).flatten(1)  # the heads of y serve each channel of x in turn
+    return aggregate(weight, y, segments, impl=impl).unflatten(1, (x.shape[2], x.shape[1]))
+
+
+def _inner(x: Tensor, memory: Tensor, segments: Graph, impl: str | None) -> Tensor:
+    """y_i = x_i^T S_g(i): x [n, h, a], S [g, a, h, b] to y [n, h, b]."""
+    rows = memory.transpose(1, 3).flatten(1, 2).contiguous()  # [g, b * h, a]
+    y = edge_dot(rows, x, segments, impl=impl)
+    return y.unflatten(1, (memory.shape[3], memory.shape[2])).transpose(1, 2).contiguous()
+
+
+class _Outer(torch.autograd.Function):
+    """:func:`_outer`, whose derivatives are sums and products of the same kind."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, impl: str | None) -> Tensor:
         ctx.save_for_backward(x, y)
         ctx.settings = segments, impl
-        weight = x.transpose(1, 2).flatten(1)  # the heads of y serve each channel of x in turn
-        return aggregate(weight, y, segments, impl=impl).unflatten(1, (x.shape[2], x.shape[1]))
+        return _outer(x, y, segments, impl)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -176,15 +190,13 @@ class _Outer(torch.autograd.Function):
 
 
 class _Inner(torch.autograd.Function):
-    """y_i = x_i^T S_g(i): x [n, h, a], S [g, a, h, b] to y [n, h, b]."""
+    """:func:`_inner`, whose derivatives are sums and products of the same kind."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, memory: Tensor, segments: Graph, impl: str | None) -> Tensor:
         ctx.save_for_backward(x, memory)
         ctx.settings = segments, impl
-        rows = memory.transpose(1, 3).flatten(1, 2).contiguous()  # [g, b * h, a]
-        y = edge_dot(rows, x, segments, impl=impl)
-        return y.unflatten(1, (memory.shape[3], memory.shape[2])).transpose(1, 2).contiguous()
+        return _inner(x, memory, segments, impl)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

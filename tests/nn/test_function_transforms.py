@@ -1,0 +1,82 @@
+"""torch.func on layers: told in one error by the kernels, done by the reference."""
+
+import pytest
+import torch
+from torch.func import functional_call, grad, jvp, vmap
+
+from gattn import Graph
+from gattn.functional import linear_attention
+from gattn.graphs import readout
+from gattn.nn import GATConv, GATv2Conv, TransformerConv
+
+EDGES = torch.tensor([[0, 1, 2, 2], [1, 2, 3, 2]])
+LAYERS = pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
+
+
+def _parameters(conv):
+    return {name: parameter.detach() for name, parameter in conv.named_parameters()}
+
+
+@LAYERS
+def test_kernels_say_what_does_it_instead(layer):
+    conv, x = layer(5, 3, 2), torch.randn(4, 5)
+    wanted = r"does not run under torch\.func\.{}\. .*GATTN_BACKEND=reference"
+    with pytest.raises(RuntimeError, match=wanted.format("grad")):
+        grad(lambda p: functional_call(conv, p, (x, EDGES)).sum())(_parameters(conv))
+    with pytest.raises(RuntimeError, match=wanted.format("vmap")):
+        vmap(lambda x: conv(x, EDGES))(x.expand(3, 4, 5))
+    with pytest.raises(RuntimeError, match="has no forward-mode derivative"):
+        jvp(lambda x: conv(x, EDGES), (x,), (x,))
+    batch = torch.randn(3, 4, 5)  # what vmap is asked for, without it
+    torch.testing.assert_close(conv(batch, EDGES)[1], conv(batch[1], EDGES))
+
+
+@LAYERS
+@pytest.mark.parametrize("edges", ["pairs", "Graph"])
+def test_the_reference_is_transformed(layer, edges, monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    torch.manual_seed(0)
+    conv, x = layer(5, 3, 2).double(), torch.randn(3, 4, 5, dtype=torch.float64)
+    edges = EDGES.clone() if edges == "pairs" else Graph(EDGES, 4)
+    parameters = _parameters(conv)
+    inner = grad(lambda p, x: functional_call(conv, p, (x, edges)).square().sum())
+    per_sample = vmap(inner, (None, 0))(parameters, x)
+    for name, parameter in conv.named_parameters():
+        (expected,) = torch.autograd.grad(conv(x[1], edges).square().sum(), parameter)
+        torch.testing.assert_close(per_sample[name][1], expected)
+    out, tangent = jvp(lambda x: conv(x, edges), (x[0],), (x[1],))
+    torch.testing.assert_close(out, conv(x[0], edges))
+    ahead, behind = (conv(x[0] + step * x[1], edges) for step in (1e-6, -1e-6))
+    torch.testing.assert_close(tangent, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
+
+
+def test_linear_attention_is_transformed_on_the_reference():
+    q, segments = torch.randn(2, 4, 2, 5, dtype=torch.float64), readout(torch.tensor([0, 0, 1, 1]))
+
+    def attend(q, impl="reference"):
+        return linear_attention(q, q, q, segments, impl=impl)
+
+    torch.testing.assert_close(vmap(attend)(q)[1], attend(q[1]))
+    leaf = q[0].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(attend(leaf).square().sum(), leaf)
+    torch.testing.assert_close(grad(lambda q: attend(q).square().sum())(q[0]), expected)
+    with pytest.raises(RuntimeError, match=r"does not run under torch\.func\.vmap"):
+        vmap(lambda q: attend(q, None))(q)
+
+
+def test_a_layout_outlives_the_transform(monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    conv, x, edges = GATConv(5, 3), torch.randn(4, 5), EDGES.clone()
+    grad(lambda x: conv(x, edges).sum())(x)
+    monkeypatch.delenv("GATTN_BACKEND")
+    conv(x, edges).sum().backward()
+
+
+def test_edges_within_a_transform():
+    conv, x = GATConv(5, 3), torch.randn(4, 5)
+    for call in (
+        lambda: grad(lambda x: conv(x, torch.tensor([[0, 1], [1, 2]])).sum())(x),
+        lambda: vmap(lambda edges: conv(x, edges))(EDGES.expand(2, 2, 4)),
+    ):
+        with pytest.raises(ValueError, match=r"made outside of the transforms of torch\.func"):
+            call()
