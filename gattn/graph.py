@@ -344,6 +344,20 @@ def _as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     return pair[0], pair[1]
 
 
+def check_count(name: str, value: Any, least: int = 0) -> None:
+    """Raise unless given an int that is not below the least."""
+    if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int; got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be >= {least}; got {value}")
+
+
+def check_graph(name: str, graph: Any) -> None:
+    """Raise unless given a Graph."""
+    if not isinstance(graph, Graph):
+        raise TypeError(f"{name} must be a gattn.Graph; got {type(graph).__name__}")
+
+
 def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
     if size is not None and _as_size(size) != graph.size:
         raise ValueError(f"size must be {graph.size}, that of the given {graph!r}; got {size}")

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import gattn
 from gattn import graphs
 from gattn.kernels import layout as reference
+from gattn.nn import token_offsets
+from gattn.structure import path_lengths
 from gattn.testing import awkward_graphs
 
 SIZES = [[], [0], [1], [4], [3, 5], [0, 2, 0, 4, 1, 0], [1, 1, 1]]
@@ -174,7 +176,7 @@ def test_grid_is_band_on_one_axis():
 
 @pytest.mark.parametrize(
     ("shape", "neighbourhood", "error"),
-    [((), 1, "with an axis"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
+    [((), 1, "of at least one"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
      ((3, 3), [(1,)], "must have 2 axes")],
 )  # fmt: skip
 def test_grid_is_checked(shape, neighbourhood, error):
@@ -364,3 +366,47 @@ def test_million_tokens_are_laid_out_without_sorting():
     assert graph.layout.col.dtype == torch.int32
     rows = graph.layout.row.view(torch.int32)
     assert torch.equal(rows, graph.layout.col)  # a symmetric graph
+
+
+NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: graphs.complete([True, 2]), TypeError, "sizes must be a list of ints"),
+        (lambda: graphs.band([4], 1.5), TypeError, r"width must be an int; got 1\.5"),
+        (lambda: graphs.band([4], True), TypeError, "width must be an int; got True"),
+        (lambda: graphs.band([4], None), TypeError, "width must be an int; got None"),
+        (lambda: graphs.grid((3,), []), ValueError, "at least one offset; got none"),
+        (lambda: graphs.grid_offsets((3,), []), ValueError, "at least one offset; got none"),
+        (lambda: graphs.grid((3,), [(0.5,)]), TypeError, "such as box"),
+        (lambda: graphs.grid((3,), 1.0), TypeError, "such as box"),
+        (lambda: graphs.grid((3,), True), TypeError, "each of radii must be an int; got True"),
+        (lambda: graphs.grid((3.0,), 1), TypeError, "each of shape must be an int"),
+        (lambda: graphs.grid(3, 1), TypeError, "shape must hold an int per axis; got 3"),
+        (lambda: graphs.grid((3,), 1, batch=1.5), TypeError, "batch must be an int"),
+        (lambda: graphs.grid((3,), 1, batch=-1), ValueError, "batch must be >= 0; got -1"),
+        (lambda: graphs.box(1), TypeError, "radii must hold an int per axis"),
+        (lambda: graphs.knn(NO_WIDTH, 1), ValueError, r"with d >= 1; got \(3, 0\)"),
+        (lambda: graphs.radius(NO_WIDTH, 1.0), ValueError, r"with d >= 1; got \(3, 0\)"),
+        (lambda: graphs.knn(POINTS, 1.5), TypeError, r"k must be an int; got 1\.5"),
+        (lambda: graphs.knn([[0.0]], 1), TypeError, "position must be a tensor; got list"),
+        (lambda: graphs.knn(POINTS, 1, index=[0, 0, 1]), TypeError, "index must be a tensor"),
+        (lambda: graphs.knn(POINTS, 1, index=INDEX / 2), TypeError, "index must hold integers"),
+        (lambda: graphs.radius(POINTS, "a"), TypeError, "r must be a number; got 'a'"),
+        (lambda: graphs.readout(INDEX, 1.5), TypeError, "num_queries must be an int"),
+        (lambda: graphs.readout(INDEX[:0], 1, -1), ValueError, "num_graphs must be >= 0; got -1"),
+        (lambda: graphs.readout(INDEX, 1, 2.5), TypeError, r"num_graphs must be an int; got 2\.5"),
+        (lambda: graphs.disjoint([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
+        (lambda: graphs.disjoint(graphs.causal([2])), TypeError, "must be a list of gattn.Graph"),
+        (lambda: graphs.virtual_node(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
+        (lambda: graphs.to_networkx(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
+        (lambda: path_lengths(INDEX, INDEX, 1), TypeError, "over must be a gattn.Graph"),
+        (lambda: path_lengths(INDEX, graphs.causal([2]), 0.5), TypeError, "max_length must be"),
+        (lambda: token_offsets(graphs.causal([2]), -1), ValueError, "max_offset must be >= 0"),
+    ],
+)  # fmt: skip
+def test_odd_arguments_get_one_clear_error(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_count
 from gattn.kernels.blocks import Blocks
 
 Device = torch.device | str | None
@@ -87,7 +87,7 @@ def band(
         are linear in their number, about sum(sizes) (2 w + 1).
 
     Raises:
-        TypeError: for sizes that are not a sequence of ints.
+        TypeError: for sizes that are not a sequence of ints, or a width that is none.
         ValueError: for a negative size or width.
 
     Reference:
@@ -100,8 +100,7 @@ def band(
                 [0, 0, 1, 1, 1, 2, 2, 2, 3, 3]])
     """
     sizes = check_sizes("sizes", sizes)
-    if width < 0:
-        raise ValueError(f"width must be >= 0; got {width}")
+    check_count("width", width)
     start, end = _sequences(sizes, device)
     node = torch.arange(sum(sizes), device=device)
     first = torch.maximum(start, node - width)
@@ -151,7 +150,9 @@ def bipartite(
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     """Raise unless given ints that are not negative."""
-    is_ints = isinstance(sizes, (list, tuple, range)) and all(isinstance(s, int) for s in sizes)
+    is_ints = isinstance(sizes, (list, tuple, range)) and all(
+        isinstance(s, int) and not isinstance(s, bool) for s in sizes
+    )
     if not is_ints:
         raise TypeError(f"{name} must be a list of ints, one per member; got {sizes!r}")
     if any(size < 0 for size in sizes):

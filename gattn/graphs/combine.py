@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_graph
 from gattn.graphs.queries import check_index
 
 
-def disjoint(graphs: Sequence[Graph]) -> Graph:
+def disjoint(graphs: Iterable[Graph]) -> Graph:
     r"""Graphs side by side as one, which no edge joins: a batch.
 
     Args:
@@ -21,6 +21,7 @@ def disjoint(graphs: Sequence[Graph]) -> Graph:
         The graph with the nodes and the edges of the first, then those of the second, and so on.
 
     Raises:
+        TypeError: for other than a list of graphs.
         ValueError: for no graph at all.
 
     Reference:
@@ -31,10 +32,14 @@ def disjoint(graphs: Sequence[Graph]) -> Graph:
         >>> graphs.disjoint([graphs.causal([3]), graphs.bipartite([1], [2])])
         Graph(num_src=5, num_dst=4, num_edges=8, device='cpu')
     """
+    if not isinstance(graphs, Iterable):
+        raise TypeError(f"graphs must be a list of gattn.Graph; got {type(graphs).__name__}")
+    graphs = list(graphs)
     if not graphs:
         raise ValueError("graphs must hold at least one graph; got none")
     pairs, num_src, num_dst = [], 0, 0
     for graph in graphs:
+        check_graph("each of graphs", graph)
         pairs.append(graph.edge_index + _column(num_src, num_dst, graph))
         num_src, num_dst = num_src + graph.num_src, num_dst + graph.num_dst
     return Graph(torch.cat(pairs, dim=1), (num_src, num_dst))
@@ -55,6 +60,7 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
         order, then node -> virtual node for each node, then virtual node -> node for each node.
 
     Raises:
+        TypeError: for other than a graph, or an index that is not an integer tensor.
         ValueError: for a bipartite graph, or an index of another shape or out of range.
 
     Reference:
@@ -67,6 +73,7 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
         >>> graphs.virtual_node(path)
         Graph(num_src=5, num_dst=5, num_edges=18, device='cpu')
     """
+    check_graph("graph", graph)
     nodes = graph.num_src
     if graph.num_dst != nodes:
         raise ValueError(f"graph must be square, of n nodes; got {graph!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_graph
 
 
 def from_networkx(graph: Any) -> Graph:
@@ -49,6 +49,9 @@ def to_networkx(graph: Graph) -> Any:
         differ in number, 0 to m - 1 are the sources and m to m + n - 1 the destinations, with
         networkx's attribute ``bipartite`` 0 and 1.
 
+    Raises:
+        TypeError: for anything but a :class:`gattn.Graph`.
+
     Reference:
         Hagberg, Schult, Swart, "Exploring network structure, dynamics, and function using
         NetworkX" (SciPy 2008).
@@ -60,6 +63,7 @@ def to_networkx(graph: Graph) -> Any:
     """
     import networkx
 
+    check_graph("graph", graph)
     made = networkx.MultiDiGraph()
     first = 0
     if graph.num_src == graph.num_dst:

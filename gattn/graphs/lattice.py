@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_count
 from gattn.graphs.blocks import Device
 
 Neighbourhood = int | Sequence[Sequence[int]]
@@ -35,9 +35,9 @@ def grid(
         fewer neighbours: there is no padding.
 
     Raises:
-        TypeError: for a neighbourhood of another type.
-        ValueError: for a negative length, radius or batch, or offsets with the wrong number of
-            axes.
+        TypeError: for a shape, neighbourhood or batch of another type.
+        ValueError: for a negative length, radius or batch, no axis, no offset, or offsets with
+            the wrong number of axes.
 
     Reference:
         Ramachandran et al., "Stand-alone self-attention in vision models" (NeurIPS 2019).
@@ -96,6 +96,7 @@ def box(radii: Sequence[int]) -> list[tuple[int, ...]]:
         prod(2 r + 1) offsets.
 
     Raises:
+        TypeError: for other than ints.
         ValueError: for no axis or a negative radius.
 
     Reference:
@@ -106,8 +107,7 @@ def box(radii: Sequence[int]) -> list[tuple[int, ...]]:
         >>> graphs.box((0, 1))
         [(0, -1), (0, 0), (0, 1)]
     """
-    if len(radii) == 0 or min(radii) < 0:
-        raise ValueError(f"radii must be >= 0, one per axis; got {radii}")
+    _check_axes("radii", radii)
     return list(itertools.product(*(range(-r, r + 1) for r in radii)))
 
 
@@ -115,8 +115,8 @@ def _edges(
     shape: Sequence[int], neighbourhood: Neighbourhood, batch: int, device: Device
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(source, destination, offset) of every edge, ordered by destination and offset."""
-    if len(shape) == 0 or min(shape) < 0 or batch < 0:
-        raise ValueError(f"shape and batch must be >= 0, with an axis; got {shape}, {batch}")
+    _check_axes("shape", shape)
+    check_count("batch", batch)
     offsets = torch.tensor(_offsets(len(shape), neighbourhood), device=device)
     offsets = offsets.reshape(-1, len(shape))
     strides = [torch.Size(shape[axis + 1 :]).numel() for axis in range(len(shape))]
@@ -139,12 +139,28 @@ def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
     """Every offset of a neighbourhood, as given or over a box."""
     if isinstance(neighbourhood, int):
         return box([neighbourhood] * axes)
-    if not all(isinstance(offset, Sequence) for offset in neighbourhood):
+    if not isinstance(neighbourhood, Sequence) or not all(map(_is_offset, neighbourhood)):
         raise TypeError(
             "neighbourhood must be a radius or a sequence of offsets, such as box(radii) makes; "
             f"got {neighbourhood!r}"
         )
+    if len(neighbourhood) == 0:
+        raise ValueError("neighbourhood must hold at least one offset; got none")
     offsets = [tuple(offset) for offset in neighbourhood]
     if any(len(offset) != axes for offset in offsets):
         raise ValueError(f"offsets must have {axes} axes, as shape; got {offsets}")
     return offsets
+
+
+def _is_offset(offset: object) -> bool:
+    return isinstance(offset, Sequence) and all(isinstance(step, int) for step in offset)
+
+
+def _check_axes(name: str, lengths: Sequence[int]) -> None:
+    """Raise unless given an int >= 0 for each of one or more axes."""
+    if not isinstance(lengths, Sequence):
+        raise TypeError(f"{name} must hold an int per axis; got {lengths!r}")
+    if len(lengths) == 0:
+        raise ValueError(f"{name} must hold an int per axis, of at least one; got {lengths!r}")
+    for length in lengths:
+        check_count(f"each of {name}", length)

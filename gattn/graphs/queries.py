@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_count
 
 
 def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
@@ -24,8 +24,9 @@ def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) 
         A graph without nodes has queries without edges.
 
     Raises:
-        TypeError: for an index that is not an integer tensor.
-        ValueError: for an index of another shape or out of range, or num_queries < 1.
+        TypeError: for an index that is not an integer tensor, or a number that is not an int.
+        ValueError: for an index of another shape or out of range, num_queries < 1 or
+            num_graphs < 0.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019), pooling by multi-head attention.
@@ -36,8 +37,7 @@ def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) 
         >>> graphs.readout(torch.tensor([0, 0, 2]), 2, 3)
         Graph(num_src=3, num_dst=6, num_edges=6, device='cpu')
     """
-    if num_queries < 1:
-        raise ValueError(f"num_queries must be >= 1; got {num_queries}")
+    check_count("num_queries", num_queries, 1)
     num_graphs = check_index(index, num_graphs)
     nodes = torch.arange(index.numel(), device=index.device)
     queries = torch.arange(num_queries, device=index.device)
@@ -49,6 +49,8 @@ def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) 
 
 def check_index(index: Tensor, num_graphs: int | None) -> int:
     """Number of graphs, once the index is known to name no other."""
+    if num_graphs is not None:
+        check_count("num_graphs", num_graphs)
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
         came = index.dtype if isinstance(index, Tensor) else type(index).__name__
         raise TypeError(f"index must be an int32 or int64 tensor; got {came}")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_count
 
 
 def knn(
@@ -29,6 +29,7 @@ def knn(
 
     Raises:
         ImportError: without SciPy.
+        TypeError: for other than tensors, an index of another dtype, or a k that is not an int.
         ValueError: for a wrong shape, a position that is not finite, or k < 1.
 
     Reference:
@@ -41,8 +42,7 @@ def knn(
         tensor([[1, 0, 1],
                 [0, 1, 2]])
     """
-    if k < 1:
-        raise ValueError(f"k must be >= 1; got {k}")
+    check_count("k", k, 1)
     pairs = []
     for points, tree in _trees(position, index):
         wanted = k if self_loops else k + 1
@@ -77,6 +77,7 @@ def radius(
 
     Raises:
         ImportError: without SciPy.
+        TypeError: for other than tensors, an index of another dtype, or an r that is no number.
         ValueError: for a wrong shape, a position that is not finite, or r < 0.
 
     Reference:
@@ -89,6 +90,8 @@ def radius(
         tensor([[1, 0],
                 [0, 1]])
     """
+    if not hasattr(r, "__float__"):
+        raise TypeError(f"r must be a number; got {r!r}")
     if not r >= 0:
         raise ValueError(f"r must be >= 0; got {r}")
     pairs = []
@@ -109,22 +112,27 @@ def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
         from scipy.spatial import KDTree
     except ImportError as error:
         raise ImportError("knn and radius need SciPy (pip install gattn[scipy])") from error
-    if position.dim() != 2 or not position.is_floating_point():
+    if not isinstance(position, Tensor):
+        raise TypeError(f"position must be a tensor; got {type(position).__name__}")
+    if position.dim() != 2 or position.shape[1] == 0 or not position.is_floating_point():
         raise ValueError(
-            f"position must be floating of shape (n, d); got {tuple(position.shape)}, "
+            f"position must be floating of shape (n, d) with d >= 1; got {tuple(position.shape)}, "
             f"{position.dtype}"
         )
     points = position.detach().cpu().double()
     if not bool(points.isfinite().all()):
         raise ValueError("position must be finite; got an infinite value or NaN")
     if index is None:
-        clouds = [torch.arange(len(points))]
-    elif index.shape != position.shape[:1]:
+        return [(torch.arange(len(points)), KDTree(points.numpy()))]
+    if not isinstance(index, Tensor):
+        raise TypeError(f"index must be a tensor; got {type(index).__name__}")
+    if index.shape != position.shape[:1]:
         raise ValueError(f"index must have shape ({len(points)},); got {tuple(index.shape)}")
-    else:
-        order = index.cpu().argsort(stable=True)
-        _, counts = index.cpu()[order].unique_consecutive(return_counts=True)
-        clouds = order.split(counts.tolist())
+    if index.is_floating_point():
+        raise TypeError(f"index must hold integers; got {index.dtype}")
+    order = index.cpu().argsort(stable=True)
+    _, counts = index.cpu()[order].unique_consecutive(return_counts=True)
+    clouds = order.split(counts.tolist())
     return [(cloud, KDTree(points[cloud].numpy())) for cloud in clouds]
 
 

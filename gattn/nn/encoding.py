@@ -149,7 +149,8 @@ class LaplacianEncoding(Module):
 
     def __init__(self, k: int, channels: int) -> None:
         super().__init__()
-        at_least(0, k=k, channels=channels)
+        at_least(1, k=k)
+        at_least(0, channels=channels)
         self.k = k
         self.channels = channels
         self.lin = Linear(k, channels)

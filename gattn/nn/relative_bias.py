@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from gattn.graph import Graph
+from gattn.graph import Graph, check_count, check_graph
 from gattn.nn._checks import at_least
 from gattn.structure import path_lengths
 
@@ -135,6 +135,10 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
     Returns:
         [e] int64 in [0, 2 w], in the order of the caller's edges.
 
+    Raises:
+        TypeError: for other than a graph and an int.
+        ValueError: for max_offset < 0.
+
     Reference:
         Shaw, Uszkoreit, Vaswani, "Self-attention with relative position representations" (NAACL
         2018).
@@ -145,6 +149,8 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
         >>> token_offsets(graphs.causal([3]), 1)
         tensor([1, 0, 1, 0, 0, 1])
     """
+    check_graph("graph", graph)
+    check_count("max_offset", max_offset)
     source, destination = graph.edge_index
     return (source - destination).clamp(-max_offset, max_offset) + max_offset
 

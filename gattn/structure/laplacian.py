@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, as_graph
+from gattn.graph import Graph, as_graph, check_count
 
 DENSE_LIMIT = 1000
 """Largest component solved densely, in nodes."""
@@ -47,6 +47,7 @@ def laplacian_eigenvectors(
 
     Raises:
         ImportError: without SciPy, for a component of more than 1,000 nodes.
+        TypeError: for a k that is not an int.
         ValueError: for k < 1, or weights that are negative or of a wrong shape.
 
     Reference:
@@ -62,8 +63,7 @@ def laplacian_eigenvectors(
                 [-0.7071,  0.0000],
                 [ 0.0000,  0.0000]])
     """
-    if k < 1:
-        raise ValueError(f"k must be >= 1; got {k}")
+    check_count("k", k, 1)
     graph = as_graph(edges, num_nodes)
     nodes = _square(graph)
     source, destination, weight = _undirected(graph, edge_weight)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, as_graph
+from gattn.graph import Graph, as_graph, check_count, check_graph
 
 
 def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
@@ -28,6 +28,7 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
         path of at most L steps leads.
 
     Raises:
+        TypeError: for a max_length that is not an int, or other than a graph to ask for.
         ValueError: for max_length < 0 or graphs of different nodes.
 
     Reference:
@@ -42,8 +43,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
         >>> path_lengths(bonds, graphs.complete([3]), 1)
         tensor([0, 1, 2, 1, 0, 1, 2, 1, 0])
     """
-    if max_length < 0:
-        raise ValueError(f"max_length must be >= 0; got {max_length}")
+    check_count("max_length", max_length)
+    check_graph("over", over)
     if over.num_src != over.num_dst:
         raise ValueError(f"over must join the nodes of one set; got {over!r}")
     graph = as_graph(edges, over.num_src)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import as_graph
+from gattn.graph import as_graph, check_count
 
 
 def return_probabilities(
@@ -35,6 +35,7 @@ def return_probabilities(
         [n, steps] in the default dtype, computed in fp64; zeros for a node without edges.
 
     Raises:
+        TypeError: for steps that are not an int.
         ValueError: for steps < 1, a bipartite graph, or weights that are negative or of a wrong
             shape.
 
@@ -51,8 +52,7 @@ def return_probabilities(
                 [0.0000, 1.0000],
                 [0.0000, 0.5000]])
     """
-    if steps < 1:
-        raise ValueError(f"steps must be >= 1; got {steps}")
+    check_count("steps", steps, 1)
     graph = as_graph(edges, num_nodes)
     if graph.num_src != graph.num_dst:
         raise ValueError(f"edges must join the nodes of one set; got {graph!r}")
