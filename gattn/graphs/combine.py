@@ -14,6 +14,10 @@ from gattn.graphs.queries import check_index
 def disjoint(graphs: Iterable[Graph]) -> Graph:
     r"""Graphs side by side as one, which no edge joins: a batch.
 
+    .. math:: m_b + j \to n_b + i \quad\text{for all edges } j \to i \text{ of graph } b,
+
+    with :math:`m_b` sources and :math:`n_b` destinations in the graphs before b.
+
     Args:
         graphs: at least one graph, all on one device.
 
@@ -47,6 +51,8 @@ def disjoint(graphs: Iterable[Graph]) -> Graph:
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
     r"""Add one node per graph, joined both ways with all of that graph's nodes.
+
+    .. math:: j \to n + b, \quad n + b \to j \quad\text{for all nodes } j \text{ of graph } b
 
     Any two nodes of a graph are then at most two steps apart.
 

@@ -58,7 +58,9 @@ def grid(
 def grid_offsets(
     shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
 ) -> Tensor:
-    """Which offset each edge of :func:`grid` bridges, to learn a bias or an embedding per offset.
+    r"""Which offset each edge of :func:`grid` bridges, to learn a bias or an embedding per offset.
+
+    .. math:: r(p + o_t \to p) = t \quad\text{for the offsets } o_t \text{ of the neighbourhood}
 
     Args:
         shape: as in :func:`grid`.
@@ -87,7 +89,9 @@ def grid_offsets(
 
 
 def box(radii: Sequence[int]) -> list[tuple[int, ...]]:
-    """List the offsets of a box with one radius per axis, row-major.
+    r"""List the offsets of a box with one radius per axis, row-major.
+
+    .. math:: \{o : |o_a| \le r_a \text{ for each axis } a\}
 
     Args:
         radii: steps to either side along each axis.

@@ -28,8 +28,13 @@ class SinusoidalEncoding(Module):
         axes: axes of a position: 1 for sequences, 2 for images, 3 for volumes.
         max_period: T, the longest period over 2 pi, in the unit of the position.
 
+    Shapes:
+        - **input:** position [n], or [n, axes]
+        - **output:** [n, channels]
+
     Raises:
-        ValueError: where channels are not a multiple of 2 * axes.
+        ValueError: for axes < 1, where channels are not a multiple of 2 * axes, or for a position
+            of another shape.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -81,6 +86,13 @@ class LearnedEncoding(Module):
     Args:
         num_positions: number of positions.
         channels: channels of a vector.
+
+    Shapes:
+        - **input:** position [n] in [0, num_positions)
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for a negative number of either, or a position out of range.
 
     Reference:
         Gehring et al., "Convolutional sequence to sequence learning" (ICML 2017).
@@ -135,6 +147,13 @@ class LaplacianEncoding(Module):
         k: number of eigenvectors.
         channels: channels of the encoding.
 
+    Shapes:
+        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for k < 1 or channels < 0, or a bipartite graph.
+
     Reference:
         Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
         2021).
@@ -177,7 +196,14 @@ class LaplacianEncoding(Module):
         return self.encode(vectors.to(self.lin.weight.dtype))
 
     def encode(self, eigenvectors: Tensor) -> Tensor:
-        """Encode eigenvectors [n, k] that a transform stored: [n, channels]."""
+        """Encode eigenvectors that a transform stored.
+
+        Args:
+            eigenvectors: [n, k].
+
+        Returns:
+            [n, channels].
+        """
         if self.training:
             coin = torch.rand(self.k, device=eigenvectors.device) < 0.5
             eigenvectors = torch.where(coin, -eigenvectors, eigenvectors)
@@ -195,6 +221,13 @@ class RandomWalkEncoding(Module):
     Args:
         steps: number of steps, K.
         channels: channels of the encoding.
+
+    Shapes:
+        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for steps < 1 or channels < 0, or a bipartite graph.
 
     Reference:
         Dwivedi et al., "Graph neural networks with learnable structural and positional
@@ -238,7 +271,14 @@ class RandomWalkEncoding(Module):
         return self.encode(found.to(self.lin.weight.dtype))
 
     def encode(self, probabilities: Tensor) -> Tensor:
-        """Encode probabilities [n, steps] that a transform stored: [n, channels]."""
+        """Encode probabilities that a transform stored.
+
+        Args:
+            probabilities: [n, steps].
+
+        Returns:
+            [n, channels].
+        """
         return self.lin(probabilities)
 
     def __repr__(self) -> str:
@@ -255,6 +295,13 @@ class DegreeEncoding(Module):
         max_degree: D, the largest degree told apart from those above.
         channels: channels of the encoding.
         directed: whether the edges out of a node have vectors of their own.
+
+    Shapes:
+        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for max_degree < 0 or channels < 0.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -299,7 +346,14 @@ class DegreeEncoding(Module):
         return out
 
     def encode(self, degree: Tensor) -> Tensor:
-        """Encode degrees [n] that a transform stored: [n, channels]."""
+        """Encode degrees that a transform stored.
+
+        Args:
+            degree: [n] integers >= 0.
+
+        Returns:
+            [n, channels].
+        """
         return self.into(degree.clamp(max=self.max_degree))
 
     def __repr__(self) -> str:

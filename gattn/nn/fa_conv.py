@@ -49,12 +49,12 @@ class FAConv(AttentionConv):
         - **input:** x and x_0 [n, channels], or [b, n, channels] for b sets of features on one
           set of edges; edges as pairs (2, e), an adjacency [n, n] (its values are edge weights)
           or a :class:`gattn.Graph`; edge weights [e]
-        - **output:** that of x
+        - **output:** that of x; epsilon times the initial features for a node without edges
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape, an index out of range, or edge weights where they are
-            computed or none where they are not.
+        ValueError: for a wrong shape, a dropout that is no probability, an index out of range, or
+            edge weights where they are computed or none where they are not.
 
     Reference:
         Bo et al., "Beyond low-frequency information in graph convolutional networks" (AAAI 2021).

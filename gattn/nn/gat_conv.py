@@ -55,7 +55,8 @@ class GATConv(AttentionConv):
         dropout: probability of dropping a weight in training.
         add_self_loops: whether each node attends to itself: loops in the input are replaced by
             one loop per node.
-        edge_dim: features of an edge; None where there are none.
+        edge_dim: features of an edge; None where there are none. A forward without edge_attr
+            leaves the edges' term out of the score, as PyG's does.
         fill_value: features of the loops that are added: a number, a vector [edge_dim], or how to
             reduce those of a node's incoming edges (``"mean"``, ``"add"``, ``"min"``, ``"max"``,
             ``"mul"``).
@@ -68,11 +69,12 @@ class GATConv(AttentionConv):
           ``torch.sparse`` CSR, or dense [b, n, d] for b sets of features on one set of edges;
           edges as pairs (2, e), an adjacency [n, m] or a :class:`gattn.Graph`;
           edge features [e, edge_dim] or [e]
-        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch; for a
+          node without edges what is added to the sum: the residual and the bias
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape or size, or an index out of range.
+        ValueError: for a wrong shape or size, an index out of range, or a setting that is none.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).

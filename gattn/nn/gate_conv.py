@@ -37,11 +37,12 @@ class GATEConv(AttentionConv):
     Shapes:
         - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n] or a
           :class:`gattn.Graph`; edge features [e, edge_dim]
-        - **output:** [n, out_channels]
+        - **output:** [n, out_channels]; the bias for a node without edges
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for other out_channels, a wrong shape or an index out of range.
+        ValueError: for other out_channels, a dropout that is no probability, a wrong shape or an
+            index out of range.
 
     Reference:
         Xiong et al., "Pushing the boundaries of molecular representation for drug discovery with

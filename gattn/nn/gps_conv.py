@@ -54,10 +54,11 @@ class GPSConv(Module):
     Shapes:
         - **input:** x [n, channels]; edges as the local layer takes them; batch [n], the graph of
           each node
-        - **output:** [n, channels]
+        - **output:** [n, channels]; [0, channels] without nodes
 
     Raises:
-        ValueError: for another attn_type or option, or a wrong shape.
+        ValueError: for another attn_type or option, heads that do not divide channels, or a
+            wrong shape.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS

@@ -48,11 +48,13 @@ class HANConv(AttentionConv):
     Shapes:
         - **input:** for every node type x [n, d]; for every edge type pairs (2, e), an adjacency
           [n, m] or a :class:`gattn.Graph`
-        - **output:** for every node type [n, out_channels], or None without edges into it
+        - **output:** for every node type [n, out_channels], or None where no type of edges leads
+          to it; zeros from a type of edges for a node without edges of it
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape or an index out of range.
+        ValueError: where heads do not divide out_channels, for a wrong shape or an index out of
+            range.
 
     Reference:
         Wang et al., "Heterogeneous graph attention network" (WWW 2019).

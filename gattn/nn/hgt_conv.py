@@ -51,7 +51,8 @@ class HGTConv(AttentionConv):
     Shapes:
         - **input:** for every node type x [n, d]; for every edge type pairs (2, e), an adjacency
           [n, m] or a :class:`gattn.Graph`
-        - **output:** for every node type that is a destination [n, out_channels]
+        - **output:** for every node type that is a destination [n, out_channels]; for a node
+          without edges the bias of W, or its mixture with x
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.

@@ -29,8 +29,13 @@ class LinearAttention(Module):
         feature_map: phi: ``"elu"`` for elu(x) + 1, or ``"relu"``.
         bias: whether the projections of q, k and v have a bias; W_o has one.
 
+    Shapes:
+        - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
+        - **output:** [n, channels]
+
     Raises:
-        ValueError: where head_channels is None and heads do not divide channels.
+        ValueError: for heads < 1 or, where head_channels is None, heads that do not divide
+            channels; for another feature_map or a wrong shape.
 
     Reference:
         Katharopoulos et al., "Transformers are RNNs" (ICML 2020).

@@ -47,7 +47,8 @@ class LearnedQueryReadout(Readout):
 
     Raises:
         TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide out_channels, or x is not two-dimensional.
+        ValueError: where heads do not divide out_channels, for num_queries < 1 or a dropout that
+            is no probability, or where x is not two-dimensional.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019), pooling by attention; Buterez et al., "Graph

@@ -27,6 +27,13 @@ class RelativeBias(Module):
         num_kinds: number of kinds.
         heads: heads, h.
 
+    Shapes:
+        - **input:** kinds [e] in [0, num_kinds)
+        - **output:** [e, heads]
+
+    Raises:
+        ValueError: for num_kinds < 0, heads < 1 or a kind out of range.
+
     Reference:
         Shaw, Uszkoreit, Vaswani, "Self-attention with relative position representations" (NAACL
         2018); Raffel et al., "Exploring the limits of transfer learning with a unified
@@ -81,6 +88,13 @@ class ShortestPathBias(Module):
     Args:
         max_length: L, the longest path told apart from no path at all.
         heads: heads, h.
+
+    Shapes:
+        - **input:** the graph to walk on and the graph of attention, both of the same n nodes
+        - **output:** [e, heads]
+
+    Raises:
+        ValueError: for max_length < 0, heads < 1 or graphs of different nodes.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS

@@ -53,7 +53,8 @@ class RGATConv(AttentionConv):
         concat: whether heads are laid side by side, or averaged.
         negative_slope: slope of the LeakyReLU below zero.
         dropout: probability of dropping a weight in training, without mod only.
-        edge_dim: features of an edge; None where there are none.
+        edge_dim: features of an edge; None where there are none. A forward without edge_attr
+            leaves the edges' term out of the score, as PyG's does.
         bias: whether a bias is added.
         **kwargs: of ``torch_geometric.nn.MessagePassing``.
 
@@ -62,7 +63,7 @@ class RGATConv(AttentionConv):
           relations) or a :class:`gattn.Graph`; edge types [e] in [0, num_relations); edge
           features [e, edge_dim] or [e]
         - **output:** [n, h * c] or, in the multiplicative mode, [n, h * dim * c]; without the
-          factor h where ``concat=False``
+          factor h where ``concat=False``; the bias for a node without edges
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.

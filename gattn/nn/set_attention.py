@@ -28,8 +28,14 @@ class MultiheadAttentionBlock(Module):
         layer_norm: whether to normalise.
         dropout: probability of dropping a weight in training.
 
+    Shapes:
+        - **input:** x [n, channels], y [m, channels]; a :class:`gattn.Graph` from m sources to n
+          destinations
+        - **output:** [n, channels]
+
     Raises:
-        ValueError: where heads do not divide channels.
+        ValueError: where heads do not divide channels, for a dropout that is no probability, or a
+            wrong shape.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -142,6 +148,13 @@ class SetAttentionBlock(Module):
         layer_norm: whether to normalise.
         dropout: probability of dropping a weight in training.
 
+    Shapes:
+        - **input:** x [n, channels]; a :class:`gattn.Graph` among n nodes
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: as :class:`MultiheadAttentionBlock`.
+
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
 
@@ -164,12 +177,15 @@ class SetAttentionBlock(Module):
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Attend over the graph's edges: [n, channels] to [n, channels].
+        """Attend over the graph's edges.
 
         Args:
             x: [n, channels].
             graph: the edges among n nodes.
             bias: [e, 1] or [e, h], added to the scores.
+
+        Returns:
+            [n, channels].
         """
         return self.mab(x, x, graph, bias)
 
@@ -185,6 +201,13 @@ class InducedSetAttentionBlock(Module):
         heads: heads.
         layer_norm: whether to normalise.
         dropout: probability of dropping a weight in training.
+
+    Shapes:
+        - **input:** x [n, channels]; the graph of one edge from each of n rows to its set
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: as :class:`MultiheadAttentionBlock`, or for num_induced_points < 1.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -220,11 +243,14 @@ class InducedSetAttentionBlock(Module):
         self.mab2.reset_parameters()
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Attend within each segment: [n, channels] to [n, channels].
+        """Attend within each segment.
 
         Args:
             x: [n, channels].
             segments: one edge from each of n rows to the segment that holds it.
+
+        Returns:
+            [n, channels].
         """
         induced = self.mab1.pool(self.ind[0], x, segments)
         points = from_points(segments, induced.shape[1])
@@ -242,6 +268,14 @@ class PoolingByAttention(Module):
         heads: heads.
         layer_norm: whether to normalise.
         dropout: probability of dropping a weight in training.
+
+    Shapes:
+        - **input:** x [n, channels]; the graph of one edge from each of n rows to its set, of g
+        - **output:** [g, num_seed_points, channels]; for an empty set what follows from attention
+          zero, the same for all
+
+    Raises:
+        ValueError: as :class:`MultiheadAttentionBlock`, or for num_seed_points < 1.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -277,16 +311,27 @@ class PoolingByAttention(Module):
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Summarise each segment: [n, channels] to [g, num_seed_points, channels].
+        """Summarise each segment.
 
         Args:
             x: [n, channels].
             segments: one edge from each of n rows to the segment that holds it, of g.
+
+        Returns:
+            [g, num_seed_points, channels].
         """
         return self.mab.pool(self.seed[0], self.lin(x).relu(), segments)
 
     def attention_weights(self, x: Tensor, segments: Graph) -> Tensor:
-        """Weight of each row in its segment's summary, before dropout: [n, num_seed_points, h]."""
+        """Weight of each row in its segment's summary, before dropout.
+
+        Args:
+            x: [n, channels].
+            segments: one edge from each of n rows to the segment that holds it, of g.
+
+        Returns:
+            [n, num_seed_points, h]; for each seed and head they sum to one over each segment.
+        """
         return self.mab.pool_weights(self.seed[0], self.lin(x).relu(), segments)
 
 

@@ -63,11 +63,12 @@ class SuperGATConv(AttentionConv):
         - **input:** x [n, d], dense or ``torch.sparse`` CSR, or dense [b, n, d] for b sets of
           features on one set of edges; edges as pairs (2, e), an adjacency [n, n] or a
           :class:`gattn.Graph`
-        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch; the
+          bias for a node without edges
 
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape, ratio or attention_type, or an index out of range.
+        ValueError: for a wrong shape, setting, ratio or attention_type, or an index out of range.
 
     Reference:
         Kim and Oh, "How to find your friendly neighborhood: graph attention design with

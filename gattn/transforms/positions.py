@@ -13,7 +13,9 @@ from gattn.transforms.structures import store
 
 
 class AddPosition(BaseTransform):
-    """Store the number of each node in its graph: its position, for sequences.
+    r"""Store the number of each node in its graph: its position, for sequences.
+
+    .. math:: p_i = i
 
     Only for graphs whose nodes stand in a meaningful order, such as sequences: models that read
     it are not permutation equivariant, and should not be.

@@ -101,7 +101,9 @@ class AddRandomWalkPE(BaseTransform):
 
 
 class AddDegree(BaseTransform):
-    """Store the number of edges into each node.
+    r"""Store the number of edges into each node.
+
+    .. math:: d_i = |\{j : j \to i\}|, \quad\text{an edge counted as often as it is given}
 
     Args:
         attr_name: the attribute [n] int64 to store.
@@ -136,6 +138,8 @@ class AddDegree(BaseTransform):
 
 class AddShortestPaths(BaseTransform):
     r"""Store all pairs of nodes and the length of the shortest path between them.
+
+    .. math:: d_{ij} = \min(\text{steps of the shortest path } j \to i,\; L + 1)
 
     Stores ``path_index``, [2, n^2], the edges of the complete graph as ``edge_index`` holds edges,
     and ``path_length``, [n^2] int64, the steps from source to destination along the graph's own
