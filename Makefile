@@ -13,7 +13,7 @@ KERNELS := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h gattn/kernel
 .PHONY: help demo test lint format bench docs clean
 
 help:
-	@echo "make demo    install and train both examples on data that ships with rdkit"
+	@echo "make demo    install and train the two main examples on data that ships with rdkit"
 	@echo "make test    install and run the tests, doctests and examples"
 	@echo "make lint    format check, lint, types, import order"
 	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"

@@ -15,6 +15,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import mlp_attention, mlp_attention_weights
 from gattn.graph import Graph
+from gattn.nn._checks import at_least, probability
 from gattn.nn._conv import (
     AttentionConv,
     add_bias,
@@ -51,7 +52,8 @@ class GATv2Conv(AttentionConv):
         dropout: probability of dropping a weight in training.
         add_self_loops: whether each node attends to itself: loops in the input are replaced by
             one loop per node.
-        edge_dim: features of an edge; None where there are none.
+        edge_dim: features of an edge; None where there are none. A forward without edge_attr
+            leaves the edges' term out of the score, as PyG's does.
         fill_value: features of the loops that are added: a number, a vector [edge_dim], or how to
             reduce those of a node's incoming edges (``"mean"``, ``"add"``, ``"min"``, ``"max"``,
             ``"mul"``).
@@ -98,6 +100,9 @@ class GATv2Conv(AttentionConv):
         **kwargs: Any,
     ) -> None:
         super().__init__(node_dim=0, **kwargs)
+        at_least(1, heads=heads)
+        at_least(0, out_channels=out_channels)
+        probability("dropout", dropout)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads

@@ -1,8 +1,12 @@
 """Dense products and sums whose large results lie in huge pages.
 
 On a CPU, fresh memory costs a fault per page: for the features of a large graph as much as the
-product that fills it, and once more when rows are gathered from it. These give torch's own
-numbers; small tensors, other devices and traced code take torch's own functions.
+product that fills it, and once more when rows are gathered from it. Small tensors, other devices
+and traced code take torch's own functions.
+
+On x86 torch multiplies fp32 by MKL, which on AMD processors leaves half of the vector unit idle.
+Large products go to oneDNN, which torch has, too, in blocks of rows of one size: oneDNN compiles a
+kernel for every new shape.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from gattn.kernels import cpu
 
 LARGE = 1 << 20
 """Elements of a result from which it is placed by hand."""
+BLOCK = 1 << 19
+"""Elements of a block of rows that oneDNN computes at once; they stay in the cache."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -59,10 +65,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        out = cpu.empty(x, x.shape[0], weight.shape[0])
-        if bias is None:
-            return torch.mm(x, weight.t(), out=out)
-        return torch.addmm(bias, x, weight.t(), out=out)
+        return _product(x, weight, bias, cpu.empty(x, x.shape[0], weight.shape[0]))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -70,14 +73,41 @@ class _Linear(torch.autograd.Function):
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         grad_x = grad_weight = grad_bias = None
         if wants_x:
-            # Without an output of our own the product can be differentiated again.
-            out = None if torch.is_grad_enabled() else cpu.empty(grad, *x.shape)
-            grad_x = torch.mm(grad, weight, out=out)
+            if torch.is_grad_enabled():  # without an output of our own, to be differentiated again
+                grad_x = grad @ weight
+            else:
+                grad_x = _product(grad, weight.t(), None, cpu.empty(grad, *x.shape))
         if wants_weight:
             grad_weight = grad.t() @ x
         if wants_bias:
             grad_bias = grad.sum(0)
         return grad_x, grad_weight, grad_bias
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    """x W^T + b into out, by oneDNN as far as whole blocks go."""
+    rows = BLOCK // max(weight.shape[0], 1)
+    blocks = x.shape[0] // rows if rows and _has_onednn(x) else 0
+    done = blocks * rows
+    weight = weight.contiguous()
+    for part, to in zip(x[:done].split(max(rows, 1)), out[:done].split(max(rows, 1))):
+        to.copy_(torch.ops.mkldnn._linear_pointwise(part, weight, bias, "none", [], ""))
+    if bias is None:
+        torch.mm(x[done:], weight.t(), out=out[done:])
+    else:
+        torch.addmm(bias, x[done:], weight.t(), out=out[done:])
+    return out
+
+
+def _has_onednn(x: Tensor) -> bool:
+    """Whether torch has, and may use, an fp32 product other than the one it takes itself."""
+    return (
+        x.dtype == torch.float32
+        and torch.backends.mkl.is_available()
+        and torch.backends.mkldnn.is_available()
+        and torch._C._get_mkldnn_enabled()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
 
 
 class _Add(torch.autograd.Function):

@@ -91,9 +91,7 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
     load(own, query_score[i], heads);
     for (i64 x = 0; x < heads; ++x) {
       const i64 y = i * heads + x;
-      A d = 0;
-#pragma omp simd reduction(+ : d)
-      for (i64 k = 0; k < c; ++k) d += wide(g[x * c + k]) * out[y * c + k];
+      const A d = dot<C>(out + y * c, g + x * c, c);
       own[heads + x] = row_max[y];
       own[2 * heads + x] = Softmax::inverse(row_sum[y]);
       own[3 * heads + x] = d;

@@ -49,13 +49,29 @@ template <class T, class I, int C> struct Score {
     if (features) to_features(u.data(), q.data());
   }
 
+  // to_x += <from_x, a> for every head x.
+  void add_dots(A* __restrict to, const A* from, const T* a) const {
+    const i64 n = features, h = heads;
+    with_features(n, [=]<int D>() {
+      for (i64 x = 0; x < h; ++x) to[x] += dot<D>(from + x * n, a, n);
+    });
+  }
+
+  // to_x += weight_x a for every head x.
+  void add_outer(A* __restrict to, const A* weight, const T* a) const {
+    const i64 n = features, h = heads;
+    with_features(n, [=]<int D>() {
+      for (i64 x = 0; x < h; ++x) axpy<D>(to + x * n, weight[x], a, n);
+    });
+  }
+
   // W^T x, [h, d].
   void to_features(A* to, const A* x) const {
-    const i64 c = width<C>(channels), d = features;
-    fill(to, A(0), heads * d);
-    with_features(d, [&]<int D>() {
-      for (i64 y = 0; y < heads; ++y)
-        axpy_matrix<D>(to + y * d, x + y * c, projection.data() + y * c * d, c, d);
+    const i64 c = width<C>(channels), d = features, h = heads;
+    const A* matrix = projection.data();
+    fill(to, A(0), h * d);
+    with_features(d, [=]<int D>() {
+      for (i64 y = 0; y < h; ++y) axpy_matrix<D>(to + y * d, x + y * c, matrix + y * c * d, c, d);
     });
   }
 
@@ -74,10 +90,7 @@ template <class T, class I, int C> struct Score {
       const T* k = key[j];
       A* own = s + t * lanes;
       for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
-      if (features) {
-        const T* a = edge_attr[graph.edge[at]];
-        for (i64 x = 0; x < heads; ++x) own[x] += dot_features(u.data() + x * features, a, features);
-      }
+      if (features) add_dots(own, u.data(), edge_attr[graph.edge[at]]);
     }
     const A factor = scale;
     for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
@@ -89,11 +102,7 @@ template <class T, class I, int C> struct Score {
   void take(A* sum, A*, i64 first, i64 count, const A*, const A* after,
             const T* const*, const i64*) {
     if (!features) return;
-    for (i64 t = 0; t < count; ++t) {
-      const T* a = edge_attr[graph.edge[first + t]];
-      for (i64 x = 0; x < heads; ++x)
-        axpy_features(sum + x * features, after[t * lanes + x], a, features);
-    }
+    for (i64 t = 0; t < count; ++t) add_outer(sum, after + t * lanes, edge_attr[graph.edge[first + t]]);
   }
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
@@ -149,12 +158,20 @@ template <class T, class I, int C> struct Destination {
     for (i64 x = 0; x < heads(); ++x) {
       // The same sum as for an edge: in a row of one edge the two cancel to the last bit.
       d[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
-      if (features())
-        d[x] += dot_features(ge.data() + x * features(),
-                             edge_out + (row * heads() + x) * features(), features());
       largest[x] = row_max[row * heads() + x];
       inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
     }
+    if (features()) add_means(row);
+  }
+
+  // (W^T dO_i) . E_i joins D_i.
+  void add_means(i64 row) {
+    const i64 n = features(), h = heads();
+    const A *from = ge.data(), *mean = edge_out + row * h * n;
+    A* to = d.data();
+    with_features(n, [=]<int D>() {
+      for (i64 x = 0; x < h; ++x) to[x] += dot<D>(from + x * n, mean + x * n, n);
+    });
   }
 
   void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
@@ -187,9 +204,7 @@ template <class T, class I, int C> struct Destination {
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
-      if (!features()) continue;
-      const T* a = score.edge_attr[graph.edge[at]];
-      for (i64 x = 0; x < heads(); ++x) inner[x] += dot_features(ge.data() + x * features(), a, features());
+      if (features()) score.add_dots(inner, ge.data(), score.edge_attr[graph.edge[at]]);
     }
   }
 
@@ -218,27 +233,27 @@ template <class T, class I, int C> struct Destination {
   }
 
   void edge_features(A* grad_u, const A* r, const A* kept, i64 edge) {
-    const T* a = score.edge_attr[edge];
-    for (i64 x = 0; x < heads(); ++x) axpy_features(grad_u + x * features(), r[x], a, features());
+    score.add_outer(grad_u, r, score.edge_attr[edge]);
     if (!grad_edge_attr) return;
-    fill(ga.data(), A(0), features());
-    for (i64 x = 0; x < heads(); ++x) {
-      axpy_features(ga.data(), r[x], score.u.data() + x * features(), features());
-      axpy_features(ga.data(), kept[x], ge.data() + x * features(), features());
-    }
-    store(grad_edge_attr + edge * features(), ga.data(), features());
+    const i64 n = features(), h = heads();
+    A* sum = ga.data();
+    const A *u = score.u.data(), *w = ge.data();
+    fill(sum, A(0), n);
+    with_features(n, [=]<int D>() {
+      axpy_matrix<D>(sum, r, u, h, n);
+      axpy_matrix<D>(sum, kept, w, h, n);
+    });
+    store(grad_edge_attr + edge * n, sum, n);
   }
 
   // dW of these edges; that of E, which is of the whole row, goes with the first ones.
   void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) const {
-    const i64 n = features();
-    const A* mean = edge_out + row * heads() * n;
-    with_features(n, [&]<int D>() {
-      for (i64 x = 0; x < heads(); ++x)
-        for (i64 k = x * c(); k < (x + 1) * c(); ++k) {
-          axpy<D>(to + k * n, score.q[k], grad_u + x * n, n);
-          if (leads) axpy<D>(to + k * n, g[k], mean + x * n, n);
-        }
+    const i64 n = features(), h = heads(), channels = c();
+    const A *mean = edge_out + row * h * n, *q = score.q.data(), *own = g.data();
+    with_features(n, [=]<int D>() {
+      for (i64 x = 0; x < h; ++x) outer<D>(to + x * channels * n, q + x * channels, grad_u + x * n, channels, n);
+      if (!leads) return;
+      for (i64 x = 0; x < h; ++x) outer<D>(to + x * channels * n, own + x * channels, mean + x * n, channels, n);
     });
   }
 

@@ -105,11 +105,8 @@ template <class T, class I, int C, class Act> struct Score {
       for (i64 x = 0; x < heads; ++x) {
         const A *from = z.data() + t * row_size() + x * c(), *to = w.data() + x * c();
         const A below = slope;
-        const i64 n = c();
-        A sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (i64 k = 0; k < n; ++k) sum += to[k] * Act::value(from[k], below);
-        s[t * lanes + x] = sum;
+        s[t * lanes + x] =
+            sum_of<C, A>(c(), [=](i64 k) { return to[k] * Act::value(from[k], below); });
       }
   }
 

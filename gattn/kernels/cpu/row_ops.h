@@ -2,7 +2,11 @@
 // compile time, 0 where it is not.
 #pragma once
 
+#include <cstring>
+
 #include "scalar.h"
+
+#define GATTN_INLINE [[gnu::always_inline]] inline
 
 namespace gattn::GATTN_ISA {
 
@@ -29,38 +33,65 @@ template <class A> inline void add(A* __restrict to, const A* __restrict from, i
   for (i64 k = 0; k < n; ++k) to[k] += from[k];
 }
 
-template <int C, class A, class T> inline A dot(const A* __restrict a, const T* __restrict b, i64 channels) {
-  const i64 c = width<C>(channels);
-  A sum = 0;
+// Sum of L numbers, halves on halves.
+template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
+  if constexpr (L == 1) {
+    return part[0];
+  } else if constexpr (L == 2) {
+    return part[0] + part[1];
+  } else {
+    typedef A Half __attribute__((vector_size(L / 2 * sizeof(A))));
+    Half low, high;
+    std::memcpy(&low, part, sizeof(Half)), std::memcpy(&high, part + L / 2, sizeof(Half));
+    low += high;
+    A half[L / 2];
+    std::memcpy(half, &low, sizeof(Half));
+    return sum_of_lanes<L / 2>(half);
+  }
+}
+
+// Sum of term(k), k < n. Where n is known, a vector of partial sums is added up at the end: left to
+// the compiler, the lanes of the last vector are added one after another.
+template <int C, class A, class Term> GATTN_INLINE A sum_of(i64 n, const Term& term) {
+  if constexpr (C > 0) {
+    constexpr int L = C * sizeof(A) < 64 ? C : 64 / sizeof(A);
+    A part[L] = {};
+#pragma GCC unroll 16
+    for (int k = 0; k < C; k += L)
+#pragma omp simd
+      for (int u = 0; u < L; ++u) part[u] += term(k + u);
+    return sum_of_lanes<L>(part);
+  } else {
+    A sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (i64 k = 0; k < c; ++k) sum += a[k] * wide(b[k]);
-  return sum;
+    for (i64 k = 0; k < n; ++k) sum += term(k);
+    return sum;
+  }
+}
+
+template <int C, class A, class T>
+GATTN_INLINE A dot(const A* __restrict a, const T* __restrict b, i64 channels) {
+  return sum_of<C, A>(width<C>(channels), [=](i64 k) { return a[k] * wide(b[k]); });
 }
 
 // to += weight * from
 template <int C, class A, class T>
-inline void axpy(A* __restrict to, A weight, const T* __restrict from, i64 channels) {
+GATTN_INLINE void axpy(A* __restrict to, A weight, const T* __restrict from, i64 channels) {
   const i64 c = width<C>(channels);
 #pragma omp simd
   for (i64 k = 0; k < c; ++k) to[k] += weight * wide(from[k]);
 }
 
-// Call function.template operator()<C>() with the usual widths of edge features compiled in.
-template <class Function> inline void with_features(i64 features, const Function& function) {
+// Call function.template operator()<D>() with the usual widths of edge features compiled in.
+template <class Function> GATTN_INLINE void with_features(i64 features, const Function& function) {
+#ifdef GATTN_FIXED_CHANNELS
   switch (features) {
     case 8: return function.template operator()<8>();
     case 16: return function.template operator()<16>();
     case 32: return function.template operator()<32>();
-    default: return function.template operator()<0>();
   }
-}
-template <class A, class T> inline A dot_features(const A* a, const T* b, i64 features) {
-  A sum;
-  with_features(features, [&]<int D>() { sum = dot<D>(a, b, features); });
-  return sum;
-}
-template <class A, class T> inline void axpy_features(A* to, A weight, const T* from, i64 features) {
-  with_features(features, [&]<int D>() { axpy<D>(to, weight, from, features); });
+#endif
+  function.template operator()<0>();
 }
 
 // to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers.
@@ -84,8 +115,8 @@ inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, co
 
 // to += sum over r of weight[r] matrix[r][0 .. c), in the same way.
 template <int C, class A>
-inline void axpy_matrix(A* __restrict to, const A* __restrict weight, const A* __restrict matrix,
-                        i64 rows, i64 channels) {
+GATTN_INLINE void axpy_matrix(A* __restrict to, const A* __restrict weight,
+                              const A* __restrict matrix, i64 rows, i64 channels) {
   if constexpr (C > 0 && C * sizeof(A) <= 512) {
     A sum[C];
     for (int k = 0; k < C; ++k) sum[k] = to[k];
@@ -97,6 +128,14 @@ inline void axpy_matrix(A* __restrict to, const A* __restrict weight, const A* _
   } else {
     for (i64 r = 0; r < rows; ++r) axpy<C>(to, weight[r], matrix + r * channels, channels);
   }
+}
+
+// to[r] += weight[r] * from, [rows, c].
+template <int C, class A>
+GATTN_INLINE void outer(A* __restrict to, const A* __restrict weight, const A* __restrict from,
+                        i64 rows, i64 channels) {
+  const i64 c = width<C>(channels);
+  for (i64 r = 0; r < rows; ++r) axpy<C>(to + r * c, weight[r], from, c);
 }
 
 template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 channels) {
