@@ -16,6 +16,7 @@ from benchmarks import (
     growth,
     layout,
     memory,
+    products,
     roof,
     threads,
     timing,
@@ -171,6 +172,9 @@ def cases() -> dict[str, Case]:
     """Every case, in the order of the report."""
     return {
         **comparisons(),
+        "esol-64/products": products.Products(
+            functools.partial(_molecules, 64), {**LAYERS, **LAYERS_WITH_EDGES}
+        ),
         "cora/epoch": cora.Epoch(),
         "power-law/layout": layout.LayoutBuilding(_power_law),
         "power-law/roof": roof.Roof(_power_law, OPERATORS),

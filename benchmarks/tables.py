@@ -36,6 +36,12 @@ def lines(record: Record) -> str:
         found += [f"    {name:12} {share:.0%}" for name, share in record["share_of_roof"].items()]
     for name, row in record.get("threads", {}).items():
         found.append(f"  {name:16} {row['speedup']:.2f} times as fast on all threads as on one")
+    for name, row in record.get("products", {}).items():
+        found.append(
+            f"  {name:22} products alone {seconds(row['products']['median'])} of"
+            f" {seconds(row['gattn']['median'])}, PyG {seconds(row['pyg']['median'])}:"
+            f" x{row['ratio']:.2f} of at most x{row['ceiling']:.2f}"
+        )
     for row in record.get("growth", []):
         found.append(
             f"  {row['operator']:12} {row['edges']:>10,} edges {seconds(row['seconds']):>9}"
