@@ -154,11 +154,13 @@ def comparisons() -> dict[str, Comparison]:
         found.append(Comparison(f"power-law/{name}", _power_law, make, large=True))
     for name, make in OPERATORS.items():
         found.append(Comparison(f"power-law/operator/{name}", _power_law, make, large=True))
+    small = functools.partial(_molecules, 64)
     for name, make in {**LAYERS, **LAYERS_WITH_EDGES}.items():
         narrow = functools.partial(_precisions, make)
-        found.append(
-            Comparison(f"power-law/bf16/{name}", _power_law, narrow, torch.bfloat16, large=True)
-        )
+        found += [
+            Comparison(f"power-law/bf16/{name}", _power_law, narrow, torch.bfloat16, large=True),
+            Comparison(f"esol-64/bf16/{name}", small, narrow, torch.bfloat16),
+        ]
     for count in (64, 512):
         topology = functools.partial(_molecules, count)
         for name, make in {**LAYERS, **LAYERS_WITH_EDGES}.items():

@@ -14,6 +14,7 @@ TITLES = {
     "power-law/operator": "The operators alone on that graph, given projected inputs",
     "power-law/bf16": "bf16 beside fp32 on that graph",
     "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 bond features",
+    "esol-64/bf16": "bf16 beside fp32 on that batch",
     "esol-512": "A batch of 512 molecules",
     "cora": "Cora, the GAT paper's model: an epoch of training and evaluation",
 }
