@@ -30,7 +30,8 @@ namespace gattn::GATTN_ISA {
 constexpr i64 segment = 2048;
 constexpr i64 chunk_edges = 256;
 constexpr i64 most_chunks = 1024;
-constexpr i64 most_sums = 128;  // of a sum over all rows, about so many partial ones are kept
+constexpr i64 most_sums = 128, fewest_sums = 16;  // partial ones of a sum over all rows, and
+constexpr i64 sum_elements = 1 << 23;             // about so many elements in all of them
 constexpr i64 parallel_work = 1 << 17;  // element updates below which one thread is faster
 
 // Uninitialised memory that lives through one call.
@@ -48,9 +49,10 @@ template <class I> struct Division {
   std::vector<Hub> hubs;
   i64 parts = 0;
 
-  Division(const I* ptr, i64 rows, bool sums) : ptr(ptr), rows(rows) {
+  // `sums`: how many partial sums over all rows may be kept, 0 where there is no such sum.
+  Division(const I* ptr, i64 rows, i64 sums) : ptr(ptr), rows(rows) {
     const i64 work = rows ? i64(ptr[rows]) + rows : 0;
-    chunks = std::clamp<i64>(work / chunk_edges, 1, sums ? most_sums : most_chunks);
+    chunks = std::clamp<i64>(work / chunk_edges, 1, sums ? sums : most_chunks);
     for (i64 i = 0; i < rows; ++i) {
       const i64 degree = i64(ptr[i + 1]) - i64(ptr[i]);
       if (degree <= segment) continue;
@@ -58,7 +60,7 @@ template <class I> struct Division {
       hubs.push_back({i, parts, count});
       parts += count;
     }
-    groups = sums ? std::min(parts, most_sums) : parts;
+    groups = sums ? std::min(parts, sums) : parts;
   }
   // First part of a group: the parts of a group add to one partial sum over all rows.
   i64 part_of(i64 group) const { return parts * group / groups; }
@@ -82,7 +84,8 @@ void walk_rows(const I* ptr, i64 rows, i64 work_per_edge, const Body& body,
                typename Body::A* total = nullptr) {
   using A = typename Body::A;
   const i64 size = body.state_size(), shared_size = body.shared_size();
-  const Division<I> division(ptr, rows, shared_size > 0);
+  const i64 sums = shared_size ? std::clamp(sum_elements / shared_size, fewest_sums, most_sums) : 0;
+  const Division<I> division(ptr, rows, sums);
   const i64 units = division.chunks + division.groups;
   const auto partial = scratch<A>(division.parts * size);
   std::vector<A> shared(units * shared_size, A(0));
