@@ -454,6 +454,7 @@ def test_equal_tensors_are_not_confused(sorts):
 
 
 def test_memory_holds_neither_tensor_nor_graph():
+    gc.collect()  # what other tests left in cycles must not go between the counts
     before = len(_memory)
     edge_index = torch.tensor([[0, 1], [1, 0]])
     graph = weakref.ref(as_graph(edge_index, 2))
@@ -543,6 +544,7 @@ def test_sparse_matrices_are_remembered(sorts, make, indices):
 @SPARSE
 @ignore_beta
 def test_memory_holds_no_sparse_matrix(make, indices):
+    gc.collect()  # what other tests left in cycles must not go between the counts
     before = len(_memory)
     adj_t = make(torch.eye(3))
     graph = weakref.ref(as_graph(adj_t))
