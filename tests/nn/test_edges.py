@@ -1,6 +1,7 @@
 """Edges of every kind, as the layers take and return them."""
 
 import gc
+
 import pytest
 import torch
 
@@ -10,9 +11,6 @@ from gattn.nn import GATConv, GATv2Conv, GraphTransformerLayer, TransformerBlock
 from gattn.nn._edges import read_edges
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
-ignore_beta = pytest.mark.filterwarnings("ignore:Sparse CS:UserWarning")
-
-
 def _coo():
     return torch.sparse_coo_tensor(torch.stack([ROWS, COLS]), torch.ones(5), (3, 3))
 
@@ -34,7 +32,6 @@ def _entries(adj_t):
     return adj_t.to_sparse_coo()._indices()
 
 
-@ignore_beta
 @pytest.mark.parametrize("make", [_coo, _csr, _csc])
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
