@@ -11,6 +11,8 @@ from gattn.nn import GATConv, GATv2Conv, GraphTransformerLayer, TransformerBlock
 from gattn.nn._edges import read_edges
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
+
+
 def _coo():
     return torch.sparse_coo_tensor(torch.stack([ROWS, COLS]), torch.ones(5), (3, 3))
 
