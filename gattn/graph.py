@@ -233,6 +233,8 @@ class Graph:
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
     """The graph that was pickled: its edges are checked like any others."""
     graph = Graph(pairs, size)
+    if kept is not None and not (isinstance(kept, Tensor) and kept.dtype == torch.int64):
+        raise TypeError(f"a pickled Graph must hold int64 positions of edges; got {kept!r}")
     graph.__dict__["kept"] = kept
     return graph
 

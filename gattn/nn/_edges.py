@@ -91,10 +91,17 @@ def _is_hybrid(edge_index: Any) -> bool:
 
 
 def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    rows_cols, values = to_edge_index(adj_t)
+    rows_cols, values = _entries(adj_t)
     if edge_attr is None and values.dim() > 1:
         edge_attr = values
     return rows_cols.flip(0), edge_attr
+
+
+def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
+    """Rows and columns, and values, with doubles summed: PyG's function takes them for granted and
+    marks the caller's matrix as free of them."""
+    is_coo = isinstance(adj_t, Tensor) and adj_t.layout == torch.sparse_coo
+    return to_edge_index(adj_t.coalesce() if is_coo else adj_t)
 
 
 def _count_edges(edge_index: Any) -> int:
@@ -183,13 +190,13 @@ def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
 def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
     """The numbers in a sparse adjacency, [e]; None for edges of another kind."""
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
-        return to_edge_index(edge_index)[1].to(dtype)
+        return _entries(edge_index)[1].to(dtype)
     return None
 
 
 def given_edges(edge_index: Any, graph: Graph) -> Any:
-    """The edges as the caller gave them; the pairs of a :class:`Graph`."""
-    return graph.edge_index if isinstance(edge_index, Graph) else edge_index
+    """The edges as the caller gave them, doubles summed; the pairs of a :class:`Graph`."""
+    return graph.edge_index if isinstance(edge_index, Graph) else _coalesced(edge_index)
 
 
 def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -> Any:

@@ -7,7 +7,14 @@ import torch
 
 from gattn import Graph
 from gattn.graph import _memory
-from gattn.nn import GATConv, GATv2Conv, GraphTransformerLayer, TransformerBlock
+from gattn.nn import (
+    FAConv,
+    GATConv,
+    GATv2Conv,
+    GraphTransformerLayer,
+    TransformerBlock,
+    TransformerConv,
+)
 from gattn.nn._edges import read_edges
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
@@ -94,3 +101,15 @@ def test_edges_for_other_nodes(call, kind):
     wanted = "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
     with pytest.raises(ValueError, match=wanted):
         call(torch.randn(3, 4), edges)
+
+
+@pytest.mark.parametrize("layer", [FAConv, TransformerConv])
+def test_the_callers_matrix_stays_as_it_was(layer):
+    """Doubles are summed in a copy: the matrix itself goes on saying that it holds some."""
+    x, adj_t = torch.randn(3, 4), _coo()
+    conv = layer(4) if layer is FAConv else layer(4, 2, 2)
+    args = (x, x, adj_t) if layer is FAConv else (x, adj_t)
+    _, (edges, alpha) = conv(*args, return_attention_weights=True)
+    assert not adj_t.is_coalesced()
+    assert adj_t._nnz() == 5
+    assert edges._nnz() == alpha.shape[0]

@@ -53,3 +53,35 @@ def test_functorch_takes_the_plain_path():
     x, weight, _ = leaves()
     grad = torch.func.grad(lambda w: projection.linear(x.detach(), w).sum())(weight.detach())
     torch.testing.assert_close(grad, x.detach().sum(0).expand(3, 5))
+
+
+@pytest.mark.parametrize(
+    "bias",
+    [torch.arange(128.0)[::2], torch.ones(1), torch.ones(()), torch.ones(1, 64)],
+    ids=["strided", "one", "scalar", "row"],
+)
+def test_a_bias_of_any_form(bias):
+    """oneDNN reads a bias as if its elements lay side by side, and broadcasts nothing."""
+    x, weight = torch.randn(projection.BLOCK // 64 * 2 + 9, 33), torch.randn(64, 33)
+    torch.testing.assert_close(
+        projection.linear(x, weight, bias), torch.addmm(bias, x, weight.t()), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_no_input_features():
+    rows = projection.BLOCK // 4 + 1
+    out = projection.linear(torch.randn(rows, 0), torch.randn(4, 0), torch.ones(4))
+    assert torch.equal(out, torch.ones(rows, 4))
+
+
+def test_blocks_give_the_product_of_all_rows():
+    """Whole blocks and what is left, forward and backward."""
+    rows = projection.BLOCK // 64 * 2 + 17
+    x = torch.randn(rows, 40, requires_grad=True)
+    weight = torch.randn(64, 40, requires_grad=True)
+    grad = torch.randn(rows, 64)
+    out = projection.linear(x, weight)
+    out.backward(grad)
+    exact = x.detach().double() @ weight.detach().double().t()
+    assert (out.double() - exact).abs().max() < 1e-4
+    assert (x.grad.double() - grad.double() @ weight.detach().double()).abs().max() < 1e-4

@@ -156,7 +156,7 @@ template <class T, class I, int C> struct Destination {
     load(g.data(), grad_out[row], heads() * cv());
     if (features()) score.to_features(ge.data(), g.data());
     for (i64 x = 0; x < heads(); ++x) {
-      // The same sum as for an edge: in a row of one edge the two cancel to the last bit.
+      // The same sum as for an edge: without dropout the two cancel to the last bit in a row of one.
       d[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
       largest[x] = row_max[row * heads() + x];
       inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
