@@ -10,30 +10,6 @@ each_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
 @each_variant
-def test_on_every_graph(variant, graph, operators, compare):
-    compare(operators[variant], graph, heads=3, channels=5)
-    compare(operators[variant], graph, heads=8, channels=4, dtype=torch.float32)
-
-
-@each_variant
-def test_every_width_and_dtype(variant, width, precision, operators, compare, random_graph):
-    compare(operators[variant], random_graph, *width, dtype=precision)
-
-
-@each_variant
-def test_int64_indices(variant, precision, operators, compare, wide_graph):
-    compare(operators[variant], wide_graph, 3, 16, dtype=precision)
-
-
-@each_variant
-@pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
-def test_rows_of_several_segments(
-    variant, heads, channels, precision, operators, compare, hub_graph
-):
-    compare(operators[variant], hub_graph, heads, channels, dtype=precision)
-
-
-@each_variant
 @pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
 def test_slopes(variant, slope, operators, compare, random_graph):
     for dtype in (torch.float64, torch.float32):

@@ -5,32 +5,6 @@ import torch
 
 from gattn.functional import dot_product_attention
 
-each_variant = pytest.mark.parametrize("variant", ["dot", "dot, wide", "dot, edges"])
-
-
-@each_variant
-def test_on_every_graph(variant, graph, operators, compare):
-    compare(operators[variant], graph, heads=3, channels=5)
-    compare(operators[variant], graph, heads=8, channels=4, dtype=torch.float32)
-
-
-@each_variant
-def test_every_width_and_dtype(variant, width, precision, operators, compare, random_graph):
-    compare(operators[variant], random_graph, *width, dtype=precision)
-
-
-@each_variant
-def test_int64_indices(variant, precision, operators, compare, wide_graph):
-    compare(operators[variant], wide_graph, 3, 16, dtype=precision)
-
-
-@each_variant
-@pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
-def test_rows_of_several_segments(
-    variant, heads, channels, precision, operators, compare, hub_graph
-):
-    compare(operators[variant], hub_graph, heads, channels, dtype=precision)
-
 
 @pytest.mark.parametrize("features", [1, 2, 7, 16, 33])
 def test_edge_features_of_every_width(features, operators, compare, random_graph):

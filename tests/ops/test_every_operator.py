@@ -1,0 +1,22 @@
+"""Every operator: the C++ kernels against the reference and float64."""
+
+import pytest
+import torch
+
+
+def test_on_every_graph(operator, graph, compare):
+    compare(operator, graph, heads=3, channels=5)
+    compare(operator, graph, heads=8, channels=4, dtype=torch.float32)
+
+
+def test_every_width_and_dtype(operator, width, precision, compare, random_graph):
+    compare(operator, random_graph, *width, dtype=precision)
+
+
+def test_int64_indices(operator, precision, compare, wide_graph):
+    compare(operator, wide_graph, 3, 16, dtype=precision)
+
+
+@pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
+def test_rows_of_several_segments(operator, heads, channels, precision, compare, hub_graph):
+    compare(operator, hub_graph, heads, channels, dtype=precision)
