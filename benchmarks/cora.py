@@ -21,13 +21,13 @@ DROPOUT = 0.6
 
 
 class GAT(nn.Module):
-    """Two layers of 8 x 8 and 1 x classes channels."""
+    """Two layers of 8 x 8 and 1 x classes channels, with the dropout of either library."""
 
-    def __init__(self, layer: Any, features: int, classes: int) -> None:
+    def __init__(self, layer: Any, dropout: Any, features: int, classes: int) -> None:
         super().__init__()
         self.conv1 = layer(features, 8, heads=8, dropout=DROPOUT)
         self.conv2 = layer(64, classes, heads=1, concat=False, dropout=DROPOUT)
-        self.drop = gattn.nn.SparseDropout(DROPOUT)
+        self.drop = dropout(DROPOUT)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         h = F.elu(self.conv1(self.drop(x), edge_index))
@@ -58,9 +58,12 @@ class Epoch:
 
     @staticmethod
     def _models(data: Any) -> dict[str, GAT]:
-        sides = {"gattn": gattn.nn.GATConv, "pyg": pyg.GATConv}
+        sides = {
+            "gattn": (gattn.nn.GATConv, gattn.nn.SparseDropout),
+            "pyg": (pyg.GATConv, nn.Dropout),
+        }
         models = {
-            side: GAT(layer, data.x.shape[1], data.num_classes) for side, layer in sides.items()
+            side: GAT(*parts, data.x.shape[1], data.num_classes) for side, parts in sides.items()
         }
         models["gattn"].load_state_dict(models["pyg"].state_dict())
         return models

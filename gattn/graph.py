@@ -262,14 +262,19 @@ class _Memory:
         """The graphs remembered for this very tensor in its present version."""
         if tensor.is_inference():
             return {}
-        key, state = id(tensor), _state(tensor)
-        entry = self._entries.get(key)
+        state = _state(tensor)
+        entry = self._entries.get(id(tensor))
         if entry is not None and entry[0]() is tensor and entry[1] == state:
             return entry[2]
         graphs: dict[Any, Graph] = {}
-        forget = weakref.ref(tensor, lambda ref: self._forget(key, ref))
-        self._entries[key] = (forget, state, graphs)
+        self.remember(tensor, graphs)
         return graphs
+
+    def remember(self, tensor: Tensor, graphs: dict[Any, Graph]) -> None:
+        """Let these be the graphs of this very tensor in its present version."""
+        key = id(tensor)
+        forget = weakref.ref(tensor, lambda ref: self._forget(key, ref))
+        self._entries[key] = (forget, _state(tensor), graphs)
 
     def _forget(self, key: int, ref: weakref.ref[Any]) -> None:
         entry = self._entries.get(key)
@@ -304,6 +309,12 @@ def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 _memory = _Memory()
+
+
+def share_graphs(given: Tensor, made: Tensor) -> None:
+    """Let a sparse matrix have the graphs of the one whose places of entries it took over."""
+    if not (torch.compiler.is_compiling() or made.is_inference()):
+        _memory.remember(made, _memory.lookup(given))
 
 
 def as_graph(

@@ -12,6 +12,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
 from gattn.ops import projection
+from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
 
 _EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
@@ -197,17 +198,22 @@ def project(linear: Any, x: Tensor) -> Tensor:
     """Apply a linear map to dense or sparse features, in the dtype that autocast asks for.
 
     torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
-    x is formed in its own dtype, then cast.
+    x is formed in its own dtype, then cast. On the fused backends it is a sum over its entries.
     """
     if x.layout == torch.strided and is_plain(linear):
         check_width("x", x, linear)
         if x.dtype != linear.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"x must be {linear.weight.dtype}, as the layer; got {x.dtype}")
         return projection.linear(x, linear.weight, linear.bias)
-    if x.layout == torch.strided or not torch.is_autocast_enabled(x.device.type):
+    if x.layout == torch.strided:
         return linear(x)
-    with torch.autocast(x.device.type, enabled=False):
-        return linear(x).to(torch.get_autocast_dtype(x.device.type))
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            return project(linear, x).to(torch.get_autocast_dtype(x.device.type))
+    if is_plain(linear) and is_sum_over_edges(x, linear.weight):
+        check_width("x", x, linear)
+        return sparse_linear(x, linear.weight, linear.bias)
+    return linear(x)
 
 
 def head_scores(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module
+
+from gattn.graph import share_graphs
+from gattn.ops.features import dropout
+
+_LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 class SparseDropout(Module):
@@ -54,28 +58,32 @@ class SparseDropout(Module):
         Returns:
             The same matrix with entries dropped and the others scaled.
         """
+        if x.layout not in _LAYOUTS:
+            raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")
         if not self.training or self.p == 0:
             return x
         if x.layout == torch.strided:
-            return F.dropout(x, self.p)
-        if x.layout == torch.sparse_coo:
-            x = x.coalesce()
-            values, shape = F.dropout(x.values(), self.p), x.shape
-            return torch.sparse_coo_tensor(
-                x.indices(), values, shape, is_coalesced=True, check_invariants=False
-            )
-        if x.layout not in (torch.sparse_csr, torch.sparse_csc):
-            raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")
-        rows = x.layout == torch.sparse_csr
-        return torch.sparse_compressed_tensor(
-            x.crow_indices() if rows else x.ccol_indices(),
-            x.col_indices() if rows else x.row_indices(),
-            F.dropout(x.values(), self.p),
-            x.shape,
-            layout=x.layout,
-            check_invariants=False,
-        )
+            return dropout(x, self.p)
+        x = x.coalesce() if x.layout == torch.sparse_coo else x
+        made = _with_values(x, dropout(x.values(), self.p))
+        share_graphs(x, made)
+        return made
 
     def extra_repr(self) -> str:
         """The settings, for repr."""
         return f"p={self.p}"
+
+
+def _with_values(x: Tensor, values: Tensor) -> Tensor:
+    """A sparse matrix of the same entries with other values."""
+    options = {"size": x.shape, "check_invariants": False}
+    if x.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)
+    rows = x.layout == torch.sparse_csr
+    return torch.sparse_compressed_tensor(
+        x.crow_indices() if rows else x.ccol_indices(),
+        x.col_indices() if rows else x.row_indices(),
+        values,
+        layout=x.layout,
+        **options,
+    )

@@ -73,6 +73,11 @@ def _has_tangent(arg: Any) -> bool:
     return isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
 
 
+def is_transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
 def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:
     """Call an operator without recording it."""
     with torch._C._AutoDispatchBelowAutograd():

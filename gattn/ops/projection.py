@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.kernels import cpu
+from gattn.ops.library import is_transformed
 
 LARGE = 1 << 20
 """Elements of a result from which it is placed by hand."""
@@ -56,8 +57,7 @@ def _placed(x: Tensor, elements: int, *others: Tensor | None) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and type(x) in (Tensor, torch.nn.Parameter)
         and x.is_floating_point()
-        and not torch._C._are_functorch_transforms_active()
-        and torch.autograd.forward_ad._current_level < 0
+        and not is_transformed()
     )
 
 

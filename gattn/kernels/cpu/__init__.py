@@ -467,6 +467,15 @@ def _node(kernel: Any, value: Tensor, vectors: Tensor, **fields: int) -> None:
     _call(kernel, _kernels.NodeArgs(), value, value=value, vectors=vectors, **sizes, **fields)
 
 
+def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    """Drop numbers and scale the others; see ``dropout.cpp``."""
+    x = x.contiguous()
+    out = empty(x, *x.shape)
+    fields = {"count": x.numel(), "x": x.data_ptr(), "out": out.data_ptr()}
+    _call(_kernels.dropout, _kernels.ElementArgs(), x, dropout=(_pointer(seed), p), **fields)
+    return out
+
+
 def row_gather(table: Tensor, layout: list[Tensor]) -> float:
     """Sum of the rows [m, channels] that the edges name: the roof of every gather here."""
     args = _kernels.EdgeArgs()

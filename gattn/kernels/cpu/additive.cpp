@@ -33,7 +33,10 @@ template <class T, class I, int C> struct Score {
     const A below = slope;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) prefetch(key_score[graph.col[at + ahead]], heads);
+      if (at + ahead < graph.e) {
+        prefetch(key_score[graph.col[at + ahead]], heads);
+        if (edge_score) prefetch(edge_score[graph.edge[at + ahead]], heads);
+      }
       A *z = s + t * lanes, *above = positive.data() + t * lanes;
       load_heads(z, key_score[graph.col[at]], heads, lanes);
       if (edge_score) axpy<0>(z, A(1), edge_score[graph.edge[at]], heads);
@@ -152,7 +155,11 @@ template <class T, class I, int C> struct Backward {
       if (at + ahead < graph.e) {
         prefetch(grad_out[graph.row[at + ahead]], heads * c());
         prefetch(packed + graph.row[at + ahead] * 4 * heads, 4 * heads);
+        if (edge_score) prefetch(edge_score[graph.edge[graph.csr[at + ahead]]], heads);
+        if (grad_edge) prefetch<1>(grad_edge + graph.edge[graph.csr[at + ahead]] * heads, heads);
       }
+      if (edge_score && at + 2 * ahead < graph.e)
+        prefetch(graph.edge + graph.csr[at + 2 * ahead], 1);
       const A *own = packed + i * 4 * heads, *key = b.data();
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes, *inner = ds.data() + t * lanes;
       const T* g = grad_out[i];

@@ -86,6 +86,13 @@ struct NodeArgs {
   void *scores, *grad_value, *grad_vectors;
 };
 
+struct ElementArgs {
+  Dtype dtype;
+  DropoutArgs dropout;
+  i64 count;
+  void *x, *out;
+};
+
 // One table of kernels per instruction set.
 struct Kernels {
   const char* isa;
@@ -103,6 +110,7 @@ struct Kernels {
   double (*row_gather)(const EdgeArgs&);
   void (*node_scores)(const NodeArgs&);
   void (*node_scores_backward)(const NodeArgs&);
+  void (*dropout)(const ElementArgs&);
 };
 
 }  // namespace gattn

@@ -122,21 +122,18 @@ template <class Score, class T, class I, int C> struct Attention {
 
  private:
   void block_maximum(i64 count) {
-    A* most = largest.data();
-    fill(most, -infinity<A>, lanes);
-    for (i64 t = 0; t < count; ++t) {
-      const A* row = s.data() + t * lanes;
-      for_lanes(lanes, [=](i64 x) { most[x] = row[x] > most[x] ? row[x] : most[x]; });
-    }
+    reduce_lanes(largest.data(), -infinity<A>, s.data(), count, lanes,
+                 [](A most, A own) { return own > most ? own : most; });
   }
 
   // Let the running maximum be at least `other`, and scale the sums to it.
   void raise(const View& v, const A* other) {
     for (i64 x = 0; x < heads; ++x) {
       if (!(other[x] > v.m[x])) continue;
-      const A factor = exp_below(v.m[x] - other[x]);
+      const A before = v.m[x];
       v.m[x] = other[x];
       if (v.l[x] == 0) continue;
+      const A factor = exp_below(before - other[x]);
       v.l[x] *= factor;
       v.mass[x] *= factor;
       scale_by<C>(v.acc + x * c(), factor, c());
@@ -152,8 +149,7 @@ template <class Score, class T, class I, int C> struct Attention {
       for_lanes(lanes, [=](i64 x) { row[x] -= shift[x]; });
     }
     for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
-    fill(sum, A(0), lanes);
-    for (i64 t = 0; t < count; ++t) add_lanes(sum, flat + t * lanes, lanes);
+    reduce_lanes(sum, A(0), flat, count, lanes, [](A all, A own) { return all + own; });
     add_lanes(v.l, sum, lanes);
   }
 };

@@ -41,6 +41,16 @@ void dispatch(Dtype dtype, bool wide_index, i64 channels, Function&& function) {
   }
 }
 
+// Call function.template operator()<T>().
+template <class Function> void dispatch(Dtype dtype, Function&& function) {
+  switch (dtype) {
+    case Dtype::f32: return function.template operator()<float>();
+    case Dtype::f64: return function.template operator()<double>();
+    case Dtype::bf16: return function.template operator()<bf16>();
+    case Dtype::f16: return function.template operator()<f16>();
+  }
+}
+
 // The layout with its index type restored.
 template <class I> struct Edges {
   const I *rowptr, *col, *edge, *colptr, *row, *csr;

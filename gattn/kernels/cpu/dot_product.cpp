@@ -86,7 +86,11 @@ template <class T, class I, int C> struct Score {
     const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t, j = graph.col[at];
-      if (at + ahead < graph.e) prefetch(key[graph.col[at + ahead]], heads * c);
+      if (at + ahead < graph.e) {
+        prefetch(key[graph.col[at + ahead]], heads * c);
+        if (features) prefetch(edge_attr[graph.edge[at + ahead]], features);
+        if (bias) prefetch(bias[graph.edge[at + ahead]], heads);
+      }
       const T* k = key[j];
       A* own = s + t * lanes;
       for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
@@ -200,7 +204,12 @@ template <class T, class I, int C> struct Destination {
     const Edges<I>& graph = score.graph;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) prefetch(score.value[graph.col[at + ahead]], heads() * cv());
+      if (at + ahead < graph.e) {
+        prefetch(score.value[graph.col[at + ahead]], heads() * cv());
+        const i64 edge = graph.edge[at + ahead];
+        if (grad_edge_attr) prefetch<1>(grad_edge_attr + edge * features(), features());
+        if (grad_bias) prefetch<1>(grad_bias + edge * heads(), heads());
+      }
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());

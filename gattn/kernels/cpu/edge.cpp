@@ -12,9 +12,20 @@ struct Stateless {
   i64 shared_size() const { return 0; }
 };
 
+// The caller's places of the edges in CSR order: random ones, whose rows are asked for ahead.
+template <class I> struct Places {
+  const I* edge;
+  i64 num_edges;
+
+  i64 operator[](i64 at) const { return edge[at]; }
+  template <int Use = 0, class T> void ask(i64 at, const Table<T>& table, i64 size) const {
+    if (at + ahead < num_edges) prefetch<Use>(table[edge[at + ahead]], size);
+  }
+};
+
 template <class T, class I> struct Statistics {  // running maximum and sum of exponentials
   using A = acc_t<T>;
-  const I* edge;
+  Places<I> edge;
   Table<const T> score;
   A* result;  // [n, 2, h]
   i64 heads;
@@ -31,6 +42,7 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
+      edge.ask(at, score, heads);
       const T* s = score[edge[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
@@ -56,10 +68,10 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
 
 template <class T, class I> struct Normalise : Stateless {
   using A = acc_t<T>;
-  const I* edge;
+  Places<I> edge;
   Table<const T> score;
   const A* statistics;
-  T* alpha;
+  Table<T> alpha;
   i64 heads;
 
   void prepare() {}
@@ -69,8 +81,9 @@ template <class T, class I> struct Normalise : Stateless {
   void edges(A*, A*, i64 row, i64 first, i64 last) const {
     const A* own = statistics + row * 2 * heads;
     for (i64 at = first; at < last; ++at) {
+      edge.ask(at, score, heads), edge.template ask<1>(at, alpha, heads);
       const T* s = score[edge[at]];
-      T* to = alpha + edge[at] * heads;
+      T* to = alpha[edge[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x)
         to[x] = narrow<T>(exp_below(wide(s[x]) - own[x]) * own[heads + x]);
@@ -80,7 +93,7 @@ template <class T, class I> struct Normalise : Stateless {
 
 template <class T, class I> struct Inner {  // sum over a row of alpha * grad, per head
   using A = acc_t<T>;
-  const I* edge;
+  Places<I> edge;
   Table<const T> alpha, grad;
   A* result;
   i64 heads;
@@ -93,6 +106,7 @@ template <class T, class I> struct Inner {  // sum over a row of alpha * grad, p
   void end(const A* state, i64 row) const { std::copy_n(state, heads, result + row * heads); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
+      edge.ask(at, alpha, heads), edge.ask(at, grad, heads);
       const T *p = alpha[edge[at]], *g = grad[edge[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) state[x] += wide(p[x]) * wide(g[x]);
@@ -102,10 +116,10 @@ template <class T, class I> struct Inner {  // sum over a row of alpha * grad, p
 
 template <class T, class I> struct SoftmaxGradient : Stateless {
   using A = acc_t<T>;
-  const I* edge;
+  Places<I> edge;
   Table<const T> alpha, grad;
   const A* inner;
-  T* result;
+  Table<T> result;
   i64 heads;
 
   void prepare() {}
@@ -114,8 +128,9 @@ template <class T, class I> struct SoftmaxGradient : Stateless {
   void end(const A*, i64) const {}
   void edges(A*, A*, i64 row, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
+      edge.ask(at, alpha, heads), edge.ask(at, grad, heads), edge.template ask<1>(at, result, heads);
       const T *p = alpha[edge[at]], *g = grad[edge[at]];
-      T* to = result + edge[at] * heads;
+      T* to = result[edge[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x)
         to[x] = narrow<T>(wide(p[x]) * (wide(g[x]) - inner[row * heads + x]));
@@ -138,6 +153,14 @@ template <class I> struct Side {
     num_edges = e.e;
   }
   i64 position(i64 at) const { return csr ? edge[csr[at]] : edge[at]; }
+  // Ask for what an edge some places ahead reads: a row of each table.
+  template <class T>
+  void ask(i64 at, const Table<T>& weight, i64 heads, const Table<T>& value, i64 size) const {
+    if (at + ahead >= num_edges) return;
+    prefetch(value[neighbour[at + ahead]], size);
+    prefetch(weight[position(at + ahead)], heads);
+    if (csr && at + 2 * ahead < num_edges) prefetch(edge + csr[at + 2 * ahead], 1);
+  }
 };
 
 template <class T, class I, int C> struct Aggregate {
@@ -160,7 +183,7 @@ template <class T, class I, int C> struct Aggregate {
   void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < side.num_edges) prefetch(value[side.neighbour[at + ahead]], value_heads * c());
+      side.ask(at, weight, heads, value, value_heads * c());
       const T *w = weight[side.position(at)], *v = value[side.neighbour[at]];
       for (i64 x = 0; x < heads; ++x) axpy<C>(state + x * c(), wide(w[x]), v + voff[x], c());
     }
@@ -169,10 +192,11 @@ template <class T, class I, int C> struct Aggregate {
 
 template <class T, class I, int C> struct EdgeDot : Stateless {
   using A = acc_t<T>;
-  const I *edge, *col;
+  Places<I> edge;
+  const I* col;
   Table<const T> query, key;
-  T* out;
-  i64 num_edges, heads, key_heads, channels;
+  Table<T> out;
+  i64 heads, key_heads, channels;
   std::vector<A> q;
 
   void prepare() { q.resize(heads * channels); }
@@ -183,9 +207,10 @@ template <class T, class I, int C> struct EdgeDot : Stateless {
     const i64 c = width<C>(channels);
     load(q.data(), query[row], heads * c);
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < num_edges) prefetch(key[col[at + ahead]], key_heads * c);
+      if (at + ahead < edge.num_edges) prefetch(key[col[at + ahead]], key_heads * c);
+      edge.template ask<1>(at, out, heads);
       const T* k = key[col[at]];
-      T* to = out + edge[at] * heads;
+      T* to = out[edge[at]];
       for (i64 x = 0; x < heads; ++x)
         to[x] = narrow<T>(dot<C>(q.data() + x * c, k + (x % key_heads) * c, c));
     }
@@ -202,9 +227,9 @@ void edge_softmax(const EdgeArgs& args) {
     const i64 heads = args.heads;
     const auto statistics = scratch<A>(args.layout.n * 2 * heads);
     walk_rows(edges.rowptr, edges.n, heads * 16,
-              Statistics<T, I>{edges.edge, args.left, statistics.get(), heads});
+              Statistics<T, I>{{edges.edge, edges.e}, args.left, statistics.get(), heads});
     walk_rows(edges.rowptr, edges.n, heads * 16,
-              Normalise<T, I>{{}, edges.edge, args.left, statistics.get(), static_cast<T*>(args.out), heads});
+              Normalise<T, I>{{}, {edges.edge, edges.e}, args.left, statistics.get(), {args.out, heads}, heads});
   });
 }
 
@@ -216,10 +241,10 @@ void edge_softmax_backward(const EdgeArgs& args) {
     const i64 heads = args.heads;
     const auto inner = scratch<A>(args.layout.n * heads);
     walk_rows(edges.rowptr, edges.n, heads * 2,
-              Inner<T, I>{edges.edge, args.left, args.right, inner.get(), heads});
+              Inner<T, I>{{edges.edge, edges.e}, args.left, args.right, inner.get(), heads});
     walk_rows(edges.rowptr, edges.n, heads * 2,
-              SoftmaxGradient<T, I>{{}, edges.edge, args.left, args.right, inner.get(),
-                                    static_cast<T*>(args.out), heads});
+              SoftmaxGradient<T, I>{{}, {edges.edge, edges.e}, args.left, args.right, inner.get(),
+                                    {args.out, heads}, heads});
   });
 }
 
@@ -238,8 +263,8 @@ void edge_dot(const EdgeArgs& args) {
   dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
     const Edges<I> edges(args.layout);
     walk_rows(edges.rowptr, edges.n, args.heads * args.channels,
-              EdgeDot<T, I, C>{{}, edges.edge, edges.col, args.left, args.right,
-                               static_cast<T*>(args.out), edges.e, args.heads, args.value_heads, args.channels, {}});
+              EdgeDot<T, I, C>{{}, {edges.edge, edges.e}, edges.col, args.left, args.right,
+                               {args.out, args.heads}, args.heads, args.value_heads, args.channels, {}});
   });
 }
 

@@ -21,13 +21,14 @@ void edge_dot(const EdgeArgs&);
 double row_gather(const EdgeArgs&);
 void node_scores(const NodeArgs&);
 void node_scores_backward(const NodeArgs&);
+void dropout(const ElementArgs&);
 
 extern const Kernels kernels;
 const Kernels kernels = {
     GATTN_STRING(GATTN_ISA), additive_forward, additive_backward, dot_product_forward,
     dot_product_backward,    mlp_forward,      mlp_backward,      mlp_score,
     edge_softmax,            edge_softmax_backward, aggregate,    edge_dot,
-    row_gather,              node_scores,      node_scores_backward,
+    row_gather,              node_scores,      node_scores_backward, dropout,
 };
 
 }  // namespace GATTN_ISA

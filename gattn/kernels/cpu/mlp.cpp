@@ -14,31 +14,40 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
+// Columns of multiply_add as many as stay in registers for four rows at a time.
+template <int broad, class A>
+void multiply_add_columns(A* __restrict to, const A* __restrict left, i64 row, i64 step,
+                          const A* __restrict right, i64 rows, i64 depth, i64 width) {
+  constexpr int tall = 4;
+  i64 m = 0;
+  for (; m + tall <= rows; m += tall) {
+    A sum[tall][broad];
+#pragma GCC unroll 4
+    for (int u = 0; u < tall; ++u) load(sum[u], to + (m + u) * width, broad);
+    for (i64 d = 0; d < depth; ++d) {
+      const A *factor = left + m * row + d * step, *from = right + d * width;
+#pragma GCC unroll 4
+      for (int u = 0; u < tall; ++u) axpy<broad>(sum[u], factor[u * row], from, broad);
+    }
+#pragma GCC unroll 4
+    for (int u = 0; u < tall; ++u) load(to + (m + u) * width, sum[u], broad);
+  }
+  for (; m < rows; ++m)
+    for (i64 d = 0; d < depth; ++d)
+      axpy<broad>(to + m * width, left[m * row + d * step], right + d * width, broad);
+}
+
 // to[m][f] += sum over k of left[m * row + k * step] right[k][f], f < width: a small product whose
 // sums stay in registers.
 template <class A>
 void multiply_add(A* __restrict to, const A* __restrict left, i64 row, i64 step,
                   const A* __restrict right, i64 rows, i64 depth, i64 width) {
-  constexpr int tall = 4, broad = sizeof(A) == 4 ? 64 : 32;
+  constexpr int broad = sizeof(A) == 4 ? 64 : 32, slim = 16;
   i64 f = 0;
-  for (; f + broad <= width; f += broad) {
-    i64 m = 0;
-    for (; m + tall <= rows; m += tall) {
-      A sum[tall][broad];
-#pragma GCC unroll 4
-      for (int u = 0; u < tall; ++u) load(sum[u], to + (m + u) * width + f, broad);
-      for (i64 d = 0; d < depth; ++d) {
-        const A *factor = left + m * row + d * step, *from = right + d * width + f;
-#pragma GCC unroll 4
-        for (int u = 0; u < tall; ++u) axpy<broad>(sum[u], factor[u * row], from, broad);
-      }
-#pragma GCC unroll 4
-      for (int u = 0; u < tall; ++u) load(to + (m + u) * width + f, sum[u], broad);
-    }
-    for (; m < rows; ++m)
-      for (i64 d = 0; d < depth; ++d)
-        axpy<broad>(to + m * width + f, left[m * row + d * step], right + d * width + f, broad);
-  }
+  for (; f + broad <= width; f += broad)
+    multiply_add_columns<broad>(to + f, left, row, step, right + f, rows, depth, width);
+  for (; f + slim <= width; f += slim)
+    multiply_add_columns<slim>(to + f, left, row, step, right + f, rows, depth, width);
   if (f == width) return;
   for (i64 m = 0; m < rows; ++m)
     for (i64 d = 0; d < depth; ++d)
@@ -97,7 +106,10 @@ template <class T, class I, int C, class Act> struct Score {
     hidden(count,
            [&](i64 t) {
              const i64 at = first + t;
-             if (at + ahead < graph.e) prefetch(other[graph.col[at + ahead]], row_size());
+             if (at + ahead < graph.e) {
+               prefetch(other[graph.col[at + ahead]], row_size());
+               if (features) prefetch(edge_attr[graph.edge[at + ahead]], features);
+             }
              return other[graph.col[at]];
            },
            [&](i64 t) { return graph.edge[first + t]; });
@@ -143,7 +155,7 @@ template <class T, class I, int C, class Act> struct Destination {
   A *alpha, *grad_score;
   Mask<A> mask;
 
-  std::vector<A> s, ds, g, d, largest, inverse, ga;
+  std::vector<A> s, ds, g, d, largest, inverse, ga, transposed;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -155,7 +167,12 @@ template <class T, class I, int C, class Act> struct Destination {
   void prepare() {
     score.prepare(), mask.prepare(block);
     s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
-    d.resize(lanes()), largest.resize(lanes()), inverse.resize(lanes()), ga.resize(score.features);
+    d.resize(lanes()), largest.resize(lanes()), inverse.resize(lanes());
+    if (!grad_edge_attr) return;
+    const i64 size = score.row_size(), n = score.features;
+    ga.resize(block * n), transposed.resize(size * n);
+    for (i64 k = 0; k < n; ++k)
+      for (i64 y = 0; y < size; ++y) transposed[y * n + k] = score.projection[k * size + y];
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
@@ -175,8 +192,8 @@ template <class T, class I, int C, class Act> struct Destination {
         weight_gradient(shared, t, change);
         for (i64 x = 0; x < heads(); ++x) score.slopes(t, x, change[x]);
         add(state, score.z.data() + t * size, size);
-        if (grad_edge_attr) edge_gradient(t, score.graph.edge[at + t]);
       }
+      if (grad_edge_attr) edge_gradients(at, count);
       if (features)
         multiply_add(shared + size, score.attr.data(), 1, features, score.z.data(), features, count, size);
     }
@@ -199,7 +216,11 @@ template <class T, class I, int C, class Act> struct Destination {
     const A *shift = largest.data(), *inv = inverse.data(), *own = d.data();
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) prefetch(value[graph.col[at + ahead]], heads() * cv());
+      if (at + ahead < graph.e) {
+        prefetch(value[graph.col[at + ahead]], heads() * cv());
+        if (grad_edge_attr)
+          prefetch<1>(grad_edge_attr + graph.edge[at + ahead] * score.features, score.features);
+      }
       const T* v = value[graph.col[at]];
       A *inner = ds.data() + t * lanes(), *exponent = flat + t * lanes();
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
@@ -229,11 +250,13 @@ template <class T, class I, int C, class Act> struct Destination {
     }
   }
 
-  void edge_gradient(i64 t, i64 edge) {
-    const i64 size = score.row_size();
-    for (i64 k = 0; k < score.features; ++k)
-      ga[k] = dot<0>(score.projection.data() + k * size, score.z.data() + t * size, size);
-    store(grad_edge_attr + edge * score.features, ga.data(), score.features);
+  // W^T dz of a block.
+  void edge_gradients(i64 first, i64 count) {
+    const i64 size = score.row_size(), n = score.features;
+    fill(ga.data(), A(0), count * n);
+    multiply_add(ga.data(), score.z.data(), size, 1, transposed.data(), count, size, n);
+    for (i64 t = 0; t < count; ++t)
+      store(grad_edge_attr + score.graph.edge[first + t] * n, ga.data() + t * n, n);
   }
 };
 
@@ -283,6 +306,10 @@ template <class T, class I, int C, class Act> struct Source {
   void ask(i64 at) const {
     const Edges<I>& graph = score.graph;
     if (at >= graph.e) return;
+    if (score.features) {
+      prefetch(score.edge_attr[graph.edge[graph.csr[at]]], score.features);
+      if (at + ahead < graph.e) prefetch(graph.edge + graph.csr[at + ahead], 1);
+    }
     prefetch(score.other[graph.row[at]], key_size());
     prefetch(grad_out[graph.row[at]], value_size());
     prefetch(alpha + graph.csr[at] * score.heads, score.heads);
@@ -360,7 +387,7 @@ void mlp_backward(const MLPArgs& args) {
                   static_cast<const A*>(args.row_max),
                   static_cast<const A*>(args.row_sum), static_cast<T*>(args.grad_query),
                   static_cast<T*>(args.grad_edge_attr), alpha, grad_score,
-                  mask_of<A>(args.dropout, args.heads), {}, {}, {}, {}, {}, {}, {}},
+                  mask_of<A>(args.dropout, args.heads), {}, {}, {}, {}, {}, {}, {}, {}},
               total.data());
     store(static_cast<T*>(args.grad_weight), total.data(), size);
     if (features) store(static_cast<T*>(args.grad_edge_proj), total.data() + size, features * size);

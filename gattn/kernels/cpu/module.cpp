@@ -150,6 +150,10 @@ NB_MODULE(_kernels, m) {
     Binder<Args>(m, "NodeArgs").dtype().VALUE(rows).VALUE(heads).VALUE(channels).VALUE(count)
         .ROWS(value).ROWS(vectors).POINTER(scores).POINTER(grad_value).POINTER(grad_vectors);
   }
+  {
+    using Args = ElementArgs;
+    Binder<Args>(m, "ElementArgs").dtype().dropout().VALUE(count).POINTER(x).POINTER(out);
+  }
   KERNEL(additive_forward, AdditiveArgs);
   KERNEL(additive_backward, AdditiveArgs);
   KERNEL(dot_product_forward, DotProductArgs);
@@ -164,4 +168,5 @@ NB_MODULE(_kernels, m) {
   KERNEL(row_gather, EdgeArgs);
   KERNEL(node_scores, NodeArgs);
   KERNEL(node_scores_backward, NodeArgs);
+  KERNEL(dropout, ElementArgs);
 }

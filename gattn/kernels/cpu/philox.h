@@ -49,8 +49,11 @@ template <class A> struct Mask {
 
   explicit operator bool() const { return dropout.seed != nullptr; }
   void prepare(i64 block) {
-    if (*this) counters.resize(block * heads), kept.resize(block * lanes);
+    if (*this) counters.resize(whole(block * heads)), kept.resize(whole(block * lanes));
   }
+
+  // Draws are made by whole vectors: what is drawn beyond the last is not looked at.
+  static i64 whole(i64 draws) { return (draws + 15) / 16 * 16; }
 
   // Draw those of the edges at the given CSR positions, all heads of all edges in one loop.
   template <class Position> const A* draw(i64 count, const Position& position) {
@@ -63,8 +66,9 @@ template <class A> struct Mask {
     const std::uint64_t seed = std::uint64_t(*dropout.seed);
     const std::uint32_t threshold = dropout.threshold;
     const A scale = A(dropout.scale);
+    const i64 draws = whole(count * heads);
 #pragma omp simd
-    for (i64 y = 0; y < count * heads; ++y)
+    for (i64 y = 0; y < draws; ++y)
       to[y] = philox(seed, number[y]) >= threshold ? scale : A(0);
     if (heads == lanes) return to;
     for (i64 t = count - 1; t >= 0; --t)

@@ -163,15 +163,32 @@ template <class A> inline void add_lanes(A* __restrict to, const A* __restrict f
 template <class A, class T>
 inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i64 lanes) {
   if (heads == lanes) return for_lanes(lanes, [=](i64 x) { to[x] = wide(from[x]); });
-  for (i64 x = 0; x < heads; ++x) to[x] = wide(from[x]);
-  for (i64 x = heads; x < lanes; ++x) to[x] = A(0);
+  // Whole vectors are stored here, too: a vector read back from stores of its parts has to wait.
+  for_lanes(lanes, [=](i64 x) { to[x] = x < heads ? A(wide(from[x])) : A(0); });
 }
 
-// Ask for a row ahead of its use: gathers are what these kernels wait for.
-template <class T> inline void prefetch(const T* row, i64 n) {
+// to[x] = step(step(first, rows[0][x]), rows[1][x]) ..., rows being [count, lanes]: a vector of
+// lanes stays in a register.
+template <class A, class Step>
+inline void reduce_lanes(A* __restrict to, A first, const A* __restrict rows, i64 count, i64 lanes,
+                         const Step& step) {
+  for (i64 x = 0; x < lanes; x += lane) {
+    A part[lane];
+    for (i64 k = 0; k < lane; ++k) part[k] = first;
+    for (i64 t = 0; t < count; ++t) {
+#pragma omp simd
+      for (i64 k = 0; k < lane; ++k) part[k] = step(part[k], rows[t * lanes + x + k]);
+    }
+    for (i64 k = 0; k < lane; ++k) to[x + k] = part[k];
+  }
+}
+
+// Ask for a row ahead of its use, to be read (0) or written (1): gathers are what these kernels
+// wait for.
+template <int Use = 0, class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);
   const i64 bytes = n * i64(sizeof(T)) < 1024 ? n * i64(sizeof(T)) : 1024;
-  for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k);
+  for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k, Use);
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -1,0 +1,98 @@
+"""Features in a sparse matrix, and their dropout.
+
+A sparse matrix of features is a graph, too: each entry an edge from a feature to a node. So its
+product is one more weighted sum over edges, laid out once for forward and backward and for every
+step, and in the same order whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.graph import as_graph
+from gattn.ops import checks
+from gattn.ops.backend import select
+from gattn.ops.edge import aggregate
+from gattn.ops.library import below_autograd, define, is_transformed
+
+_SPARSE = (torch.sparse_coo, torch.sparse_csr)
+
+
+def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
+    """Whether :func:`sparse_linear` takes these: torch's own product serves the rest."""
+    return (
+        x.layout in _SPARSE
+        and x.dim() == weight.dim() == 2
+        and x.dense_dim() == 0
+        and not x.requires_grad
+        and (x.layout == torch.sparse_csr or x.is_coalesced())
+        and x.dtype == weight.dtype
+        and x.dtype in checks.FLOATS
+        and x.device == weight.device
+        and not torch.compiler.is_compiling()
+        and not is_transformed()
+        and select(None, x.device) != "reference"
+    )
+
+
+def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""A linear map of sparse features.
+
+    .. math:: y_i = \sum_{j : x_{ij} \text{ stored}} x_{ij} W_{\cdot j} + b
+
+    Args:
+        x: [n, d], ``torch.sparse`` CSR or coalesced COO.
+        weight: W, [c, d].
+        bias: b, [c].
+
+    Returns:
+        [n, c], dense.
+    """
+    words = weight.t().unsqueeze(1)
+    out = aggregate(x.values().unsqueeze(1), words, as_graph(x)).squeeze(1)
+    return out if bias is None else out + bias
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    r"""Dropout that stores no mask: backward draws it again.
+
+    .. math:: y = \frac{m}{1 - p} x, \qquad m \sim \mathrm{Bernoulli}(1 - p)
+
+    On a CPU torch draws one number after the other; here they are drawn by the generator of
+    attention dropout, many at a time. Elsewhere this is torch's own.
+
+    Args:
+        x: dense, [*].
+        p: probability of dropping a number.
+
+    Returns:
+        [*], contiguous on a CPU.
+    """
+    if x.dtype not in checks.FLOATS or is_transformed() or select(None, x.device) != "cpu":
+        return F.dropout(x, p)
+    seed = checks.new_seed(p, x.device)
+    return x if seed is None else _dropout(x, seed, p, "cpu")
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: Tensor, p: float, backend: str) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.settings = p, backend
+        return below_autograd(_dropout, x, seed, p, backend)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (seed,) = ctx.saved_tensors
+        return _dropout(grad, seed, *ctx.settings), None, None, None
+
+
+_dropout = define(
+    "dropout(Tensor x, Tensor seed, float p, str backend) -> Tensor",
+    lambda x, seed, p, backend: x.new_empty(x.shape),
+    _Dropout,
+)

@@ -1,0 +1,130 @@
+"""Features in a sparse matrix: their product and their dropout."""
+
+import pytest
+import torch
+from torch.nn import Linear
+
+from gattn.graph import as_graph
+from gattn.kernels import philox
+from gattn.nn import SparseDropout
+from gattn.nn._conv import project
+from gattn.ops import features
+from gattn.ops.backend import why_not
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse"),
+    pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built"),
+]
+
+
+def sparse(n, d, dtype=torch.float64, layout=torch.sparse_csr):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    x[torch.rand(n, d, generator=generator) < 0.7] = 0
+    return x.to(dtype).to_sparse(layout=layout)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(40, 30), (1, 30), (40, 1), (0, 30)])
+def test_a_linear_map_is_that_of_the_dense_matrix(layout, bias, shape):
+    x, linear = sparse(*shape, layout=layout), Linear(shape[1], 5, bias=bias, dtype=torch.float64)
+    assert features.is_sum_over_edges(x, linear.weight)
+    got, expected = project(linear, x), linear(x.to_dense())
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+    weights = list(linear.parameters())
+    grads = (torch.autograd.grad(out.square().sum(), weights) for out in (got, expected))
+    for ours, theirs in zip(*grads):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_the_entries_are_laid_out_once_for_every_dropout_of_them():
+    for layout in (torch.sparse_csr, torch.sparse_coo):
+        x = sparse(40, 30, layout=layout)
+        dropped = SparseDropout(0.5)(x)
+        assert as_graph(dropped) is as_graph(x)
+        torch.testing.assert_close(as_graph(x).edge_index.flip(0), x.to_sparse_coo().indices())
+
+
+def test_entries_that_change_places_are_laid_out_anew():
+    x = sparse(40, 30, layout=torch.sparse_coo)
+    graph = as_graph(x)
+    x.indices()[1].add_(1).remainder_(30)
+    assert as_graph(x) is not graph
+    linear = Linear(30, 5, dtype=torch.float64)
+    torch.testing.assert_close(project(linear, x), linear(x.to_dense()))
+
+
+def test_features_that_are_learned_get_their_gradients_from_torch():
+    x = sparse(10, 8, layout=torch.sparse_coo).requires_grad_()
+    linear = Linear(8, 3, dtype=torch.float64)
+    assert not features.is_sum_over_edges(x, linear.weight)
+    project(linear, x).sum().backward()
+    expected = linear.weight.sum(0).expand(10, 8)
+    torch.testing.assert_close(x.grad.to_dense()[x.to_dense() != 0], expected[x.to_dense() != 0])
+
+
+def test_a_wrong_width_is_told():
+    with pytest.raises(ValueError, match=r"x must have 8 features; got shape \(10, 9\)"):
+        project(Linear(8, 3, dtype=torch.float64), sparse(10, 9))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", [0.5, 1.0])
+@pytest.mark.parametrize("shape", [(2500,), (50, 51), (0,), ()])
+def test_dropout_draws_what_the_reference_draws(dtype, p, shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
+    torch.manual_seed(3)
+    out = features.dropout(x, p)
+    out.sum().backward()
+    torch.manual_seed(3)
+    seed = torch.randint(-(2**63), 2**63 - 1, (1,))
+    kept = philox.keep(seed, x.numel(), 1, p).view(shape) & (p < 1)
+    scale = kept.double() / (1 - p if p < 1 else 1)
+    assert torch.equal(out, (x.double() * scale).to(dtype))
+    assert torch.equal(x.grad, scale.to(dtype))
+
+
+def test_dropout_is_its_own_derivative():
+    x = torch.randn(60, dtype=torch.float64, requires_grad=True)
+
+    def drop(x):
+        torch.manual_seed(0)
+        return features.dropout(x * x, 0.4)
+
+    assert torch.autograd.gradcheck(drop, x)
+    assert torch.autograd.gradgradcheck(drop, x)
+
+
+def test_dropout_reads_any_strides_and_no_threads():
+    x = torch.randn(600, 700)
+    threads, outs = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            torch.manual_seed(0)
+            outs.append(features.dropout(x.t(), 0.5))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*outs)
+    kept = outs[0] != 0
+    assert torch.equal(outs[0][kept], 2 * x.t()[kept])
+    assert abs(kept.double().mean().item() - 0.5) < 0.005
+
+
+def test_dropout_under_transforms_is_torchs():
+    x = torch.ones(4, 100)
+    out = torch.vmap(lambda row: features.dropout(row, 0.5), randomness="different")(x)
+    assert set(out.unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(out[0], out[1])
+
+
+def test_dropout_compiles_and_obeys_the_contract_of_operators():
+    seed = torch.tensor([5])
+    x = torch.randn(30, requires_grad=True)
+    torch.library.opcheck(torch.ops.gattn.dropout, (x, seed, 0.5, "cpu"))
+    compiled = torch.compile(lambda x: features.dropout(x, 0.5), fullgraph=True)
+    first, second = compiled(x), compiled(x)
+    assert not torch.equal(first, second)
+    (grad,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(grad != 0, first != 0)
