@@ -89,7 +89,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         band, dense = row["band"], row["dense"]
         stopped = [dense["stopped"], ""] if "stopped" in dense else None
         cells = [
-            f"{row['tokens']:,}", f"{band['edges']:,}", f"{band['prepare_seconds']:.2f}",
+            f"{row['tokens']:,}", f"{band['edges']:,}", f"{band['prepare_seconds']:.3f}",
             f"{band['seconds']:.3f}", f"{band['peak_bytes'] / 1e6:,.0f}",
             *(stopped or [f"{dense['seconds']:.3f}", f"{dense['peak_bytes'] / 1e6:,.0f}"]),
         ]  # fmt: skip

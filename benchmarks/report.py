@@ -1,4 +1,4 @@
-"""Writes the benchmark table of the README: ``python -m benchmarks.report``."""
+"""Writes the measured tables of the README and the guide: ``python -m benchmarks.report``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchmarks import record, tables
+from benchmarks import band, record, tables
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README, BAND = ROOT / "README.md", ROOT / "docs/guide/costs/band.md"
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
     "power-law/operator": "The operators alone on that graph, given projected inputs",
@@ -85,6 +86,17 @@ def _threads(found: record.Record) -> str:
     return f"{count} threads against one, forward + backward: {speedups}."
 
 
+def band_report(found: record.Record) -> str:
+    """The guide's table of band attention beside dense attention."""
+    known: dict[str, Any] = found["environment"]
+    return (
+        f"{band.table(found['rows'])}\n\n*{found['width']} tokens to either side, "
+        f"{found['heads']} heads of {found['channels']} channels, {found['dtype']}; dense attention "
+        f"is torch's, with the band as its mask. {known['cpu']}, {known['threads']} threads, torch "
+        f"{known['versions']['torch']}. Made by `{known['command']}`.*\n"
+    )
+
+
 def fill(text: str, section: str) -> str:
     """Put the section between the two marks."""
     if text.count(START) != 1 or text.count(END) != 1:
@@ -101,6 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     section = report(record.newest(options.results))
     options.readme.write_text(fill(options.readme.read_text(), section))
+    BAND.write_text(band_report(record.newest(record.RESULTS / "band.jsonl")["band"]))
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])
     blocks = x.shape[0] // rows if rows and fits and _has_onednn(x) else 0
     done = blocks * rows
-    weight = weight.contiguous()
-    bias = None if bias is None else bias.contiguous()  # oneDNN reads no strides of a bias
+    if blocks:  # oneDNN reads no strides
+        weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
     for part, to in zip(x[:done].split(max(rows, 1)), out[:done].split(max(rows, 1))):
         to.copy_(torch.ops.mkldnn._linear_pointwise(part, weight, bias, "none", [], ""))
     if bias is None:
