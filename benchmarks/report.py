@@ -91,8 +91,8 @@ def band_report(found: record.Record) -> str:
     known: dict[str, Any] = found["environment"]
     return (
         f"{band.table(found['rows'])}\n\n*{found['width']} tokens to either side, "
-        f"{found['heads']} heads of {found['channels']} channels, {found['dtype']}; dense attention "
-        f"is torch's, with the band as its mask. {known['cpu']}, {known['threads']} threads, torch "
+        f"{found['heads']} heads of {found['channels']} channels, {found['dtype']}; dense: torch's "
+        f"attention with the band as its mask. {known['cpu']}, {known['threads']} threads, torch "
         f"{known['versions']['torch']}. Made by `{known['command']}`.*\n"
     )
 
