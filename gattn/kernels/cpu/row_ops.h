@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "scalar.h"
 
@@ -31,6 +32,26 @@ template <class A> inline void fill(A* __restrict to, A value, i64 n) {
 template <class A> inline void add(A* __restrict to, const A* __restrict from, i64 n) {
 #pragma omp simd
   for (i64 k = 0; k < n; ++k) to[k] += from[k];
+}
+
+// Call step(k) for k < n, in vector code. Where n is not known it goes by pieces whose sizes are: a
+// loop of unknown length costs more than a short row.
+template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& step) {
+  if constexpr (C > 0) {
+#pragma omp simd
+    for (i64 k = 0; k < C; ++k) step(k);
+  } else {
+    i64 k = 0;
+    const auto piece = [&]<int L>(std::integral_constant<int, L>) {
+#pragma omp simd
+      for (int u = 0; u < L; ++u) step(k + u);
+      k += L;
+    };
+    while (k + 16 <= n) piece(std::integral_constant<int, 16>());
+    if (n & 8) piece(std::integral_constant<int, 8>());
+    if (n & 4) piece(std::integral_constant<int, 4>());
+    for (; k < n; ++k) step(k);
+  }
 }
 
 // Sum of L numbers, halves on halves.
@@ -62,9 +83,19 @@ template <int C, class A, class Term> GATTN_INLINE A sum_of(i64 n, const Term& t
       for (int u = 0; u < L; ++u) part[u] += term(k + u);
     return sum_of_lanes<L>(part);
   } else {
-    A sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (i64 k = 0; k < n; ++k) sum += term(k);
+    constexpr i64 L = 8;
+    if (n < L) {
+      A sum = 0;
+      for (i64 k = 0; k < n; ++k) sum += term(k);
+      return sum;
+    }
+    A part[L] = {};
+    i64 k = 0;
+    for (; k + L <= n; k += L)
+#pragma omp simd
+      for (i64 u = 0; u < L; ++u) part[u] += term(k + u);
+    A sum = sum_of_lanes<L>(part);
+    for (; k < n; ++k) sum += term(k);
     return sum;
   }
 }
@@ -77,9 +108,7 @@ GATTN_INLINE A dot(const A* __restrict a, const T* __restrict b, i64 channels) {
 // to += weight * from
 template <int C, class A, class T>
 GATTN_INLINE void axpy(A* __restrict to, A weight, const T* __restrict from, i64 channels) {
-  const i64 c = width<C>(channels);
-#pragma omp simd
-  for (i64 k = 0; k < c; ++k) to[k] += weight * wide(from[k]);
+  for_channels<C>(channels, [=](i64 k) { to[k] += weight * wide(from[k]); });
 }
 
 // Call function.template operator()<D>() with the usual widths of edge features compiled in.
@@ -139,9 +168,7 @@ GATTN_INLINE void outer(A* __restrict to, const A* __restrict weight, const A* _
 }
 
 template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 channels) {
-  const i64 c = width<C>(channels);
-#pragma omp simd
-  for (i64 k = 0; k < c; ++k) to[k] *= factor;
+  for_channels<C>(channels, [=](i64 k) { to[k] *= factor; });
 }
 
 // Per-head numbers of one edge fill whole vectors: heads are padded to lanes, and what the lanes
