@@ -46,16 +46,20 @@ def report(records: dict[str, record.Record]) -> str:
 
 
 def _circumstances(records: list[record.Record]) -> str:
-    """Hardware, versions and command; one line for each way the cases were run."""
-    seen: dict[str, None] = {}
+    """Hardware and versions, and the commands that were run there."""
+    runs: dict[str, dict[str, None]] = {}
     for found in records:
         known: dict[str, Any] = found["environment"]
         versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
-        seen[
-            f"- {known['date']}, `{known['command']}`, commit {known['commit']}: "
-            f"{known['cpu']}, {known['threads']} thread{'s' * (known['threads'] > 1)}, "
-            f"{known['backend']}; {versions}."
-        ] = None
+        where = (
+            f"{known['cpu']}, {known['threads']} thread{'s' * (known['threads'] > 1)}; {versions}"
+        )
+        run = f"`{known['command']}` ({known['date']}, commit {known['commit']})"
+        runs.setdefault(where, {})[run] = None
+    seen = [
+        f"- {where}:\n" + ",\n".join(f"  {run}" for run in found) + "."
+        for where, found in runs.items()
+    ]
     return (
         "Forward + backward, medians of alternating runs in one process; peak memory above the "
         "inputs, each side in a process of its own. Every case was first checked against float64 "

@@ -200,18 +200,18 @@ def project(linear: Any, x: Tensor) -> Tensor:
     torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
     x is formed in its own dtype, then cast. On the fused backends it is a sum over its entries.
     """
-    if x.layout == torch.strided and is_plain(linear):
-        check_width("x", x, linear)
-        if x.dtype != linear.weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"x must be {linear.weight.dtype}, as the layer; got {x.dtype}")
-        return projection.linear(x, linear.weight, linear.bias)
-    if x.layout == torch.strided:
-        return linear(x)
-    if torch.is_autocast_enabled(x.device.type):
+    casts = torch.is_autocast_enabled(x.device.type)
+    if casts and x.layout != torch.strided:
         with torch.autocast(x.device.type, enabled=False):
             return project(linear, x).to(torch.get_autocast_dtype(x.device.type))
-    if is_plain(linear) and is_sum_over_edges(x, linear.weight):
-        check_width("x", x, linear)
+    if not is_plain(linear):
+        return linear(x)
+    check_width("x", x, linear)
+    if x.dtype != linear.weight.dtype and not casts:
+        raise TypeError(f"x must be {linear.weight.dtype}, as the layer; got {x.dtype}")
+    if x.layout == torch.strided:
+        return projection.linear(x, linear.weight, linear.bias)
+    if is_sum_over_edges(x, linear.weight):
         return sparse_linear(x, linear.weight, linear.bias)
     return linear(x)
 

@@ -64,9 +64,13 @@ def test_features_that_are_learned_get_their_gradients_from_torch():
     torch.testing.assert_close(x.grad.to_dense()[x.to_dense() != 0], expected[x.to_dense() != 0])
 
 
-def test_a_wrong_width_is_told():
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
+def test_a_wrong_width_or_dtype_is_told(layout):
+    linear = Linear(8, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"x must have 8 features; got shape \(10, 9\)"):
-        project(Linear(8, 3, dtype=torch.float64), sparse(10, 9))
+        project(linear, sparse(10, 9, layout=layout))
+    with pytest.raises(TypeError, match="x must be torch.float64, as the layer; got torch.float32"):
+        project(linear, sparse(10, 8, torch.float32, layout))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
