@@ -88,6 +88,8 @@ def _same(held: tuple[Any, ...], made_of: tuple[Any, ...]) -> bool:
 
 
 def _check_types(edge_type: Tensor, edges: int, types: int) -> None:
+    if edge_type.is_floating_point() or edge_type.is_complex():
+        raise TypeError(f"edge_type must hold integers; got {edge_type.dtype}")
     if edge_type.shape != (edges,):
         raise ValueError(f"edge_type must have shape ({edges},); got {tuple(edge_type.shape)}")
     if torch.compiler.is_compiling() or edges == 0:

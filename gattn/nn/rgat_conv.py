@@ -349,5 +349,7 @@ def _check_options(mechanism: str, mode: str, dim: int, dropout: float, mod: str
         raise ValueError(f"attention_mode must be one of {MODES}; got {mode!r}")
     if mode == "additive-self-attention" and dim > 1:
         raise ValueError(f"dim must be 1 in the mode {mode!r}; got {dim}")
-    if dropout > 0 and mod in MODS:
+    if mod is not None and mod not in MODS:
+        raise ValueError(f"mod must be None or one of {MODS}; got {mod!r}")
+    if dropout > 0 and mod is not None:
         raise ValueError(f"dropout must be 0 where mod is given; got {dropout}")
