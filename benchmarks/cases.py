@@ -177,6 +177,10 @@ def cases() -> dict[str, Case]:
         "esol-64/products": products.Products(
             functools.partial(_molecules, 64), {**LAYERS, **LAYERS_WITH_EDGES}
         ),
+        "esol-512/products": products.Products(
+            functools.partial(_molecules, 512),
+            {**LAYERS, "SetTransformerReadout": READOUTS["SetTransformerReadout"]},
+        ),
         "cora/epoch": cora.Epoch(),
         "power-law/layout": layout.LayoutBuilding(_power_law),
         "power-law/roof": roof.Roof(_power_law, OPERATORS),

@@ -1,23 +1,26 @@
-"""The dense products of whole layers: what no attention kernel can save.
+"""The dense products of a whole step: what no attention kernel can save.
 
-Forward and backward of a layer multiply the node features thrice with each of its maps: the output
-and the gradients of the features and of the map. PyG's layer and ours call torch for the same
-products; the ratio of their times to these is the most that anything else could reach.
+Every matrix product of our forward and backward is noted and then run alone, on the same tensors.
+PyG's side multiplies the same matrices, or padded ones; the ratio of its time to that of the products
+is the most that anything else could reach.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import timing
 from benchmarks.contenders import Contender, Pair, Topology
 from benchmarks.settings import Settings
 from benchmarks.verify import CheckFailed
+
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_linear_pointwise")
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,12 @@ class Products:
         for name, make in self.layers.items():
             pair = make(topology, torch.float32)
             run = {side: timing.training(contender) for side, contender in pair.items()}
-            run["products"] = _products(pair["pyg"])
+            run["products"], count = _products(pair["gattn"])
             times = timing.alternate(run, settings.seconds / len(self.layers))
             alone = times["products"]["median"]
             found[name] = {
                 **times,
+                "count": count,
                 "ratio": times["pyg"]["median"] / times["gattn"]["median"],
                 "ceiling": times["pyg"]["median"] / alone,
             }
@@ -45,32 +49,38 @@ class Products:
             "nodes": topology.num_nodes,
             "edges": topology.edge_index.shape[1],
             "dtype": "float32",
-            "check": {"maps": min(len(_maps(make(topology, torch.float32)["pyg"]))
-                                  for make in self.layers.values())},
+            "check": {"products": min(row["count"] for row in found.values())},
             "products": found,
-        }  # fmt: skip
+        }
 
 
-def _maps(layer: Contender) -> list[Tensor]:
-    """The weights that multiply the node features."""
-    width = layer.leaves["x"].shape[1]
-    found = [
-        t.detach()
-        for name, t in layer.leaves.items()
-        if name != "x" and t.dim() == 2 and t.shape[1] == width
-    ]
-    if not found:
-        raise CheckFailed("a layer without a map of the node features")
-    return found
+class _Noted(TorchDispatchMode):
+    """Notes the matrix products that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Callable[[], object]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.name().partition(".")[0] in PRODUCTS:
+            self.calls.append(functools.partial(func, *args, **kwargs))
+        return func(*args, **kwargs)
 
 
-def _products(layer: Contender) -> Callable[[], object]:
-    x, maps = layer.leaves["x"].detach(), _maps(layer)
-    grads = [x.new_ones(x.shape[0], weight.shape[0]) for weight in maps]
+def _products(layer: Contender) -> tuple[Callable[[], object], int]:
+    """The products of a step alone, and how many there are."""
+    step = timing.training(layer)
+    step()
+    with _Noted() as noted:
+        step()
+    if not noted.calls:
+        raise CheckFailed("a step without a matrix product")
 
     def run() -> object:
-        for weight, grad in zip(maps, grads, strict=True):
-            x @ weight.t(), grad @ weight, grad.t() @ x
+        with torch.no_grad():
+            for call in noted.calls:
+                call()
         return None
 
-    return run
+    return run, len(noted.calls)

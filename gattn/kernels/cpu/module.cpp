@@ -81,6 +81,14 @@ template <class Args> struct Binder {
   }
 };
 
+// Take the faults of fresh memory on all threads: threads that fill one huge page together wait for
+// the one of them that faults.
+void touch(char* data, i64 bytes) {
+  constexpr i64 huge = 1 << 21;
+#pragma omp parallel for schedule(static)
+  for (i64 at = 0; at < bytes; at += huge) *static_cast<volatile char*>(data + at) = 0;
+}
+
 }  // namespace
 
 #define POINTER(field) pointer(#field, &Args::field)
@@ -94,7 +102,11 @@ template <class Args> struct Binder {
 
 NB_MODULE(_kernels, m) {
   m.def("isa", [] { return kernels().isa; });
-  m.def("advise_huge", [](Pointer data, i64 bytes) { advise_huge(at(data), bytes); });
+  m.def("advise_huge", [](Pointer data, i64 bytes) {
+    nb::gil_scoped_release release;
+    advise_huge(at(data), bytes);
+    touch(at<char>(data), bytes);
+  });
   m.def("threads", [] { return omp_get_max_threads(); });
   m.def("build_layout", [](Pointer source, Pointer destination, bool wide_source, const LayoutArgs& to) {
     nb::gil_scoped_release release;
