@@ -1,8 +1,8 @@
 """The dense products of a whole step: what no attention kernel can save.
 
 Every matrix product of our forward and backward is noted and then run alone, on the same tensors.
-PyG's side multiplies the same matrices, or padded ones; the ratio of its time to that of the products
-is the most that anything else could reach.
+PyG's side multiplies the same matrices, or padded ones; the ratio of its time to that of the
+products is the most that anything else could reach.
 """
 
 from __future__ import annotations

@@ -161,16 +161,19 @@ def test_report_fills_the_readme_from_the_newest_full_runs(tmp_path: Path) -> No
     results.write_text(
         "\n".join(
             [
-                line("esol-64/A", 1.0, 1.0, 2.0),
-                line("esol-64/A", 1.0, 0.5, 6.0),
-                line("esol-64/B", 0.01, 1.0, 9.0),
+                line("esol-64/GATConv", 1.0, 1.0, 2.0),
+                line("esol-64/GATConv", 1.0, 0.5, 6.0),
+                line("esol-64/GATv2Conv", 0.01, 1.0, 9.0),
             ]
         )
     )
     section = report.report(record.newest(results))
-    assert "| A | 500 ms | 6.00 s (PyG) | **12.0x** |" in section
-    assert "| B |" not in section
-    assert "`python -m benchmarks`, commit abc: a CPU, 2 threads" in section
+    assert "| GATConv | 500 ms | 6.00 s (PyG) | **12.0x** |" in section
+    assert "| GATv2Conv |" not in section
+    assert (
+        "- a CPU, 2 threads; gattn 0:\n  `python -m benchmarks` (2030-01-01, commit abc)."
+        in section
+    )
     text = f"before\n{report.START}\nold\n{report.END}\nafter\n"
     filled = report.fill(text, section)
     assert filled.startswith("before\n")
