@@ -313,7 +313,7 @@ _memory = _Memory()
 
 def share_graphs(given: Tensor, made: Tensor) -> None:
     """Let a sparse matrix have the graphs of the one whose places of entries it took over."""
-    if not (torch.compiler.is_compiling() or made.is_inference()):
+    if not made.is_inference():
         _memory.remember(made, _memory.lookup(given))
 
 

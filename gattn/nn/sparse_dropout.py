@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from gattn.graph import share_graphs
-from gattn.ops.features import dropout
+from gattn.ops.features import dropout, sparse_dropout
 
 _LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
@@ -62,28 +61,8 @@ class SparseDropout(Module):
             raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")
         if not self.training or self.p == 0:
             return x
-        if x.layout == torch.strided:
-            return dropout(x, self.p)
-        x = x.coalesce() if x.layout == torch.sparse_coo else x
-        made = _with_values(x, dropout(x.values(), self.p))
-        share_graphs(x, made)
-        return made
+        return (dropout if x.layout == torch.strided else sparse_dropout)(x, self.p)
 
     def extra_repr(self) -> str:
         """The settings, for repr."""
         return f"p={self.p}"
-
-
-def _with_values(x: Tensor, values: Tensor) -> Tensor:
-    """A sparse matrix of the same entries with other values."""
-    options = {"size": x.shape, "check_invariants": False}
-    if x.layout == torch.sparse_coo:
-        return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)
-    rows = x.layout == torch.sparse_csr
-    return torch.sparse_compressed_tensor(
-        x.crow_indices() if rows else x.ccol_indices(),
-        x.col_indices() if rows else x.row_indices(),
-        values,
-        layout=x.layout,
-        **options,
-    )

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.graph import as_graph
+from gattn.graph import as_graph, share_graphs
 from gattn.ops import checks
 from gattn.ops.backend import select
 from gattn.ops.edge import aggregate
@@ -39,6 +39,7 @@ def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
     )
 
 
+@torch.compiler.disable  # it cannot take the values of a sparse tensor
 def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r"""A linear map of sparse features.
 
@@ -55,6 +56,30 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
     words = weight.t().unsqueeze(1)
     out = aggregate(x.values().unsqueeze(1), words, as_graph(x)).squeeze(1)
     return out if bias is None else out + bias
+
+
+@torch.compiler.disable
+def sparse_dropout(x: Tensor, p: float) -> Tensor:
+    """Dropout of the entries of a COO, CSR or CSC matrix, whose graph stays the same."""
+    x = x.coalesce() if x.layout == torch.sparse_coo else x
+    made = _with_values(x, dropout(x.values(), p))
+    share_graphs(x, made)
+    return made
+
+
+def _with_values(x: Tensor, values: Tensor) -> Tensor:
+    """A sparse matrix of the same entries with other values."""
+    options = {"size": x.shape, "check_invariants": False}
+    if x.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)
+    rows = x.layout == torch.sparse_csr
+    return torch.sparse_compressed_tensor(
+        x.crow_indices() if rows else x.ccol_indices(),
+        x.col_indices() if rows else x.row_indices(),
+        values,
+        layout=x.layout,
+        **options,
+    )
 
 
 def dropout(x: Tensor, p: float) -> Tensor:

@@ -132,3 +132,17 @@ def test_dropout_compiles_and_obeys_the_contract_of_operators():
     assert not torch.equal(first, second)
     (grad,) = torch.autograd.grad(first.sum(), x)
     assert torch.equal(grad != 0, first != 0)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
+def test_compiled_code_leaves_sparse_features_to_eager(layout):
+    x, linear = sparse(20, 8, torch.float32, layout), Linear(8, 3)
+    drop = SparseDropout(0.5)
+
+    def forward(x):
+        return project(linear, drop(x)), project(linear, x)
+
+    dropped, whole = torch.compile(forward)(x)
+    torch.testing.assert_close(whole, linear(x.to_dense()))
+    assert dropped.shape == whole.shape
+    assert not torch.equal(dropped, whole)
