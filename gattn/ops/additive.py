@@ -117,10 +117,12 @@ def additive_attention_weights(
     """
     _check(query_score, key_score, edge_score, graph, negative_slope)
     source, destination = graph.edge_index
-    score = query_score[destination] + key_score[source]
-    if edge_score is not None:
-        score = score + edge_score
-    return edge_softmax(F.leaky_relu(score, negative_slope), graph, impl=impl)
+    query, key, edge = checks.widened(query_score, key_score, edge_score)
+    score = query[destination] + key[source]
+    if edge is not None:
+        score = score + edge
+    alpha = edge_softmax(F.leaky_relu(score, negative_slope), graph, impl=impl)
+    return alpha.to(query_score.dtype)
 
 
 def _check(

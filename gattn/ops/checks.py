@@ -100,6 +100,11 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def widened(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """The tensors in the dtype that an operator sums in; None stays None."""
+    return tuple(None if t is None else t.to(accumulator(t.dtype)) for t in tensors)
+
+
 def empty_exact(like: Tensor, saves: bool, *shape: int, adds: bool = False) -> Tensor:
     """Room for the sum of the values where backward asks and out, rounded or added to, differs."""
     differs = adds or like.dtype.itemsize == 2

@@ -136,7 +136,8 @@ def dot_product_attention_weights(
     """
     _check(query, key, bias, edge_attr, edge_proj, graph)
     channels = query.shape[2]
-    scale = _resolve_scale(scale, channels)
+    scale, dtype = _resolve_scale(scale, channels), query.dtype
+    query, key, bias, edge_attr, edge_proj = checks.widened(query, key, bias, edge_attr, edge_proj)
     score = edge_dot(query, key, graph, impl=impl)
     if edge_attr is not None and edge_proj is not None:
         edge_query = _project("nhc,hcd->nhd", query, edge_proj)
@@ -144,7 +145,7 @@ def dot_product_attention_weights(
     score = score * scale
     if bias is not None:
         score = score + bias
-    return edge_softmax(score, graph, impl=impl)
+    return edge_softmax(score, graph, impl=impl).to(dtype)
 
 
 def _resolve_scale(scale: float | None, channels: int) -> float:

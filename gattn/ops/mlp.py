@@ -140,15 +140,15 @@ def mlp_attention_weights(
     """
     checks.number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
-    inputs = query, key, weight, edge_attr, edge_proj
+    inputs = checks.widened(query, key, weight, edge_attr, edge_proj)
     settings = activation, negative_slope
     backend = select(impl, query.device)
     if backend == "reference":
         score = reference.mlp_score(*inputs, graph.layout, *settings)
-        score = reference.to_caller(score, graph.layout).to(query.dtype)
+        score = reference.to_caller(score, graph.layout)
     else:
         score = _score(*inputs, graph.layout, *settings, backend)
-    return edge_softmax(score, graph, impl=impl)
+    return edge_softmax(score, graph, impl=impl).to(query.dtype)
 
 
 def _check(

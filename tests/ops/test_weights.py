@@ -78,3 +78,13 @@ def test_autocast(attention, split, random_graph):
     with torch.autocast("cpu", torch.bfloat16):
         found = twin(rest, random_graph)
     assert torch.equal(found, twin(rest, random_graph))
+
+
+@each_impl
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_they_are_rounded_once(attention, impl, split, random_graph, dtype):
+    twin, rest, _ = split(attention, attention.inputs(random_graph, 4, 16, grad=False))
+    narrow = {name: t.to(dtype) for name, t in rest.items()}
+    exact = twin({name: t.double() for name, t in narrow.items()}, random_graph, impl="reference")
+    error = (twin(narrow, random_graph, impl=impl).double() - exact).abs()
+    assert (error <= 0.51 * torch.finfo(dtype).eps * exact + 1e-6).all()
