@@ -332,10 +332,11 @@ def as_graph(
     if isinstance(edges, Graph) and not self_loops:
         _check_same_size(edges, size)
         return edges
+    if torch.compiler.is_compiling() and not isinstance(edges, Graph):
+        plain = Graph(edges, size)  # a dict of sizes would tie what is traced to these ones
+        return plain.with_self_loops() if self_loops else plain
     if isinstance(edges, Graph):
         graphs = edges.__dict__.setdefault("_derived", {})
-    elif torch.compiler.is_compiling():
-        graphs = {}
     elif isinstance(edges, Tensor) and edges.layout in _REMEMBERED and not _is_wrapped(edges):
         graphs = _memory.lookup(edges)
     else:

@@ -28,6 +28,9 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
     The last result is kept with the graph, for the very tensor of types.
     """
 
+    if not isinstance(edge_type, Tensor):
+        raise TypeError(f"edge_type must be a tensor; got {type(edge_type).__name__}")
+
     def build() -> TypedGraph:
         _check_types(edge_type, graph.num_edges, types)
         source, destination = graph.edge_index

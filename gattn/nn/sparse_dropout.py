@@ -17,8 +17,8 @@ class SparseDropout(Module):
     .. math:: y_{ij} = \frac{m_{ij}}{1 - p} x_{ij}, \qquad m_{ij} \sim \mathrm{Bernoulli}(1 - p)
 
     Zeros stay zeros whichever mask they draw, so only the stored entries draw one: the same
-    distribution as dense dropout, at the cost of the entries. Dense input is dropped as by
-    ``torch.nn.Dropout``.
+    distribution as dense dropout, at the cost of the entries. The result shares the indices of x.
+    Dense input is dropped as by ``torch.nn.Dropout``.
 
     Args:
         p: probability of dropping an entry.

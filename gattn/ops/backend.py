@@ -44,7 +44,8 @@ def _default(device_type: str) -> str:
 
 
 # A plain dict, which torch.compile can read; its functions tell it nothing of functools.cache.
-_defaults: dict[str, str] = {}
+# What is known at once stands in it: code traced before the first call would be traced again.
+_defaults: dict[str, str] = {} if cpu.unavailable_reason() else {"cpu": "cpu"}
 
 
 def _find_default(device_type: str) -> str:

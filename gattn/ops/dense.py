@@ -27,7 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gattn.graph import Graph
 from gattn.kernels.blocks import Blocks
-from gattn.ops.library import reference_gradients, wants_grad
+from gattn.ops.library import is_transformed, reference_gradients, transform, wants_grad
 
 # Measured by benchmarks/dense_rule.py: in smaller blocks the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
@@ -62,6 +62,8 @@ def plan_for(
         return None
     if graph.device.type != "cpu":
         return None
+    if is_transformed() and (transform() != "vmap" or wants_grad(query, value)):
+        return None  # the operator says what to do instead
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None
     if query.shape[2] != value.shape[2]:
@@ -172,6 +174,7 @@ class _Dense(torch.autograd.Function):
                     lambda q, k, v: _dense(q, k, v, causal, scale), ctx.saved_tensors, grads
                 )
             return *found, None, None
+        _ = ctx.saved_tensors  # raises where the graph was freed
         wanted = [t for t in leaves if t.requires_grad]
         found = iter(torch.autograd.grad(out, wanted, grads, retain_graph=True))
         return *(next(found) if t.requires_grad else None for t in leaves), None, None

@@ -53,7 +53,7 @@ def define(
         return below_autograd(operator, *args)
 
     def refuse(*args: Any) -> Any:
-        raise RuntimeError(_TRANSFORMED.format(name=name, transform=_transform()))
+        raise RuntimeError(_TRANSFORMED.format(name=name, transform=transform()))
 
     _library.impl(name, kernel, "CompositeExplicitAutograd")
     _library.impl(name, autograd, "Autograd")
@@ -62,7 +62,7 @@ def define(
     return operator
 
 
-def _transform() -> str:
+def transform() -> str:
     """Name of the innermost transform of torch.func that is at work."""
     layer = _functorch.peek_interpreter_stack()
     return "transform" if layer is None else layer.key().name.lower()

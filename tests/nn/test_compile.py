@@ -136,3 +136,45 @@ def test_an_exported_layer_takes_other_edges(name):
     torch.testing.assert_close(exported(*args), layer(*args))
     other = (args[0].flip(0), EDGES.flip(0).clamp(max=4), *args[2:])
     torch.testing.assert_close(exported(*other), layer(*other))
+
+
+SIZED = ["GATConv, edges", "GATv2Conv", "TransformerConv", "AGNNConv", "FAConv", "GATEConv"]
+
+
+def _sized(name, nodes, edges):
+    """The inputs of a call on a random graph of this size."""
+    generator = torch.Generator().manual_seed(nodes)
+    x = torch.randn(nodes, 8, generator=generator)
+    pairs = torch.randint(nodes, (2, edges), generator=generator)
+    inputs = CALLS[name][1](x, torch.randn(edges, 3, generator=generator))
+    return tuple(pairs if t is EDGES else t for t in inputs)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", SIZED)
+def test_graphs_of_every_size_share_what_was_compiled(name):
+    torch._dynamo.reset()
+    layer, frames = CALLS[name][0]().eval(), []
+
+    def backend(module, inputs):
+        frames.append(len(inputs))
+        return module.forward
+
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=backend)
+    for nodes in range(5, 17):
+        inputs = _sized(name, nodes, 2 * nodes + 7)
+        torch.testing.assert_close(compiled(*inputs), layer(*inputs))
+    assert len(frames) <= 2
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv"])
+def test_an_exported_layer_takes_graphs_of_any_size(name, strict):
+    layer = CALLS[name][0]().eval()
+    nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
+    sizes = ({0: nodes}, {1: edges}, {0: edges})
+    inputs = _sized(name, 9, 20)
+    exported = torch.export.export(layer, inputs, dynamic_shapes=sizes, strict=strict).module()
+    for other in (_sized(name, 5, 30), _sized(name, 40, 11)):
+        torch.testing.assert_close(exported(*other), layer(*other))

@@ -199,3 +199,27 @@ def test_small_blocks_compile_before_their_edges_are_laid_out(build):
     )
     out = compiled(*tensors)
     torch.testing.assert_close(out, dot_product_attention(*tensors, build([3, 4])))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_transforms_get_the_operators_own_error():
+    q, graph = torch.randn(64, 2, 8), graphs.complete([64])
+
+    def loss(q):
+        return dot_product_attention(q, q, q, graph).sum()
+
+    with pytest.raises(RuntimeError, match=r"does not run under torch\.func\.grad"):
+        torch.func.grad(loss)(q)
+    with pytest.raises(RuntimeError, match="impl='reference'"):
+        torch.func.jvp(loss, (q,), (q,))
+    both = torch.vmap(lambda q: dot_product_attention(q, q, q, graph))(torch.stack([q, -q]))
+    torch.testing.assert_close(both[0], dot_product_attention(q, q, q, graph))
+
+
+def test_a_graph_that_was_freed_is_not_differentiated_again():
+    q, k, v = (torch.randn(64, 2, 8, requires_grad=True) for _ in range(3))
+    out = dot_product_attention(q, k, v, graphs.complete([64])).sum()
+    out.backward(retain_graph=True)
+    out.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()

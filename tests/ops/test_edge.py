@@ -46,3 +46,12 @@ def test_no_heads_share_any_number_of_value_heads(heads):
     out.sum().backward()
     assert value.grad is not None
     assert value.grad.sum() == 6 * heads
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_gradients_of_a_rows_scores_sum_to_zero(dtype):
+    score = torch.randn(33, 2, generator=torch.Generator().manual_seed(0)).to(dtype)
+    graph = Graph(torch.stack([torch.arange(33), torch.zeros(33, dtype=torch.long)]), (33, 1))
+    score.requires_grad_()
+    edge_softmax(score, graph).sum().backward()
+    assert score.grad.abs().max() < 1e-6

@@ -91,25 +91,33 @@ template <class T, class I> struct Normalise : Stateless {
   }
 };
 
-template <class T, class I> struct Inner {  // sum over a row of alpha * grad, per head
+// Mean over a row of the gradients, weighted by alpha, per head. The weights are summed, too: rounded
+// to 16 bits they do not quite sum to one, and the gradients of the row's scores would not to zero.
+template <class T, class I> struct Inner {
   using A = acc_t<T>;
   Places<I> edge;
   Table<const T> alpha, grad;
   A* result;
   i64 heads;
 
-  i64 state_size() const { return heads; }
+  i64 state_size() const { return 2 * heads; }
   i64 shared_size() const { return 0; }
   void prepare() {}
-  void begin(A* state) const { fill(state, A(0), heads); }
-  void merge(A* into, const A* from) const { add(into, from, heads); }
-  void end(const A* state, i64 row) const { std::copy_n(state, heads, result + row * heads); }
+  void begin(A* state) const { fill(state, A(0), 2 * heads); }
+  void merge(A* into, const A* from) const { add(into, from, 2 * heads); }
+  void end(const A* state, i64 row) const {
+    for (i64 x = 0; x < heads; ++x)
+      result[row * heads + x] = state[x] * Softmax::inverse(state[heads + x]);
+  }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
       edge.ask(at, alpha, heads), edge.ask(at, grad, heads);
       const T *p = alpha[edge[at]], *g = grad[edge[at]];
 #pragma omp simd
-      for (i64 x = 0; x < heads; ++x) state[x] += wide(p[x]) * wide(g[x]);
+      for (i64 x = 0; x < heads; ++x) {
+        state[x] += wide(p[x]) * wide(g[x]);
+        state[heads + x] += wide(p[x]);
+      }
     }
   }
 };
