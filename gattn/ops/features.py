@@ -7,7 +7,8 @@ step, and in the same order whatever the number of threads.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from gattn.ops.backend import select
 from gattn.ops.edge import aggregate
 from gattn.ops.library import below_autograd, define, is_transformed
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _SPARSE = (torch.sparse_coo, torch.sparse_csr)
 
 
@@ -39,7 +41,12 @@ def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-@torch.compiler.disable  # it cannot take the values of a sparse tensor
+def _in_eager(function: _F) -> _F:
+    """Keep torch.compile out: it cannot take the values of a sparse tensor."""
+    return torch.compiler.disable(function)  # pyright: ignore[reportReturnType]
+
+
+@_in_eager
 def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r"""A linear map of sparse features.
 
@@ -58,7 +65,7 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
     return out if bias is None else out + bias
 
 
-@torch.compiler.disable
+@_in_eager
 def sparse_dropout(x: Tensor, p: float) -> Tensor:
     """Dropout of the entries of a COO, CSR or CSC matrix, whose graph stays the same."""
     x = x.coalesce() if x.layout == torch.sparse_coo else x

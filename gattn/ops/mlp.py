@@ -140,7 +140,8 @@ def mlp_attention_weights(
     """
     checks.number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
-    inputs = checks.widened(query, key, weight, edge_attr, edge_proj)
+    q, k, w, attr, proj = checks.widened(query, key, weight, edge_attr, edge_proj)
+    inputs = q, k, w, attr, proj
     settings = activation, negative_slope
     backend = select(impl, query.device)
     if backend == "reference":
