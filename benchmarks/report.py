@@ -14,11 +14,15 @@ TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
     "power-law/operator": "The operators alone on that graph, given projected inputs",
     "power-law/bf16": "bf16 beside fp32 on that graph",
-    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 bond features",
+    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",
     "esol-64/bf16": "bf16 beside fp32 on that batch",
     "esol-512": "A batch of 512 molecules",
     "cora": "Cora, the GAT paper's model: an epoch of training and evaluation",
 }
+METHOD = (
+    "Forward + backward, medians of alternating runs in one process; peak memory above the inputs, "
+    "each side in a process of its own. Every case was first checked against float64 and its peer."
+)
 START, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
 
 
@@ -28,7 +32,7 @@ def report(records: dict[str, record.Record]) -> str:
     full = {name: found for name, found in full.items() if found["scale"] == 1}
     if not full:
         raise SystemExit("no full-size results: run python -m benchmarks first")
-    parts = [_circumstances(list(full.values()))]
+    parts = [METHOD]
     for group, title in TITLES.items():
         table = tables.comparison_table(
             found for name, found in full.items() if name.rpartition("/")[0] == group
@@ -44,7 +48,7 @@ def report(records: dict[str, record.Record]) -> str:
         parts.append(_threads(full["power-law/threads"]))
     if "growth" in full:
         parts.append(tables.growth_table(full["growth"]))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, _circumstances(list(full.values()))])
 
 
 def _circumstances(records: list[record.Record]) -> str:
@@ -62,11 +66,7 @@ def _circumstances(records: list[record.Record]) -> str:
         f"- {where}:\n" + ",\n".join(f"  {run}" for run in found) + "."
         for where, found in runs.items()
     ]
-    return (
-        "Forward + backward, medians of alternating runs in one process; peak memory above the "
-        "inputs, each side in a process of its own. Every case was first checked against float64 "
-        "and its peer.\n\n" + "\n".join(seen)
-    )
+    return "Measured on:\n\n" + "\n".join(seen)
 
 
 def _roof(found: record.Record) -> str:

@@ -45,7 +45,7 @@ def compounds(seed: int) -> Data:
     bits, activity, n = gd.morgan_fingerprints(found.smiles), found.y[:, 0], len(found)
     split = gd.random_split(n, seed=seed, fractions=(0.6, 0.2, 0.2))
     return Data(
-        x=F.normalize(bits).to_sparse_csr(),
+        x=F.normalize(bits).to_sparse(),
         edge_index=gd.tanimoto_neighbours(bits, 8),
         y=(activity > activity.median()).long(),
         num_classes=2,
