@@ -171,12 +171,18 @@ def ours(operator: str, graph: gattn.Graph, impl: str | None = None) -> Function
 def peers(operator: str, case: Case) -> Iterator[tuple[str, Callable[[], Function]]]:
     """Names of the peers and what makes each of them; layouts and masks are made there."""
     yield "pyg", lambda: pyg_eager(operator, case)
-    yield "pyg_compiled", lambda: torch.compile(pyg_eager(operator, case), dynamic=False)
+    yield "pyg_compiled", lambda: compiled(pyg_eager(operator, case))
     if operator == "dot_product":
         yield "flex_attention", lambda: flex(case)
         yield "padded_sdpa", lambda: padded(case)
     if operator.startswith("dot_product"):
         yield "anemoi", lambda: anemoi(case)
+
+
+def compiled(function: Function) -> Function:
+    """Compile anew: the cases share their code, and dynamo runs it uncompiled after a few."""
+    torch.compiler.reset()
+    return torch.compile(function, dynamic=False)
 
 
 def pyg_eager(operator: str, case: Case) -> Function:
@@ -205,12 +211,16 @@ def pyg_eager(operator: str, case: Case) -> Function:
 
         return mlp
 
+    layers: dict[tuple[int, int, bool], pyg.TransformerConv] = {}
+
     def dot_product(query: Tensor, key: Tensor, value: Tensor, **edges: Tensor) -> Tensor:
         heads, channels = query.shape[1:]
-        layer = pyg.TransformerConv(1, channels, heads, bias=False)
-        attr = None
+        made = heads, channels, bool(edges)
+        if made not in layers:  # making one takes longer than a small case
+            edge_dim = FEATURES if edges else None
+            layers[made] = pyg.TransformerConv(1, channels, heads, bias=False, edge_dim=edge_dim)
+        layer, attr = layers[made], None
         if edges:
-            layer = pyg.TransformerConv(1, channels, heads, bias=False, edge_dim=FEATURES)
             layer.lin_edge._parameters["weight"] = edges["edge_proj"].flatten(0, 1)
             attr = edges["edge_attr"]
         return layer.propagate(edge_index, query=query, key=key, value=value, edge_attr=attr)
@@ -240,9 +250,7 @@ def flex(case: Case) -> Function:
     blocks = create_block_mask(
         lambda b, h, i, j: mask[i, j], None, None, padded_n, padded_n, device=device.type
     )
-    attend = torch.compile(flex_attention, dynamic=False) if device.type == "cuda" else (
-        flex_attention
-    )  # fmt: skip
+    attend = compiled(flex_attention) if device.type == "cuda" else flex_attention
 
     def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         q, k, v = (

@@ -184,10 +184,11 @@ class Graph:
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """The same graph on another device (itself where it is there already)."""
-        if torch.device(device) == self.device:
+        device = torch.empty(0, device=device).device  # "cuda" with its number
+        if device == self.device:
             return self
         if self.blocks is not None:
-            return Graph._from_blocks(self.blocks, torch.device(device))
+            return Graph._from_blocks(self.blocks, device)
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Graph:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gattn
 from gattn import graphs
@@ -410,3 +411,8 @@ NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0,
 def test_odd_arguments_get_one_clear_error(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_device_without_a_number_is_the_one_that_tensors_name():
+    with FakeTensorMode():
+        assert graphs.complete([3, 2]).to("cuda").device == torch.device("cuda", 0)
