@@ -163,10 +163,14 @@ def classes(quick: bool) -> Iterator[Class]:
             yield heads, channels, dtype, 2, False, "general"
             yield heads, channels, dtype, 2, False, "windows"
             yield heads, channels, dtype, 2, True, "windows"
+    for heads, channels, dtype in ((4, 64, bf16), (4, 64, fp32), (1, 256, bf16), (8, 16, fp64)):
+        yield heads, channels, dtype, 2, False, "windows"
+        yield heads, channels, dtype, 2, True, "windows"
     for dtype in (fp16, fp64):
         yield 8, 16, dtype, 64, False, "general"
         yield 8, 16, dtype, 64, True, "general"
     yield 4, 64, fp64, 64, True, "general"
+    yield 1, 256, fp32, 64, True, "general"
     yield 8, 16, fp16, 64, True, "runs"
 
 

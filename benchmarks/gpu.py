@@ -2,23 +2,27 @@
 
     python -m benchmarks.gpu                     # everything; about an hour
     python -m benchmarks.gpu --quick             # two shapes, three graphs
+    python -m benchmarks.gpu --minutes 9         # begin no case later
+    python -m benchmarks.gpu --resume            # go on with the cases that are left
     python -m benchmarks.gpu --table             # the table of docs/gpu.md from the results
     python -m benchmarks.gpu --tune              # better tiles for this card, if there are any
     python -m benchmarks.gpu --dry-run           # every line of it at toy size, with no card
 
 Each case is first checked against float64: all of it on a small graph of its kind, and sampled
-rows at full size. No time is taken where a check fails. Forward, forward + backward and peak
-memory are measured apart; the layout is built outside and timed once; times are medians of CUDA
-events, with warm caches, with the L2 cache overwritten before each run, and as a replayed CUDA
-graph. The roofs, copy and row-gather bandwidth, are measured on the same card. JSON lines go to
-benchmarks/results/gpu.jsonl.
+rows at full size. No time is taken where a check fails, and of a case that raises there is kept
+what it raised. Forward, forward + backward and peak memory are measured apart; the layout is built
+outside and timed once; times are medians of CUDA events, with warm caches, with the L2 cache
+overwritten before each run, and as a replayed CUDA graph. The roofs, copy and row-gather
+bandwidth, are measured on the same card. JSON lines go to benchmarks/results/gpu.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -71,7 +75,7 @@ def main() -> int:
         bench.roofs()
         for name in options.graphs:
             bench.tune(name) if options.tune else bench.graph(name)
-    print(f"{bench.failed} failed checks; results in {options.out}")
+    print(f"{bench.failed} failed cases, {bench.left} left; results in {options.out}")
     return int(bench.failed > 0)
 
 
@@ -84,6 +88,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tiles", type=Path, help="where tiles go")
     parser.add_argument("--graphs", nargs="+", choices=gpu_cases.NAMES)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
+    parser.add_argument("--peers", nargs="*", choices=gpu_cases.PEERS, default=gpu_cases.PEERS)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no case later")
+    parser.add_argument("--resume", action="store_true", help="skip what --out holds already")
     parser.add_argument("--scale", type=float, default=1.0, help="of the size of every graph")
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each function")
     parser.add_argument("--out", type=Path, help="where results go")
@@ -103,14 +110,17 @@ def parse() -> argparse.Namespace:
 
 
 class Bench:
-    """One run of the benchmark: what it is asked, where it runs, and how many checks failed."""
+    """One run of the benchmark: what it is asked, where it runs, and how many cases failed."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.device = torch.device("cpu" if options.dry_run else "cuda")
         self.timer = Timer(self.device, options.runs)
         self.environment = environment(self.device, sys.argv[1:])
-        self.failed = 0
+        self.failed = self.left = 0
+        self.end = time.monotonic() + 60 * options.minutes
+        resumes = options.resume and options.out.exists()
+        self.done = set(record.newest(options.out)) if resumes else set()
 
     def write(self, case: str, **found: Any) -> None:
         """Record one line."""
@@ -119,6 +129,8 @@ class Bench:
 
     def roofs(self) -> None:
         """Copy bandwidth, and that of gathering rows from tables of the graphs' sizes."""
+        if "roofs" in self.done:
+            return
         found = {"copy": copy_bandwidth(self.timer, 2**30 if not self.options.dry_run else 2**12)}
         for nodes in (2**15, 2**18, 2**21):
             for width in (256, 512, 1024):
@@ -136,22 +148,38 @@ class Bench:
         small = gpu_cases.make(name, scale, self.device)
         graph = gpu_cases.graph_of(case)
         layout = self.timer.once(lambda: gattn.Graph(case.edge_index, case.num_nodes))
-        for operator in self.options.operators:
-            for heads, channels in self.options.shapes:
-                for dtype in (getattr(torch, kind) for kind in self.options.dtypes):
-                    key = f"{name}/{operator}/{heads}x{channels}/{str(dtype)[6:]}"
-                    sizes = {"nodes": case.num_nodes, "edges": case.num_edges}
-                    shape = operator, heads, channels, dtype
-                    errors = self.check(small, case, graph, *shape)
-                    if not errors["passed"]:
-                        self.failed += 1
-                        self.write(key, **sizes, check=errors)
-                        continue
-                    floors = floor_bytes(case, *shape)
-                    sides = self.sides(case, graph, *shape)
-                    self.write(
-                        key, **sizes, check=errors, floor_bytes=floors, layout=layout, sides=sides
-                    )
+        sizes = {"nodes": case.num_nodes, "edges": case.num_edges, "layout": layout}
+        options = self.options
+        for shape in itertools.product(options.operators, options.shapes, options.dtypes):
+            operator, (heads, channels), kind = shape
+            key = f"{name}/{operator}/{heads}x{channels}/{kind}"
+            if key in self.done:
+                continue
+            if time.monotonic() > self.end:
+                self.left += 1
+                continue
+            try:
+                found = self.case(small, case, graph, operator, heads, channels, kind)
+            except Exception as problem:
+                found = {"raised": f"{type(problem).__name__}: {problem}"}
+            self.failed += "sides" not in found
+            self.write(key, **sizes, **found)
+            self.timer.free()
+
+    def case(
+        self, small: Case, case: Case, graph: gattn.Graph, operator: str, heads: int, channels: int,
+        kind: str,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Check one case, and measure it where the check passed."""
+        shape = operator, heads, channels, getattr(torch, kind)
+        errors = self.check(small, case, graph, *shape)
+        if not errors["passed"]:
+            return {"check": errors}
+        return {
+            "check": errors,
+            "floor_bytes": floor_bytes(case, *shape),
+            "sides": self.sides(case, graph, *shape),
+        }
 
     def tune(self, name: str) -> None:
         """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
@@ -205,7 +233,8 @@ class Bench:
         if case.batch is not None:  # the general path beside that for its kind
             plain = gpu_cases.graph_of(case, plain=True)
             makers["gattn_general"] = lambda: gpu_cases.ours(operator, plain, "triton")
-        makers |= dict(gpu_cases.peers(operator, case))
+        peers = dict(gpu_cases.peers(operator, case))
+        makers |= {side: maker for side, maker in peers.items() if side in self.options.peers}
         for side, maker in makers.items():
             if self.options.dry_run and side in ("pyg_compiled", "flex_attention"):
                 found[side] = {"cannot_run": "not in a dry run: it would compile for minutes"}
@@ -235,9 +264,10 @@ class Bench:
         def both() -> None:
             torch.autograd.grad(function(**leaves), list(leaves.values()), grad)
 
+        first = self.timer.all(forward)
         return {
-            "forward": self.timer.all(forward),
-            "both": self.timer.all(both),
+            "forward": first,
+            "both": self.timer.all(both, captures=not isinstance(first.get("graph"), str)),
             "peak_bytes": self.timer.peak(both),
         }
 
@@ -251,13 +281,13 @@ class Timer:
         size = 2**26 if self.cuda else 1
         self.scratch = torch.empty(size, dtype=torch.int32, device=device)
 
-    def all(self, function: Callable[[], None]) -> dict[str, float | str]:
+    def all(self, function: Callable[[], None], captures: bool = True) -> dict[str, float | str]:
         """Seconds with warm caches, with the L2 cache overwritten, and as a CUDA graph."""
         found: dict[str, float | str] = {
             "warm": self.median(function),
             "cold": self.median(function, cold=True),
         }
-        if self.cuda:
+        if self.cuda and captures:
             try:
                 found["graph"] = self.median(captured(function).replay)
             except RuntimeError as problem:
@@ -297,21 +327,25 @@ class Timer:
         return torch.cuda.max_memory_allocated() - held
 
     def free(self) -> None:
-        """Return cached memory, so that a peer starts from nothing."""
+        """Return cached memory, so that a peer starts from nothing; raise what a kernel left."""
         if self.cuda:
+            torch.cuda.synchronize()
             torch.cuda.empty_cache()
 
 
 def captured(function: Callable[[], object]) -> Any:
     """A CUDA graph of a function."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
+    stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
+    stream.wait_stream(current)
     with torch.cuda.stream(stream):
         function()
-    torch.cuda.current_stream().wait_stream(stream)
+    current.wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function()
+    try:
+        with torch.cuda.graph(graph):
+            function()
+    finally:
+        torch.cuda.set_stream(current)  # what cannot be captured leaves the stream of the capture
     return graph
 
 

@@ -143,13 +143,12 @@ def inputs(operator: str, case: Case, heads: int, channels: int, dtype: torch.dt
 
 def graph_of(case: Case, plain: bool = False) -> gattn.Graph:
     """The graph of a case; with all that is known of it, unless plain."""
+    if case.batch is not None and not plain:
+        ptr = F.pad(torch.bincount(case.batch).cumsum(0), (1, 0))
+        return gattn.graphs.batched(case.edge_index, ptr)
     graph = gattn.Graph(case.edge_index, case.num_nodes)
     if plain:
         traits.note(graph.layout, traits.Traits(False, 0.0))
-    elif case.batch is not None and case.name in BATCHES:
-        ends = torch.bincount(case.batch).cumsum(0)
-        windows = torch.cat([ends.new_zeros(1), ends]).to(graph.layout.rowptr.dtype)
-        traits.note(graph.layout, traits.Traits(False, 0.0, windows))
     return graph
 
 
@@ -166,6 +165,9 @@ def ours(operator: str, graph: gattn.Graph, impl: str | None = None) -> Function
     return lambda query, key, value, **edges: gattn.functional.dot_product_attention(
         query, key, value, graph, **edges, impl=impl
     )
+
+
+PEERS = ("pyg", "pyg_compiled", "flex_attention", "padded_sdpa", "anemoi")
 
 
 def peers(operator: str, case: Case) -> Iterator[tuple[str, Callable[[], Function]]]:

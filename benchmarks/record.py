@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,6 +58,8 @@ def commit() -> str:
     """The checkout's commit, with a plus where tracked sources differ from it."""
 
     def git(*arguments: str) -> str:
+        if shutil.which("git") is None:
+            return ""
         done = subprocess.run(
             ["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 
-from gattn.kernels import cpu, runs
+from gattn.kernels import cpu, runs, traits
 from gattn.kernels import layout as reference
 from gattn.kernels.blocks import Blocks
 from gattn.kernels.layout import Layout
@@ -180,7 +180,7 @@ class Graph:
     @lasting
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
-        return Graph._from_layout(self.layout.transpose())
+        return self._on_same_nodes(self.layout.transpose())
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """The same graph on another device (itself where it is there already)."""
@@ -198,7 +198,7 @@ class Graph:
     @lasting
     def _map(self, function: Any) -> Graph:
         kept = None if self.kept is None else function(self.kept)
-        return Graph._from_layout(Layout(*map(function, self.layout)), kept)
+        return self._on_same_nodes(Layout(*map(function, self.layout)), kept)
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""
@@ -228,7 +228,13 @@ class Graph:
             source, destination = source[kept], destination[kept]
         nodes = torch.arange(min(self.size), device=self.device)
         source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
-        return Graph._from_layout(_build(source, destination, *self.size), kept)
+        return self._on_same_nodes(_build(source, destination, *self.size), kept)
+
+    def _on_same_nodes(self, layout: Layout, kept: Tensor | None = None) -> Graph:
+        """A graph whose edges join nodes of the same graphs of a batch as these."""
+        if not torch.compiler.is_compiling():
+            traits.carry(self.layout, layout)
+        return Graph._from_layout(layout, kept)
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
@@ -393,7 +399,10 @@ def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: in
     """Layout-building as an operator: what torch.compile records for bare edges."""
     layout = _build(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:
-        raise ValueError("compiled code lays out less than 2**31 - 1 edges; prepare a Graph")
+        raise ValueError(
+            f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "
+            f"{source.numel()} edges, size ({num_src}, {num_dst}): prepare a Graph outside"
+        )
     return list(layout)
 
 

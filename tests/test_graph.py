@@ -140,8 +140,9 @@ def test_layout_does_not_depend_on_the_order_of_the_edges():
 
 @pytest.mark.parametrize(
     ("sizes", "dtype"),
-    [((10, 10, 10), torch.int32), ((2**31 - 2, 1, 1), torch.int32),
-     ((2**31 - 1, 1, 1), torch.int64), ((1, 2**31, 1), torch.int64), ((1, 1, 2**40), torch.int64)],
+    [((10, 10, 10), torch.int32), ((2**31 - 2**16 - 1, 1, 1), torch.int32),
+     ((2**31 - 2**16, 1, 1), torch.int64), ((1, 2**31, 1), torch.int64),
+     ((1, 1, 2**40), torch.int64)],
 )  # fmt: skip
 def test_indices_are_32_bit_where_they_fit(sizes, dtype):
     assert reference.index_dtype(*sizes) == dtype

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import gattn
 from gattn import graphs
 from gattn.kernels import layout as reference
+from gattn.kernels import traits
 from gattn.nn import token_offsets
 from gattn.structure import path_lengths
 from gattn.testing import awkward_graphs
@@ -314,6 +315,31 @@ def test_disjoint():
         graphs.disjoint([])
 
 
+def test_batched():
+    edges = torch.tensor([[1, 0, 4, 3, 3], [0, 1, 3, 4, 3]])
+    graph = graphs.batched(edges, torch.tensor([0, 2, 2, 5]))
+    assert torch.equal(graph.edge_index, edges)
+    assert graph.size == (5, 5)
+    assert graphs.batched(edges[:, :0], torch.tensor([0])).size == (0, 0)
+    assert graphs.batched(edges.int(), torch.tensor([0, 5], dtype=torch.int32)).num_edges == 5
+
+
+def test_a_batch_of_small_graphs_is_known_as_one():
+    edges = torch.tensor([[1, 0, 4, 3, 3], [0, 1, 3, 4, 3]])
+    ptr = torch.tensor([0, 2, 5])
+    batch = graphs.batched(edges, ptr)
+    side_by_side = graphs.disjoint([gattn.Graph(edges[:, :2], 2), gattn.Graph(edges[:, 2:] - 2, 3)])
+    for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
+        known = traits.known(graph.layout.rowptr)
+        assert torch.equal(known.windows, ptr.int())
+    chain = torch.arange(65)
+    large = graphs.batched(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
+    dense = graphs.disjoint([graphs.complete([9]), graphs.complete([9])])
+    bipartite = graphs.disjoint([graphs.bipartite([2], [3]), graphs.bipartite([3], [2])])
+    for graph in (large, dense, bipartite):
+        assert traits.known(graph.layout.rowptr) is None
+
+
 def test_virtual_node():
     graph = gattn.Graph(torch.tensor([[1, 0], [0, 1]]), 3)
     index = torch.tensor([0, 0, 2])
@@ -370,6 +396,7 @@ def test_million_tokens_are_laid_out_without_sorting():
 
 
 NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0, 0, 1])
+CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -401,6 +428,15 @@ NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0,
         (lambda: graphs.readout(INDEX, 1, 2.5), TypeError, r"num_graphs must be an int; got 2\.5"),
         (lambda: graphs.disjoint([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
         (lambda: graphs.disjoint(graphs.causal([2])), TypeError, "must be a list of gattn.Graph"),
+        (lambda: graphs.batched(CHAIN, [0, 4]), TypeError, "ptr must be an int32 or int64"),
+        (lambda: graphs.batched(CHAIN, torch.tensor([0, 3, 2])), ValueError, "rise from 0"),
+        (lambda: graphs.batched(CHAIN, torch.tensor(4)), ValueError, r"shape \(g \+ 1,\)"),
+        (lambda: graphs.batched(CHAIN, torch.tensor([0, 1])), ValueError, r"must be in \[0, 1\)"),
+        (
+            lambda: graphs.batched(CHAIN, torch.tensor([0, 2, 4])),
+            ValueError,
+            "edge 1 leads from graph 0 to graph 1",
+        ),
         (lambda: graphs.virtual_node(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
         (lambda: graphs.to_networkx(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
         (lambda: path_lengths(INDEX, INDEX, 1), TypeError, "over must be a gattn.Graph"),

@@ -151,10 +151,16 @@ def table(name: str, rows: list[dict[str, float | str]]) -> str:
     for row in rows:
         cells = [
             f"{row['n']:,}", f"{row['e']:,}", f"{row['operations']:.1e}", "1", row["path"],
-            f"{1e3 * float(row['forward']):.3g}", f"{1e3 * float(row['both']):.3g}",
+            three_digits(1e3 * float(row["forward"])), three_digits(1e3 * float(row["both"])),
         ]  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
+
+
+def three_digits(number: float) -> str:
+    """A positive number with at least three digits, none of them an exponent."""
+    decimals = max(0, 2 - math.floor(math.log10(number)))
+    return f"{number:,.{decimals}f}"
 
 
 def note() -> str:

@@ -5,7 +5,7 @@ Every builder takes a batch, with one size per member and members of any size, a
 """
 
 from gattn.graphs.blocks import band, bipartite, causal, complete
-from gattn.graphs.combine import disjoint, virtual_node
+from gattn.graphs.combine import batched, disjoint, virtual_node
 from gattn.graphs.convert import from_networkx, to_networkx
 from gattn.graphs.lattice import box, grid, grid_offsets
 from gattn.graphs.queries import readout
@@ -13,6 +13,7 @@ from gattn.graphs.spatial import knn, radius
 
 __all__ = [
     "band",
+    "batched",
     "bipartite",
     "box",
     "causal",

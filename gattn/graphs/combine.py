@@ -1,14 +1,17 @@
-"""Graphs made of graphs: side by side, and with a node that knows them all."""
+"""Graphs made of graphs: side by side, as a batch, and with a node that knows them all."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gattn.graph import Graph, check_graph
 from gattn.graphs.queries import check_index
+from gattn.kernels import traits
 
 
 def disjoint(graphs: Iterable[Graph]) -> Graph:
@@ -41,12 +44,68 @@ def disjoint(graphs: Iterable[Graph]) -> Graph:
     graphs = list(graphs)
     if not graphs:
         raise ValueError("graphs must hold at least one graph; got none")
-    pairs, num_src, num_dst = [], 0, 0
+    pairs, num_src, num_dst = [], [0], [0]
     for graph in graphs:
         check_graph("each of graphs", graph)
-        pairs.append(graph.edge_index + _column(num_src, num_dst, graph))
-        num_src, num_dst = num_src + graph.num_src, num_dst + graph.num_dst
-    return Graph(torch.cat(pairs, dim=1), (num_src, num_dst))
+        pairs.append(graph.edge_index + _column(num_src[-1], num_dst[-1], graph))
+        num_src.append(num_src[-1] + graph.num_src)
+        num_dst.append(num_dst[-1] + graph.num_dst)
+    batch = Graph(torch.cat(pairs, dim=1), (num_src[-1], num_dst[-1]))
+    if num_src == num_dst:
+        ptr = torch.tensor(num_src, device=batch.device)
+        traits.note_batch(batch.layout, ptr, max(graph.num_src for graph in graphs))
+    return batch
+
+
+def batched(edges: Any, ptr: Tensor) -> Graph:
+    r"""The edges of a batch of graphs, with what PyG's batches tell of it: where each one begins.
+
+    .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
+
+    Where every graph is small (64 nodes at most) and sparse (fewer than 8 edges a node), as
+    molecules are, kernels for CUDA devices then take whole graphs at once. Results are those of
+    ``Graph(edges, n)``.
+
+    Args:
+        edges: a (2, e) integer tensor, or whatever else :class:`gattn.Graph` takes.
+        ptr: [g + 1] int32 or int64, from 0 to n: graph b has the nodes ptr[b] to ptr[b + 1] - 1,
+            possibly none; ``Batch.ptr`` of PyG.
+
+    Returns:
+        The square graph of n nodes, with the edges in the caller's order.
+
+    Raises:
+        TypeError: for a ptr that is not an integer tensor.
+        ValueError: for a ptr that does not rise from 0, or an edge between two graphs.
+
+    Reference:
+        Fey, Lenssen, "Fast graph representation learning with PyTorch Geometric" (2019).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> graphs.batched(torch.tensor([[0, 1, 3], [1, 0, 2]]), torch.tensor([0, 2, 4]))
+        Graph(num_src=4, num_dst=4, num_edges=3, device='cpu')
+    """
+    if not isinstance(ptr, Tensor) or ptr.dtype not in (torch.int32, torch.int64):
+        got = ptr.dtype if isinstance(ptr, Tensor) else type(ptr).__name__
+        raise TypeError(f"ptr must be an int32 or int64 tensor; got {got}")
+    bounds = ptr.tolist() if ptr.dim() == 1 else []
+    if not bounds or bounds[0] != 0 or bounds != sorted(bounds):
+        raise ValueError(f"ptr must have shape (g + 1,) and rise from 0; got {ptr}")
+    graph = Graph(edges, bounds[-1])
+    ptr = ptr.to(graph.device)
+    source, destination = torch.searchsorted(ptr, graph.edge_index, right=True) - 1
+    crossing = (source != destination).nonzero()
+    if crossing.numel():
+        edge = int(crossing[0])
+        raise ValueError(
+            f"edges must stay within their graph; edge {edge} leads from graph {int(source[edge])} "
+            f"to graph {int(destination[edge])}"
+        )
+    sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
+    traits.note_batch(graph.layout, ptr, max(sizes, default=0))
+    return graph
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:

@@ -5,6 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+INT32_END = 2**31 - 2**16
+"""Nodes or edges from which indices are 64 bits wide: tiles may count a little past the last."""
+
 
 class Layout(NamedTuple):
     """Edges sorted by (destination, source) and by (source, destination), as plain tensors.
@@ -57,8 +60,8 @@ class Layout(NamedTuple):
 
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
-    """Smallest index type that can count the nodes and the edges."""
-    return torch.int32 if max(num_src, num_dst, num_edges) < 2**31 - 1 else torch.int64
+    """Smallest index type that can count the nodes and the edges, and as far as a tile overruns."""
+    return torch.int32 if max(num_src, num_dst, num_edges) < INT32_END else torch.int64
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:

@@ -12,6 +12,10 @@ from gattn.kernels.layout import Layout
 
 WINDOW = 64
 """Destinations of a window, of which density speaks."""
+SMALL = 64
+"""Most nodes of a graph that one program takes as a whole."""
+LEAST_DEGREE = 8
+"""Mean degree from which a layout is asked whether it is made of runs."""
 
 
 class Traits(NamedTuple):
@@ -23,7 +27,8 @@ class Traits(NamedTuple):
     """Edges per pair of a destination and a source in the rectangle around each window."""
     windows: Tensor | None = None
     """[w + 1]: where the nodes of a batch of small graphs may be divided so that no edge crosses;
-    source and destination of a number are one node. It is never measured, only noted."""
+    source and destination of a number are one node. It is never measured, only noted (see
+    :func:`gattn.graphs.batched`)."""
 
 
 _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -32,6 +37,19 @@ _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
 def note(layout: Layout, traits: Traits) -> None:
     """Remember what the maker of a layout knows of it, so that it need not be measured."""
     _known[layout.rowptr] = traits
+
+
+def note_batch(layout: Layout, ptr: Tensor, largest: int) -> None:
+    """Remember that no edge leaves the graphs of a batch, if all are small and sparse ones."""
+    if 0 < largest <= SMALL and layout.num_edges < LEAST_DEGREE * layout.num_dst:
+        note(layout, Traits(False, 0.0, ptr.to(layout.rowptr.dtype).contiguous()))
+
+
+def carry(old: Layout, new: Layout) -> None:
+    """Remember of edges within the same graphs where these lie."""
+    traits = known(old.rowptr)
+    if traits is not None and traits.windows is not None:
+        note(new, Traits(False, 0.0, traits.windows.to(new.rowptr.device)))
 
 
 def known(rowptr: Tensor) -> Traits | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -80,7 +81,7 @@ def segment_graph(
         name = index
         segments = _count(index) if dim_size is None else dim_size
     else:
-        name, segments = x.new_zeros(rows, dtype=torch.int64), 1
+        name, segments = _one_segment(rows, x.device), 1
     if dim_size is not None and dim_size != segments:
         raise ValueError(f"dim_size must be {segments}, one less than ptr holds; got {dim_size}")
     if torch.compiler.is_compiling():
@@ -192,6 +193,19 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
     graph = lay_out(source.flatten(), row.repeat_interleave(width), (rows, rows))
     bias = torch.zeros_like(valid, dtype=torch.float32).masked_fill(~valid, -torch.inf)
     return graph, bias.view(-1, 1)
+
+
+def _one_segment(rows: int, device: torch.device) -> Tensor:
+    """The index of rows that are all in segment 0: the same tensor each time, to be remembered."""
+    if torch.compiler.is_compiling():
+        return torch.zeros(rows, dtype=torch.int64, device=device)
+    return _kept_zeros(rows, device)
+
+
+@functools.lru_cache(maxsize=8)
+@lasting
+def _kept_zeros(rows: int, device: torch.device) -> Tensor:
+    return torch.zeros(rows, dtype=torch.int64, device=device)
 
 
 def _count(index: Tensor) -> int:

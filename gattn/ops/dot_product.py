@@ -162,13 +162,18 @@ def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, impl: str | None) -> Tensor:
-    """(W^T q_i) . a_ij for every edge and head: edges as sources of a graph of their own."""
-    destination = graph.edge_index[1]
-    own = Graph(
-        torch.stack([torch.arange(graph.num_edges, device=graph.device), destination]),
-        (graph.num_edges, graph.num_dst),
-    )
-    return edge_dot(edge_query, edge_attr.unsqueeze(1), own, impl=impl)
+    """(W^T q_i) . a_ij for every edge and head."""
+    return edge_dot(edge_query, edge_attr.unsqueeze(1), _of_edges(graph), impl=impl)
+
+
+def _of_edges(graph: Graph) -> Graph:
+    """The graph whose sources are the edges of this one: its layout, without sorting."""
+    rowptr, _, edge, *_ = graph.layout
+    number = torch.arange(graph.num_edges + 1, dtype=edge.dtype, device=edge.device)
+    place, row = torch.empty_like(edge), torch.empty_like(edge)
+    place.index_copy_(0, edge.long(), number[:-1])
+    row.index_copy_(0, edge.long(), graph.layout.destinations().to(edge.dtype))
+    return Graph._from_layout(Layout(rowptr.clone(), edge, edge, number, row, place))
 
 
 def _check(

@@ -37,8 +37,6 @@ from gattn.kernels.triton.tiles import (
     wide,
 )
 
-LEAST_DEGREE = 8
-"""Mean degree from which a graph is asked whether it is made of runs."""
 LEAST_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8}
 """Edges per pair of a window's rectangle from which matrix products are used."""
 WINDOW = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
@@ -54,7 +52,7 @@ def serves(
 ) -> bool:
     """Whether the graph is made of runs, densely enough for matrix products in this type."""
     dtype, edges, rows = query.dtype, layout[1].numel(), query.shape[0]
-    if dtype not in WIDEST or edges < LEAST_DEGREE * rows:
+    if dtype not in WIDEST or edges < traits.LEAST_DEGREE * rows:
         return False
     plain = bias is None and seed is None and dtype.itemsize == 2
     if max(query.shape[2], value.shape[2]) > WIDEST[dtype] * (1 + plain):

@@ -4,7 +4,7 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices an
 
     edge_softmax           per edge  3 h s + 8       score twice, the second time from cache; edge
     edge_softmax_backward  per edge  5 h s + 8       weight and gradient twice, likewise; edge
-                           per row   2 h w more where rows are cut
+                           per row   4 h w more where rows are cut
     aggregate              per edge  F s + h s + 8   value, weight; col, edge (4 more transposed)
                            per row   F s + 4         the sum
     edge_dot               per edge  F s + h s + 8   key, the product; col, edge
@@ -50,18 +50,23 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
 
 
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
-    """Return the gradient of the scores: alpha (grad - sum of alpha grad over the row)."""
+    """Return the gradient of the scores: alpha (grad - mean of grad weighted by alpha).
+
+    The weights are summed, too: rounded to 16 bits they do not quite sum to one, and the gradients
+    of a row's scores would not to zero.
+    """
     rowptr, _, edge, *_ = layout
     (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
     out = alpha.new_empty(e, heads)
     walk = Walk(rowptr, e, heads, 1, alpha.dtype, unroll=2)
     inner = alpha.new_empty(walk.num_rows, heads, dtype=wide(alpha.dtype))
-    sums = [None, None, None, None, inner]
+    mass = inner.new_empty(walk.num_rows, heads, 1)
+    sums = [None, None, mass, None, inner]
     parts = walk.parts(*sums)
-    walk.run(_softmax_backward, edge, alpha, grad, out, parts[4])
+    walk.run(_softmax_backward, edge, alpha, grad, out, parts[2], parts[4])
     walk.merge(parts, sums)
     if walk.cuts:
-        walk.run(_softmax_backward_segments, edge, alpha, grad, inner, out, segments=True)
+        walk.run(_softmax_backward_segments, edge, alpha, grad, mass, inner, out, segments=True)
     return out
 
 
@@ -190,53 +195,57 @@ def _write_softmax(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _softmax_backward(
-    offsets, edge, alpha, grad, out, part_inner, num_rows, num_segments,
+    offsets, edge, alpha, grad, out, part_mass, part_inner, num_rows, num_segments,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of whole rows; the sum of alpha grad of parts."""
+    """Gradient of whole rows; the sums of alpha and of alpha grad of parts."""
     _row, first, last, slot, whole, part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
     head, real = head_block(HEADS, H)
     inner = tl.zeros([SLOTS, ROWS, H], ACC)
+    mass = tl.zeros([SLOTS, ROWS, H], ACC)
     step, longest = 0, tl.max(last - first, 0)
     while step < longest:
         for u in tl.static_range(UNROLL):
             position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
             name = tl.load(edge + position, mask=valid, other=0)
             x = gather(alpha, name, valid, head, real, HEADS, ACC)
+            mass += x
             inner += x * gather(grad, name, valid, head, real, HEADS, ACC)
         step += SLOTS * UNROLL
-    row_inner = tl.sum(inner, 0)
+    row_mass, row_inner = tl.sum(mass, 0), tl.sum(inner, 0)
+    scatter(part_mass, slot, part, head, real, row_mass, HEADS)
     scatter(part_inner, slot, part, head, real, row_inner, HEADS)
     _write_softmax_backward(
-        edge, alpha, grad, out, first, tl.where(whole, last, first), row_inner,
-        head, real, HEADS, ACC, SLOTS,
+        edge, alpha, grad, out, first, tl.where(whole, last, first),
+        row_inner * reciprocal(row_mass), head, real, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _softmax_backward_segments(
-    offsets, edge, alpha, grad, row_inner, out, num_rows, num_segments,
+    offsets, edge, alpha, grad, row_mass, row_inner, out, num_rows, num_segments,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the parts of cut rows, from the sum of alpha grad over those rows."""
+    """Gradient of the parts of cut rows, from the sums over those rows."""
     row, first, last, _slot, _whole, part = take_rows(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
     head, real = head_block(HEADS, H)
-    inner = gather(row_inner, row, part, head, real, HEADS, ACC)
+    mass = gather(row_mass, row, part, head, real, HEADS, ACC)
+    mean = gather(row_inner, row, part, head, real, HEADS, ACC) * reciprocal(mass)
     _write_softmax_backward(
-        edge, alpha, grad, out, first, tl.where(part, last, first), inner,
+        edge, alpha, grad, out, first, tl.where(part, last, first), mean,
         head, real, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit
 def _write_softmax_backward(
-    edge, alpha, grad, out, first, last, inner, head, real,
+    edge, alpha, grad, out, first, last, mean, head, real,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     step, longest = 0, tl.max(last - first, 0)
@@ -245,7 +254,7 @@ def _write_softmax_backward(
         name = tl.load(edge + position, mask=valid, other=0)
         weight = gather(alpha, name, valid, head, real, HEADS, ACC)
         g = gather(grad, name, valid, head, real, HEADS, ACC)
-        scatter(out, name, valid, head, real, weight * (g - inner[None]), HEADS)
+        scatter(out, name, valid, head, real, weight * (g - mean[None]), HEADS)
         step += SLOTS
 
 

@@ -69,7 +69,7 @@ STACK = 4
 WEIGHT_PROGRAMS = 4096
 """Programs that share the sums for dw, at most."""
 EDGES = 32
-"""Edges of a tile in the passes by edge; half as many in fp64."""
+"""Edges of a tile in the passes by edge; half as many in fp64, or beyond 128 channels."""
 EDGE_PROGRAMS = 512
 """Programs that share the sums for dW, at most."""
 
@@ -225,7 +225,7 @@ def _by_edge(
     parts = 2 if slope.dtype == torch.float64 else 1
     block = max(1, min(pad(heads), 128 // parts // width))
     head_blocks = -(-heads // block)
-    edges = EDGES // parts
+    edges = max(16, EDGES // parts // max(1, width // 128))
     tiles = -(-e // edges)
     inputs = destination, col, edge, query, key, weight, edge_attr, edge_proj, turned, slope
     constants = {

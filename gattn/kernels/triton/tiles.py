@@ -32,8 +32,6 @@ REGISTERS = 255
 rather spill a few registers than have one warp less."""
 MERGE_BYTES = 1024
 """Bytes of a partial result that a program of `merge` reads of one segment, where a head allows."""
-WINDOW_ROWS = 32
-"""Rows that a program takes at once where whole graphs are given to it."""
 LANES = 32
 LOAD = 16
 """Bytes that a lane loads at once."""
@@ -145,17 +143,17 @@ class Walk:
         windows: Tensor | None = None,
         cut: bool = True,
     ) -> None:
-        rows = offsets.numel() - 1
-        degree = num_edges / max(rows, 1)
+        self.num_rows = offsets.numel() - 1
+        degree = num_edges / max(self.num_rows, 1)
         tile = choose(heads, width, dtype, degree, unroll, stack, all_heads)
         if windows is not None:
-            tile = dataclasses.replace(tile, slots=1, rows=WINDOW_ROWS, unroll=1, warps=8)
+            rows = window_rows(tile.heads * pad(width), dtype)
+            tile = dataclasses.replace(tile, slots=1, rows=rows, unroll=1, warps=8)
         if windows is not None or not cut:
             tile = dataclasses.replace(tile, segment=2**30)
         self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
-        self.num_rows = rows
         self.num_segments = num_edges // tile.segment
-        self.programs = -(-self.num_segments // tile.rows) + -(-rows // tile.rows)
+        self.programs = -(-self.num_segments // tile.rows) + -(-self.num_rows // tile.rows)
         if windows is not None:
             self.programs = windows.numel() - 1
         self.blocks = 1 if all_heads else -(-heads // tile.heads)
@@ -222,6 +220,8 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
     """Run a kernel on the device of its first tensor; an empty grid runs nothing."""
     if 0 in grid:
         return
+    if grid[0] >= 2**31:
+        raise ValueError(f"a launch may have fewer than 2**31 programs in a row; got {grid[0]}")
     device = args[0].device
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     with torch.cuda.device(device) if elsewhere else contextlib.nullcontext():
@@ -232,6 +232,16 @@ def windows_of(layout: list[Tensor]) -> Tensor | None:
     """Where the nodes divide into small graphs, if the maker of the layout has told."""
     found = traits.known(layout[0])
     return None if found is None else found.windows
+
+
+def window_rows(numbers: int, dtype: torch.dtype) -> int:
+    """Rows of so many numbers that a program takes at once where whole graphs are given to it.
+
+    As many as every backward holds without spilling (``python -m benchmarks.aot``).
+    """
+    if numbers <= 128 and wide(dtype) == torch.float32:
+        return 32
+    return max(1, 8192 // (numbers * wide(dtype).itemsize))
 
 
 def dropping(seed: Tensor | None, dropout: float) -> dict[str, Any]:
