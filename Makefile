@@ -50,6 +50,7 @@ docs: $(VENV)/dev.stamp
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
+	@echo "Installing PyTorch into $(VENV): a few minutes, pip is silent meanwhile"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(INSTALL) torch
@@ -57,6 +58,7 @@ $(VENV)/torch.stamp: constraints.txt
 
 # Built without isolation, so that the build uses the pinned tools and can be resumed.
 $(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
+	@echo "Installing gattn: its C++ kernels take two to four minutes to compile"
 	$(INSTALL) --group build
 	$(INSTALL) --no-build-isolation --editable .
 	touch $@

@@ -89,19 +89,20 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=60, help="of training")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the model")
     parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
-    args = parser.parse_args()
-    start = time.perf_counter()
+    args, start = parser.parse_args(), time.perf_counter()
+    for name, least in (("epochs", 1), ("seed", 0)):
+        if not least <= (value := getattr(args, name)) < 2**31:
+            parser.error(f"--{name} must be at least {least} and below 2**31; got {value}")
     try:
         if args.csv is None:
             mols = gd.load_molecules("chembl2321810")
         else:
             mols = gd.read_csv(args.csv, smiles=args.smiles, targets=[args.target], on_error="skip")
     except (OSError, ValueError) as error:
-        parser.error(f"argument --csv: {error}")
+        parser.error(str(error))
     sys.stderr.writelines(f"left out: {row}\n" for row in mols.bad)
-    if len(mols := mols.labelled()) < 10 or args.epochs < 1 or not 0 <= args.seed < 2**63:
-        wanted = "10 molecules, --epochs of at least 1, and --seed of at least 0 and in 64 bits"
-        parser.error(f"needs {wanted}; got {len(mols)}, {args.epochs} and {args.seed}")
+    if len(mols := mols.labelled()) < 10:
+        parser.error(f"needs at least 10 molecules with a target; got {len(mols)}")
     split = gd.random_split(len(mols), seed=args.seed)
     bits, y = gd.morgan_fingerprints(mols.smiles), mols.y[:, 0]
     predictions = {
@@ -109,9 +110,8 @@ def main() -> None:
         "kernel_ridge_rmse": gd.tanimoto_ridge(bits[split.train], y[split.train], bits[split.test]),
         "mean_rmse": y[split.train].mean().expand(len(split.test)),
     }
-    errors = {name: rmse(predicted, y[split.test]) for name, predicted in predictions.items()}
-    shown = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
-    print(f"{args.csv or 'CHEMBL2321810'}, {split.protocol}: {shown}")
+    errors = {name: round(rmse(found, y[split.test]), 4) for name, found in predictions.items()}
+    print(f"{args.csv or 'CHEMBL2321810'}, {split.protocol}: {errors}")
     print(json.dumps(dict(**vars(args), **errors, seconds=time.perf_counter() - start)))
 
 
