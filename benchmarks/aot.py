@@ -28,6 +28,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 import gattn.kernels.triton as kernels
+from benchmarks import pages
 from gattn.kernels import traits
 from gattn.kernels.layout import Layout
 from gattn.ops.library import value_sum
@@ -38,7 +39,6 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 SHAPES = [(8, 16), (4, 32), (1, 128), (4, 64), (8, 8), (1, 7), (3, 5)]
 EDGES = 100_000
 PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
-START, END = "<!-- registers and spills -->", "<!-- end of registers and spills -->"
 
 
 class NoCard:
@@ -204,9 +204,7 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
     args = parser.parse_args()
     if args.table:
-        before, rest = PAGE.read_text().split(START)
-        after = rest.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n\n{table(args.out)}\n\n{END}{after}")
+        pages.write(PAGE, "registers and spills", table(args.out))
         return 0
     args.out.parent.mkdir(parents=True, exist_ok=True)
     spilled = 0

@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchmarks import band, cases, record, tables
+from benchmarks import band, cases, pages, record, tables
 
 ROOT = Path(__file__).parents[1]
-README, BAND = ROOT / "README.md", ROOT / "docs/guide/costs/band.md"
+README, SEQUENCES = ROOT / "README.md", ROOT / "docs/guide/sequences.md"
+MARK = "benchmark table"
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
     "power-law/operator": "The operators alone on that graph, given projected inputs",
@@ -23,7 +24,6 @@ METHOD = (
     "Forward + backward, medians of alternating runs in one process; peak memory above the inputs, "
     "each side in a process of its own. Every case was first checked against float64 and its peer."
 )
-START, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
 
 
 def report(records: dict[str, record.Record]) -> str:
@@ -103,23 +103,14 @@ def band_report(found: record.Record) -> str:
     )
 
 
-def fill(text: str, section: str) -> str:
-    """Put the section between the two marks."""
-    if text.count(START) != 1 or text.count(END) != 1:
-        raise SystemExit(f"the README must hold {START} and {END} once each")
-    before, rest = text.split(START)
-    after = rest.split(END)[1]
-    return f"{before}{START}\n\n{section}\n\n{END}{after}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=record.RESULTS / "cpu.jsonl")
     parser.add_argument("--readme", type=Path, default=README)
     options = parser.parse_args()
-    section = report(record.newest(options.results))
-    options.readme.write_text(fill(options.readme.read_text(), section))
-    BAND.write_text(band_report(record.newest(record.RESULTS / "band.jsonl")["band"]))
+    pages.write(options.readme, MARK, report(record.newest(options.results)))
+    found = record.newest(record.RESULTS / "band.jsonl")["band"]
+    pages.write(SEQUENCES, "costs of a band", band_report(found))
 
 
 if __name__ == "__main__":

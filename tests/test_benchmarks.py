@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import contenders, graphs, growth, memory, record, report, tables, timing, verify
+from benchmarks import (
+    contenders,
+    graphs,
+    growth,
+    memory,
+    pages,
+    record,
+    report,
+    tables,
+    timing,
+    verify,
+)
 from benchmarks.__main__ import main
 from benchmarks.cases import cases, comparisons
 from benchmarks.contenders import Contender, Topology
@@ -174,16 +185,16 @@ def test_report_fills_the_readme_from_the_newest_full_runs(tmp_path: Path) -> No
         "- a CPU, 2 threads; gattn 0:\n  `python -m benchmarks` (2030-01-01, commit abc)."
         in section
     )
-    text = f"before\n{report.START}\nold\n{report.END}\nafter\n"
-    filled = report.fill(text, section)
+    text = "before\n<!-- benchmark table -->\nold\n<!-- end of benchmark table -->\nafter\n"
+    filled = pages.fill(text, report.MARK, section)
     assert filled.startswith("before\n")
     assert filled.endswith("after\n")
     assert "old" not in filled
-    assert report.fill(filled, section) == filled
+    assert pages.fill(filled, report.MARK, section) == filled
 
 
 def test_readme_has_the_place_for_the_table() -> None:
-    report.fill(report.README.read_text(), "")
+    pages.fill(report.README.read_text(), report.MARK, "")
 
 
 def test_numbers_are_written_with_three_digits() -> None:

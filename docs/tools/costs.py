@@ -2,7 +2,7 @@
 
     python -m docs.tools.costs
 
-writes docs/guide/costs/*.md and docs/guide/images/costs.png. Forward, and forward and backward,
+writes into the pages of docs/guide and draws docs/guide/images/costs.png. Forward, and both ways,
 of gattn.functional.dot_product_attention at 4 heads of 16 channels in fp32.
 """
 
@@ -22,7 +22,7 @@ import torch
 from scipy.sparse.csgraph import shortest_path
 
 import gattn
-from benchmarks import record
+from benchmarks import pages, record
 from docs.tools.drawing import plt
 from gattn import functional, graphs
 
@@ -196,17 +196,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=LARGE[-1], help="largest n")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each number")
-    parser.add_argument("--guide", type=Path, default=GUIDE, help="folder to write to")
+    parser.add_argument("--guide", type=Path, default=GUIDE, help="folder of the pages")
     options = parser.parse_args(arguments)
-    for folder in ("costs", "images"):
-        (options.guide / folder).mkdir(parents=True, exist_ok=True)
     measured = {
         family.name: rows_of(family, options.largest, options.seconds) for family in FAMILIES
     }
     for page in dict.fromkeys(family.page for family in FAMILIES):
         names = [family.name for family in FAMILIES if family.page == page]
         text = "\n\n".join([*(table(name, measured[name]) for name in names), f"*{note()}*"])
-        (options.guide / "costs" / f"{page}.md").write_text(text + "\n")
+        pages.write(options.guide / f"{page}.md", "costs", text)
     picture(measured, options.guide / "images" / "costs.png")
 
 
