@@ -18,11 +18,15 @@ TITLES = {
     "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",
     "esol-64/bf16": "bf16 beside fp32 on that batch",
     "esol-512": "A batch of 512 molecules",
-    "cora": "Cora, the GAT paper's model: an epoch of training and evaluation",
+    "cora": "Cora, the GAT paper's model, an epoch of training and evaluation: with the sparse "
+    "features of gattn's data set beside the dense ones of PyG's; +sparse: sparse ones on both "
+    "sides, dropped by gattn's SparseDropout; +dense: dense ones on both",
 }
 METHOD = (
     "Forward + backward, medians of alternating runs in one process; peak memory above the inputs, "
-    "each side in a process of its own. Every case was first checked against float64 and its peer."
+    "each side in a process of its own (blank where it was not measured). Every case was first "
+    "checked against float64, and against its peer where that computes the same. The rows come "
+    "from several runs, listed below: compare within a row, not between rows."
 )
 
 

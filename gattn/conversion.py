@@ -79,8 +79,9 @@ class ConversionReport:
 
     Args:
         replaced: class by path of the layers that run on gattn.
-        left: reason by path of those that do not.
-        seen: number by class of the other modules; told where nothing runs on gattn.
+        left: reason by path of those that do not, and that :func:`convert` leaves.
+        convertible: class by path of PyG's layers that :func:`convert` would replace.
+        seen: number by class of the other modules; told where there is none of the above.
 
     Example:
         >>> from gattn import ConversionReport
@@ -91,14 +92,17 @@ class ConversionReport:
 
     replaced: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
+    convertible: dict[str, str] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        layers = "layer" if len(self.replaced) == 1 else "layers"
-        lines = [f"gattn runs {len(self.replaced)} attention {layers}{_listed(self.replaced)}"]
+        lines = [f"gattn runs {_layers(self.replaced)}{_listed(self.replaced)}"]
+        if self.convertible:
+            found = f"{_layers(self.convertible)}{_listed(self.convertible)}"
+            lines.append(f"gattn.convert would replace {found}")
         if self.left:
             lines.append(f"left as they were, {len(self.left)}{_listed(self.left)}")
-        if self.seen and not self.replaced:
+        if self.seen and not self.replaced and not self.convertible:
             seen = ", ".join(f"{number} {kind}" for kind, number in self.seen.items())
             lines.append(f"seen, without attention that gattn knows: {seen}")
         return "\n".join(lines)
@@ -159,7 +163,7 @@ def conversion_report(model: Module) -> ConversionReport:
         model: any module, converted or not.
 
     Returns:
-        The report; before :func:`convert`, it names what that would leave and nothing else.
+        The report; before :func:`convert`, it names what that would replace and leave.
 
     Example:
         >>> import torch, torch_geometric.nn as pyg
@@ -169,21 +173,21 @@ def conversion_report(model: Module) -> ConversionReport:
         gattn runs 1 attention layer: module_0 (GATConv)
         left as they were, 1: module_1 (gattn has no MultiheadAttention of the same parameters)
     """
-    replaced: dict[str, str] = {}
-    left: dict[str, str] = {}
-    seen: Counter[str] = Counter()
+    report, seen = ConversionReport(), Counter[str]()
     for path, module in model.named_modules():
+        kind = type(module)
         if isinstance(module, _OURS):
-            replaced[path] = type(module).__name__
+            report.replaced[path] = kind.__name__
+        elif _is_part(path, report):
             continue
-        reason = _why_not(module)
-        if _is_part(path, replaced, left):
-            continue
-        if reason:
-            left[path] = reason
+        elif reason := _why_not(module):
+            report.left[path] = reason
+        elif kind in TWINS or kind in REBUILT:
+            report.convertible[path] = kind.__name__
         else:
-            seen[type(module).__name__] += 1
-    return ConversionReport(replaced, left, dict(seen))
+            seen[kind.__name__] += 1
+    report.seen.update(seen)
+    return report
 
 
 _OURS = (*TWINS.values(), gattn.nn.AttentionalReadout, gattn.nn.SetTransformerReadout)
@@ -304,11 +308,17 @@ def _unusual(module: Any) -> str:
     return ""
 
 
-def _is_part(path: str, replaced: dict[str, str], left: dict[str, str]) -> bool:
-    """Whether this is a part of what was told of: the attention of a GPSConv, or of one left."""
+def _is_part(path: str, report: ConversionReport) -> bool:
+    """Whether this is a part of what was told of: of a layer, or of a GPSConv its attention."""
     owner, _, name = path.rpartition(".")
-    inside_left = any(path.startswith(f"{outer}." if outer else "") for outer in left)
-    return inside_left or (name == "attn" and replaced.get(owner) == "GPSConv")
+    wholes = (*report.left, *(p for p, kind in report.convertible.items() if kind != "GPSConv"))
+    inside = any(path.startswith(f"{whole}." if whole else "") for whole in wholes)
+    told = report.replaced.get(owner) or report.convertible.get(owner)
+    return inside or (name == "attn" and told == "GPSConv")
+
+
+def _layers(found: dict[str, str]) -> str:
+    return f"{len(found)} attention layer{'s' * (len(found) != 1)}"
 
 
 def _listed(items: dict[str, str]) -> str:

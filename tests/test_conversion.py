@@ -252,6 +252,18 @@ def test_a_subclass_of_gattn_s_layer_counts_as_gattn_s():
     assert report.replaced == {"0": "Mine"}
 
 
+def test_a_report_before_conversion_tells_what_would_be_replaced():
+    parts = [pyg.GPSConv(8, pyg.GATConv(8, 8), heads=2), MyGATConv(8, 8)]
+    model = torch.nn.ModuleList(parts)
+    report = conversion_report(model)
+    assert report.replaced == {}
+    assert report.convertible == {"0": "GPSConv", "0.conv": "GATConv"}
+    assert set(report.left) == {"1"}
+    assert "gattn.convert would replace 2 attention layers: 0 (GPSConv), 0.conv" in str(report)
+    converted = conversion_report(convert(model))
+    assert (converted.replaced, converted.left) == (report.convertible, report.left)
+
+
 def test_replacing_nothing_warns_and_tells_what_was_seen():
     class Hidden(torch.nn.Module):
         def __init__(self):

@@ -159,6 +159,10 @@ class MolGraph:
     edge_index: Tensor
     edge_attr: Tensor
 
+    def __repr__(self) -> str:
+        atoms, bonds = len(self.x), len(self.edge_attr) // 2
+        return f"MolGraph({self.smiles!r}, atoms={atoms}, bonds={bonds})"
+
     def to_data(self, y: Tensor | None = None) -> Data:
         """Turn it into a PyG ``Data`` with the same field names.
 
@@ -546,18 +550,21 @@ def _graph_or_reason(row: _Row, max_atoms: int) -> MolGraph | str:
         return str(error)
 
 
-def batch_molecules(graphs: Sequence[MolGraph]) -> Data:
+def batch_molecules(graphs: Sequence[MolGraph] | Molecules) -> Data:
     """Join molecules into one graph without edges between them.
 
     Faster than PyG's ``Batch`` and with the same names; nothing is padded.
 
     Args:
-        graphs: g molecules.
+        graphs: g molecules, as a list or as what was read.
 
     Returns:
         Data with ``x``, ``edge_index`` and ``edge_attr`` of all atoms and bonds, ``batch`` [n],
         the molecule of each atom, and ``ptr`` [g + 1], where each molecule's atoms begin. No
         molecule gives no atoms.
+
+    Raises:
+        TypeError: for anything but molecules.
 
     >>> batch = batch_molecules([mol_graph("CC"), mol_graph("O")])
     >>> batch.batch, batch.ptr
@@ -565,6 +572,10 @@ def batch_molecules(graphs: Sequence[MolGraph]) -> Data:
     """
     from torch_geometric.data import Data  # here, since it is slow to import
 
+    graphs = graphs.graphs if isinstance(graphs, Molecules) else graphs
+    for graph in graphs:
+        if not isinstance(graph, MolGraph):
+            raise TypeError(f"graphs must hold MolGraph objects; got {type(graph).__name__}")
     atoms = torch.tensor([len(graph.x) for graph in graphs], dtype=torch.int64)
     bonds = torch.tensor([len(graph.edge_attr) for graph in graphs], dtype=torch.int64)
     ptr = torch.cat([atoms.new_zeros(1), atoms.cumsum(0)])

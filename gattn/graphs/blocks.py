@@ -37,6 +37,7 @@ def complete(sizes: Sequence[int], *, device: Device = None) -> Graph:
         >>> graphs.complete([3, 2])
         Graph(num_src=5, num_dst=5, num_edges=13, device='cpu')
     """
+    sizes = check_sizes("sizes", sizes)
     return bipartite(sizes, sizes, device=device)
 
 

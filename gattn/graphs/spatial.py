@@ -111,7 +111,7 @@ def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
     try:
         from scipy.spatial import KDTree
     except ImportError as error:
-        raise ImportError("knn and radius need SciPy (pip install gattn[scipy])") from error
+        raise ImportError("knn and radius need SciPy (pip install scipy)") from error
     if not isinstance(position, Tensor):
         raise TypeError(f"position must be a tensor; got {type(position).__name__}")
     if position.dim() != 2 or position.shape[1] == 0 or not position.is_floating_point():

@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj
 from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.nn import GATConv, GATEConv
-from gattn.nn._checks import at_least
+from gattn.nn._checks import at_least, check_features
 from gattn.nn.segments import segment_graph
 
 
@@ -73,6 +73,7 @@ class AttentiveFP(Module):
         super().__init__()
         at_least(1, num_layers=num_layers)
         at_least(0, num_timesteps=num_timesteps)
+        at_least(0, in_channels=in_channels)
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
         self.out_channels = out_channels
@@ -135,6 +136,7 @@ class AttentiveFP(Module):
         Returns:
             One row per molecule.
         """
+        check_features("x", x, self.in_channels, self.lin1.weight)
         x = F.leaky_relu(self.lin1(x))
         x = self._refine(self.gru, self.gate_conv(x, edge_index, edge_attr), x)
         for conv, gru in zip(self.atom_convs, self.atom_grus):

@@ -1,12 +1,15 @@
-"""What the constructors of layers ask of their settings."""
+"""What layers ask of their settings and of their inputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from gattn.ops.checks import probability
 
-__all__ = ["at_least", "heads_divide", "probability"]
+__all__ = ["at_least", "check_features", "check_width", "heads_divide", "probability"]
 
 
 def at_least(least: int, **settings: Any) -> None:
@@ -23,3 +26,18 @@ def heads_divide(heads: int, **channels: int) -> None:
     for name, value in channels.items():
         if value % heads:
             raise ValueError(f"heads must divide {name} ({value}); got heads={heads}")
+
+
+def check_width(name: str, x: Any, channels: int) -> None:
+    """Raise unless x is a tensor of so many features."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
+    if x.dim() == 0 or x.shape[-1] != channels:
+        raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
+
+
+def check_features(name: str, x: Any, channels: int, parameter: Tensor) -> None:
+    """Raise unless x has so many features, in the dtype of the layer's parameters."""
+    check_width(name, x, channels)
+    if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(f"{name} must be {parameter.dtype}, as the layer; got {x.dtype}")

@@ -11,6 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
+from gattn.nn._checks import check_features, check_width
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
@@ -86,6 +87,12 @@ class AttentionConv(MessagePassing):
             raise TypeError(f"edge_attr must be {like.dtype}, as x; got {edge_attr.dtype}")
         return edge_attr.to(like.dtype), weight.to(like.dtype)
 
+    def check_edge_width(self, edge_attr: Tensor) -> None:
+        """Raise where it is known already that edge_attr does not fit the edges' map."""
+        weight = getattr(getattr(self, "lin_edge", None), "weight", None)
+        if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter):
+            check_width("edge_attr", edge_attr, weight.shape[1])
+
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
         """W_e a_ij written out, [e, h, c]: for the edge by edge path."""
         linear: Any = getattr(self, "lin_edge", None)
@@ -100,16 +107,8 @@ class AttentionConv(MessagePassing):
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
         if isinstance(linear.weight, UninitializedParameter):
             linear(edge_attr[:0])
-        check_width("edge_attr", edge_attr, linear)
+        check_width("edge_attr", edge_attr, linear.weight.shape[1])
         return linear.weight.unflatten(0, (self.heads, -1))
-
-
-def check_width(name: str, x: Tensor, linear: Any) -> None:
-    """Raise unless x has as many features as the map takes."""
-    if x.shape[-1] != linear.weight.shape[1]:
-        raise ValueError(
-            f"{name} must have {linear.weight.shape[1]} features; got shape {tuple(x.shape)}"
-        )
 
 
 def node_inputs(x: Any) -> tuple[Tensor, Tensor | None]:
@@ -138,18 +137,23 @@ def node_pair(x: Any) -> tuple[Tensor, Tensor]:
 
 
 def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
-    """Widths of the source's and the destination's features."""
-    return (in_channels, in_channels) if isinstance(in_channels, int) else in_channels
+    """Widths of the source's and the destination's features; -1 waits for the first input."""
+    pair = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
+    if len(pair) != 2 or not all(hasattr(width, "__index__") and width >= -1 for width in pair):
+        raise ValueError(f"in_channels must be an int or a pair of ints; got {in_channels!r}")
+    return pair[0], pair[1]
 
 
-def nodes_first(x: Tensor) -> Tensor:
+def nodes_first(x: Tensor, name: str = "x") -> Tensor:
     """[n, d] as it is; [b, n, d] as [n, b, d]."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
     if x.dim() == 3:
         return x.transpose(0, 1)
     if x.dim() != 2:
         raise ValueError(
-            "x must have shape (n, d), or (b, n, d) for b sets of features on one set of edges; "
-            f"got {tuple(x.shape)}"
+            f"{name} must have shape (n, d), or (b, n, d) for b sets of features on one set of "
+            f"edges; got {tuple(x.shape)}"
         )
     return x
 
@@ -194,7 +198,7 @@ def add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else projection.add(out, bias.to(out.dtype))
 
 
-def project(linear: Any, x: Tensor) -> Tensor:
+def project(linear: Any, x: Tensor, name: str = "x") -> Tensor:
     """Apply a linear map to dense or sparse features, in the dtype that autocast asks for.
 
     torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
@@ -203,12 +207,10 @@ def project(linear: Any, x: Tensor) -> Tensor:
     casts = torch.is_autocast_enabled(x.device.type)
     if casts and x.layout != torch.strided:
         with torch.autocast(x.device.type, enabled=False):
-            return project(linear, x).to(torch.get_autocast_dtype(x.device.type))
+            return project(linear, x, name).to(torch.get_autocast_dtype(x.device.type))
     if not is_plain(linear):
         return linear(x)
-    check_width("x", x, linear)
-    if x.dtype != linear.weight.dtype and not casts:
-        raise TypeError(f"x must be {linear.weight.dtype}, as the layer; got {x.dtype}")
+    check_features(name, x, linear.weight.shape[1], linear.weight)
     if x.layout == torch.strided:
         return projection.linear(x, linear.weight, linear.bias)
     if is_sum_over_edges(x, linear.weight):
@@ -217,7 +219,7 @@ def project(linear: Any, x: Tensor) -> Tensor:
 
 
 def head_scores(
-    linear: Any, x: Tensor, projected: Tensor | None, *att: Tensor
+    linear: Any, x: Tensor, projected: Tensor | None, *att: Tensor, name: str = "x"
 ) -> tuple[Tensor, ...]:
     r"""Scalars per row and head, :math:`\langle W x, a \rangle`, for each a of shape [1, h, c].
 
@@ -225,13 +227,13 @@ def head_scores(
     thin product, unless the map is more than its weight.
     """
     if projected is None and _is_its_weight(linear, x):
-        check_width("features", x, linear)
+        check_features(name, x, linear.weight.shape[1], linear.weight)
         heads, channels = att[0].shape[-2:]
         weight = linear.weight.view(heads, channels, x.shape[-1])
         folded = (torch.cat(att).transpose(0, 1) @ weight).transpose(0, 1).flatten(0, 1)
         scores = project(lambda x: F.linear(x, folded), x)
         return tuple(score.flatten(1) for score in scores.split(heads, -1))
-    return projected_scores(project(linear, x) if projected is None else projected, *att)
+    return projected_scores(project(linear, x, name) if projected is None else projected, *att)
 
 
 def projected_scores(projected: Tensor, *att: Tensor) -> tuple[Tensor, ...]:

@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import at_least, probability
+from gattn.nn._checks import at_least, check_features, probability
 from gattn.nn._edges import check_rows
 from gattn.nn.graph_attention import EdgeScore, GraphAttention
 
@@ -139,6 +139,7 @@ class TransformerBlock(Module):
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
                 f"memory_channels={self.cross_attention is not None}"
             )
+        check_features("x", x, self.channels, self.norm3.weight)
         graph = graph_among(graph, x)
 
         def attend(y: Tensor) -> Tensor:
@@ -171,6 +172,7 @@ class TransformerBlock(Module):
         Returns:
             [e, heads], in the order of the caller's edges.
         """
+        check_features("x", x, self.channels, self.norm1.weight)
         y = self.norm1(x) if self.norm == "pre" else x
         return self.attention.attention_weights(
             y, y, graph_among(graph, x), edge_attr=edge_attr, score_bias=score_bias

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
-from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
@@ -20,7 +19,7 @@ from gattn.nn._checks import at_least, probability
 from gattn.nn._conv import (
     AttentionConv,
     add_bias,
-    check_width,
+    channel_pair,
     head_scores,
     merge_heads,
     node_inputs,
@@ -123,11 +122,11 @@ class GATConv(AttentionConv):
 
         width, total = heads * out_channels, heads * out_channels if concat else out_channels
         self.lin = self.lin_src = self.lin_dst = None
-        if isinstance(in_channels, int):
-            self.lin = linear(in_channels, width)
+        source, destination = channel_pair(in_channels)
+        if isinstance(in_channels, (tuple, list)):
+            self.lin_src, self.lin_dst = linear(source, width), linear(destination, width)
         else:
-            self.lin_src = linear(in_channels[0], width)
-            self.lin_dst = linear(in_channels[1], width)
+            self.lin = linear(source, width)
         self.att_src = Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = Parameter(torch.empty(1, heads, out_channels))
         self.lin_edge = self.att_edge = None
@@ -279,7 +278,9 @@ class GATConv(AttentionConv):
         (key_score,) = head_scores(self._source_map, x_src, projected, self.att_src)
         if x_dst is None:
             return None, key_score
-        (query_score,) = head_scores(self._destination_map, x_dst, None, self.att_dst)
+        (query_score,) = head_scores(
+            self._destination_map, x_dst, None, self.att_dst, name="x of the destinations"
+        )
         return query_score, key_score
 
     def _edge_score(self, edge_attr: Tensor, graph: Graph) -> Tensor:
@@ -289,6 +290,7 @@ class GATConv(AttentionConv):
         """
         if not self.add_self_loops:
             return self._edge_term(edge_attr)
+        self.check_edge_width(edge_attr)
         if is_linear(self.fill_value):
             return with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
         return self._edge_term(with_loop_features(edge_attr, graph, self.fill_value))
@@ -297,9 +299,7 @@ class GATConv(AttentionConv):
         """a_e . W_e e_ij: [e, h]."""
         assert self.lin_edge is not None
         assert self.att_edge is not None
-        if not isinstance(self.lin_edge.weight, UninitializedParameter):
-            check_width("edge_attr", edge_attr, self.lin_edge)
-        return head_scores(self.lin_edge, edge_attr, None, self.att_edge)[0]
+        return head_scores(self.lin_edge, edge_attr, None, self.att_edge, name="edge_attr")[0]
 
     def __repr__(self) -> str:
         return (

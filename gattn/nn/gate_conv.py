@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._checks import probability
+from gattn.nn._checks import check_features, probability
 from gattn.nn._conv import AttentionConv, add_bias, as_heads, is_plain
 from gattn.nn._edges import read_edges
 
@@ -95,6 +95,8 @@ class GATEConv(AttentionConv):
         if x.dim() != 2:
             wanted = self.att_r.shape[1]
             raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
+        edge_dim = self.lin1.weight.shape[1] - self.att_r.shape[1]
+        check_features("edge_attr", edge_attr, edge_dim, self.lin1.weight)
         graph, _ = read_edges(edge_index, edge_attr, x, x)
         if self.fused:
             neighbour_score = self._neighbour_score(x, edge_attr, graph)

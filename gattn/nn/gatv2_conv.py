@@ -163,6 +163,7 @@ class GATv2Conv(AttentionConv):
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
         if edge_attr is not None and self.add_self_loops:
+            self.check_edge_width(edge_attr)
             edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
         key = split_heads(project(self.lin_l, x_src), self.out_channels)
         shared = self.share_weights and x_dst is x_src

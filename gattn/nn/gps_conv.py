@@ -19,7 +19,7 @@ from torch_geometric.utils import to_dense_batch
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._checks import heads_divide, probability
+from gattn.nn._checks import check_width, heads_divide, probability
 from gattn.nn._conv import is_untouched
 from gattn.nn.segments import segment_graph, within
 
@@ -150,6 +150,7 @@ class GPSConv(Module):
         Returns:
             The new node features.
         """
+        check_width("x", x, self.channels)
         local = 0
         if self.conv is not None:
             local = self._drop(self.conv(x, edge_index, **kwargs)) + x

@@ -18,9 +18,9 @@ from gattn.functional import (
     mlp_attention,
     mlp_attention_weights,
 )
-from gattn.graph import Graph
-from gattn.nn._checks import at_least, heads_divide, probability
-from gattn.nn._conv import is_plain, merge_heads, nodes_first, split_heads, tile_heads
+from gattn.graph import Graph, as_graph
+from gattn.nn._checks import at_least, check_features, heads_divide, probability
+from gattn.nn._conv import is_plain, merge_heads, nodes_first, project, split_heads, tile_heads
 from gattn.nn._edges import batch_first
 
 EdgeScore = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -62,13 +62,15 @@ class GraphAttention(Module):
     Shapes:
         - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
           each with a leading batch dimension or all without; a :class:`gattn.Graph` from m
-          sources to n destinations; edge_attr [e, edge_channels], for a callable of any shape
+          sources to n destinations, or anything it is made from; edge_attr [e, edge_channels], for
+          a callable of any shape
         - **output:** [n, out_channels], or with the batch dimension; the bias of W_o, or zeros,
           for a query without edges
 
     Raises:
         ValueError: for an unknown score, heads that do not divide out_channels, a wrong shape, or
             edge features that the score does not take.
+        TypeError: for another dtype than the layer's.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017); Wang et al., "Non-local neural
@@ -151,7 +153,7 @@ class GraphAttention(Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        graph: Graph,
+        graph: Any,
         *,
         edge_attr: Tensor | None = None,
         score_bias: Tensor | None = None,
@@ -162,7 +164,7 @@ class GraphAttention(Module):
             query: see Shapes.
             key: see Shapes.
             value: see Shapes.
-            graph: the edges, from keys to queries.
+            graph: the edges, from keys to queries: a Graph or anything it is made from.
             edge_attr: edge features in the order of the caller's edges.
             score_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
                 -inf drops an edge. Not for the additive score.
@@ -171,7 +173,8 @@ class GraphAttention(Module):
             The results, see Shapes.
         """
         q, k = self._query_and_key(query, key)
-        v = split_heads(self.lin_value(nodes_first(value)), self.channels)
+        graph = as_graph(graph, None if isinstance(graph, Graph) else (len(k), len(q)))
+        v = self._split(self.lin_value, value, "value")
         dropout = self.dropout if self.training else 0.0
         if callable(self.score):
             alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
@@ -186,7 +189,7 @@ class GraphAttention(Module):
         self,
         query: Tensor,
         key: Tensor,
-        graph: Graph,
+        graph: Any,
         *,
         edge_attr: Tensor | None = None,
         score_bias: Tensor | None = None,
@@ -196,7 +199,7 @@ class GraphAttention(Module):
         Args:
             query: see Shapes.
             key: see Shapes.
-            graph: the edges, from keys to queries.
+            graph: the edges, from keys to queries: a Graph or anything it is made from.
             edge_attr: edge features in the order of the caller's edges.
             score_bias: as in :meth:`forward`.
 
@@ -204,6 +207,7 @@ class GraphAttention(Module):
             [e, h] in the order of the caller's edges, or [b, e, h].
         """
         q, k = self._query_and_key(query, key)
+        graph = as_graph(graph, None if isinstance(graph, Graph) else (len(k), len(q)))
         if callable(self.score):
             alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
         else:
@@ -213,12 +217,15 @@ class GraphAttention(Module):
         return batch_first(alpha, nodes_first(query))
 
     def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        q = split_heads(self.lin_query(nodes_first(query)), self.channels)
-        k = split_heads(self.lin_key(nodes_first(key)), self.channels)
+        q = self._split(self.lin_query, query, "query")
+        k = self._split(self.lin_key, key, "key")
         if self.beta is not None:
             beta = tile_heads(self.beta, 0, q.shape[1])[:, None]
             return (F.normalize(q, dim=-1) * beta).to(q.dtype), F.normalize(k, dim=-1).to(k.dtype)
         return q, k
+
+    def _split(self, linear: Linear, x: Tensor, name: str) -> Tensor:
+        return split_heads(project(linear, nodes_first(x, name), name), self.channels)
 
     def _terms(
         self, key: Tensor, edge_attr: Tensor | None, score_bias: Tensor | None
@@ -230,7 +237,9 @@ class GraphAttention(Module):
                              f"{self.edge_channels}")  # fmt: skip
         if edge_attr is not None and self.lin_edge is not None:
             features, weight = edge_attr, self.lin_edge.weight
-            if not is_plain(self.lin_edge):  # what the map gives needs no more projecting
+            if is_plain(self.lin_edge):
+                check_features("edge_attr", edge_attr, weight.shape[1], weight)
+            else:  # what the map gives needs no more projecting
                 features = self.lin_edge(edge_attr)
                 weight = torch.eye(features.shape[-1], device=key.device)
             projection = weight.unflatten(0, (self.heads, self.channels))

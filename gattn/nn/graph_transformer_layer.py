@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import LayerNorm, Module
 from torch_geometric.nn.inits import reset
 
-from gattn.nn._checks import at_least, probability
+from gattn.nn._checks import at_least, check_features, probability
 from gattn.nn.block import feed_forward, graph_among
 from gattn.nn.graph_attention import EdgeScore, GraphAttention
 from gattn.nn.linear_attention import LinearAttention
@@ -135,6 +135,7 @@ class GraphTransformerLayer(Module):
         Returns:
             [n, channels].
         """
+        check_features("x", x, self.channels, self.norm1.weight)
         local = self.norm1(x + self._drop(self._attend_locally(x, edge_index, edge_attr)))
         globally = self._attend_globally(x, batch, batch_size, max_num_nodes)
         y = local + self.norm2(x + self._drop(globally))

@@ -128,6 +128,10 @@ class HGTConv(AttentionConv):
         Returns:
             The new features of every node type that is a destination.
         """
+        for key in edge_index_dict:
+            if key not in self.edge_types_map:
+                known = list(self.edge_types_map)
+                raise ValueError(f"edge_index_dict must hold edge types of {known}; got {key}")
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()

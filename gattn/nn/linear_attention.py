@@ -7,6 +7,7 @@ from torch.nn import Linear, Module
 
 from gattn.functional import linear_attention
 from gattn.nn._checks import at_least, heads_divide
+from gattn.nn._conv import project
 from gattn.nn.segments import segment_graph
 
 
@@ -96,7 +97,7 @@ class LinearAttention(Module):
         """
         segments = segment_graph(x, index, ptr, dim_size)
         query, key, value = (
-            lin(x).unflatten(-1, (self.heads, -1))
+            project(lin, x).unflatten(-1, (self.heads, -1))
             for lin in (self.lin_query, self.lin_key, self.lin_value)
         )
         out = linear_attention(query, key, value, segments, feature_map=self.feature_map)

@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Parameter
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import at_least, heads_divide, probability
+from gattn.nn._checks import at_least, check_features, heads_divide, probability
 from gattn.nn._conv import is_plain
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
 from gattn.nn.segments import Readout, segment_graph, zero_empty
@@ -179,6 +179,7 @@ class LearnedQueryReadout(Readout):
             query = self.query.unflatten(1, (self.heads, -1))
             key = self.lin_key(x).unflatten(1, (self.heads, -1)) * query.shape[-1] ** -0.5
             return torch.einsum("nhc,khc->nkh", key, query.to(key.dtype)).flatten(1)
+        check_features("x", x, self.in_channels, self.lin_key.weight)
         return learned_query_score(
             self.query, self.lin_key.weight.unflatten(0, (self.heads, -1)), x
         )

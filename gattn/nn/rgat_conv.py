@@ -106,6 +106,7 @@ class RGATConv(AttentionConv):
         super().__init__(node_dim=0, **kwargs)
         at_least(1, heads=heads, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
         at_least(0, out_channels=out_channels, num_relations=num_relations)
+        at_least(-1, in_channels=in_channels)
         probability("dropout", dropout)
         _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
         width = heads * out_channels

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
-from gattn.graph import Graph, _memory, lasting
+from gattn.graph import Graph, _memory, check_count, lasting
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
 
@@ -74,6 +74,8 @@ def segment_graph(
         raise ValueError(
             f"x must have shape (n, d) with dim 0 or -2; got {tuple(x.shape)} with dim {dim}"
         )
+    if dim_size is not None and not torch.compiler.is_compiling():
+        check_count("dim_size", dim_size)
     rows = x.shape[0]
     if ptr is not None:
         name, segments = ptr, ptr.shape[0] - 1

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from gattn.graph import Graph
-from gattn.nn._checks import at_least
+from gattn.nn._checks import at_least, check_features
 from gattn.nn.segments import Readout, among_points, segment_graph, within, zero_empty
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
@@ -157,6 +157,7 @@ class SetTransformerReadout(Readout):
         return self.pma.attention_weights(self._encode(x, segments, max_num_elements), segments)
 
     def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        check_features("x", x, self.channels, self.pma.lin.weight)
         if self.num_induced_points is not None:
             for encoder in self.encoders:
                 x = encoder(x, segments)

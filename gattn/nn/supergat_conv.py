@@ -117,6 +117,7 @@ class SuperGATConv(AttentionConv):
         super().__init__(node_dim=0, **kwargs)
         at_least(1, heads=heads)
         at_least(0, out_channels=out_channels)
+        at_least(-1, in_channels=in_channels)
         probability("dropout", dropout)
         self.in_channels = in_channels
         self.out_channels = out_channels

@@ -65,7 +65,7 @@ def why_not(backend: str, device_type: str) -> str:
         return cpu.unavailable_reason()
     if backend == "triton":
         if importlib.util.find_spec("triton") is None:
-            return "triton is not installed (pip install gattn[gpu])"
+            return "triton is not installed (pip install triton)"
         if device_type != "cuda" and not interpreted():
             return f"its kernels take CUDA tensors, not those on {device_type}"
     return ""

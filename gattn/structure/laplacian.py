@@ -152,7 +152,7 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
     except ImportError as error:
         raise ImportError(
             f"Laplacian eigenvectors of a component of {size} nodes (more than {DENSE_LIMIT}) "
-            "need SciPy (pip install gattn[scipy])"
+            "need SciPy (pip install scipy)"
         ) from error
     matrix = coo_matrix((entry.numpy(), (row.numpy(), col.numpy())), shape=(size, size)).tocsr()
     generator = torch.Generator().manual_seed(0)

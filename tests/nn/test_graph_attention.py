@@ -161,5 +161,17 @@ def test_bad_input_gets_one_clear_error():
     ]:
         with pytest.raises(ValueError, match=message):
             call()
-    with pytest.raises(TypeError, match=r"graph must be a gattn.Graph"):
-        GraphAttention(6)(x, x, x, torch.tensor([[0], [1]]))
+    with pytest.raises(TypeError, match=r"edges must be a \(2, e\) integer tensor.*; got str"):
+        GraphAttention(6)(x, x, x, "graph")
+
+
+def test_any_edges_will_do():
+    layer, query, memory = GraphAttention(6, heads=2), torch.randn(3, 6), torch.randn(4, 6)
+    edge_index = torch.tensor([[0, 3, 1], [0, 0, 2]])
+    graph = Graph(edge_index, (4, 3))
+    want = layer(query, memory, memory, graph)
+    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(3), (3, 4))
+    for edges in (edge_index, adjacency):
+        assert torch.equal(layer(query, memory, memory, edges), want)
+    weights = layer.attention_weights(query, memory, edge_index)
+    assert torch.equal(weights, layer.attention_weights(query, memory, graph))

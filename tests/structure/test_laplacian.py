@@ -158,5 +158,5 @@ def test_scipy_is_asked_for_by_name(monkeypatch):
 
     monkeypatch.setattr(laplacian, "DENSE_LIMIT", 5)
     monkeypatch.setattr(builtins, "__import__", without_scipy)
-    with pytest.raises(ImportError, match=r"12 nodes .* need SciPy \(pip install gattn\[scipy\]\)"):
+    with pytest.raises(ImportError, match=r"12 nodes .* need SciPy \(pip install scipy\)"):
         laplacian_eigenvectors(_ring(12), 12, k=2)

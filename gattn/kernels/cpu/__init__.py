@@ -17,7 +17,10 @@ try:
     from gattn.kernels.cpu import _kernels  # pyright: ignore[reportAttributeAccessIssue]
 except ImportError as error:
     _kernels: Any = None
-    _reason = f"the C++ extension is not built ({type(error).__name__})"
+    _reason = (
+        f"the C++ extension is not built ({type(error).__name__}): it is compiled as gattn is "
+        "installed, where a C++ compiler is found"
+    )
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _ABSENT = (0, 0)

@@ -1,0 +1,101 @@
+"""Features of a wrong width or dtype get one clear error from every module."""
+
+import pytest
+import torch
+
+from gattn import models, nn
+
+EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+X, BATCH = torch.randn(5, 16), torch.tensor([0, 0, 1, 1, 1])
+ATTR = torch.randn(4, 3)
+
+
+def fp(x, edges, attr=ATTR):
+    return models.AttentiveFP(16, 8, 4, 3, 2, 1)(x, edges, attr, BATCH)
+
+
+TAKERS = {
+    "GATConv": lambda x: nn.GATConv(16, 4)(x, EDGES),
+    "GATv2Conv": lambda x: nn.GATv2Conv(16, 4)(x, EDGES),
+    "TransformerConv": lambda x: nn.TransformerConv(16, 4)(x, EDGES),
+    "SuperGATConv": lambda x: nn.SuperGATConv(16, 4)(x, EDGES),
+    "GraphAttention": lambda x: nn.GraphAttention(16)(x, X, X, EDGES),
+    "TransformerBlock": lambda x: nn.TransformerBlock(16)(x, EDGES),
+    "TransformerBlock weights": lambda x: nn.TransformerBlock(16).attention_weights(x, EDGES),
+    "GraphTransformerLayer": lambda x: nn.GraphTransformerLayer(16)(x, EDGES),
+    "LinearAttention": lambda x: nn.LinearAttention(16)(x),
+    "LearnedQueryReadout": lambda x: nn.LearnedQueryReadout(16, 8)(x, BATCH),
+    "readout weights": lambda x: nn.LearnedQueryReadout(16, 8).attention_weights(x, BATCH),
+    "SetTransformerReadout": lambda x: nn.SetTransformerReadout(16)(x, BATCH),
+    "AttentiveFP": lambda x: fp(x, EDGES),
+}
+
+
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_width_and_dtype_of_features(take):
+    take(X)
+    with pytest.raises(ValueError, match=r"(x|query) must have 16 features; got shape \(5, 15\)"):
+        take(X[:, :15])
+    with pytest.raises(TypeError, match=r"must be torch.float32, as the layer; got torch.float64"):
+        take(X.double())
+    with torch.autocast("cpu", torch.bfloat16):
+        take(X)
+
+
+def test_a_gps_conv_takes_its_channels():
+    layer = nn.GPSConv(16, nn.GATConv(16, 16))
+    with pytest.raises(ValueError, match=r"x must have 16 features; got shape \(5, 15\)"):
+        layer(X[:, :15], EDGES)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda a: nn.GATConv(16, 4, edge_dim=3)(X, EDGES, a),
+        lambda a: nn.GATConv(16, 4, edge_dim=3, fill_value="max")(X, EDGES, a),
+        lambda a: nn.GATv2Conv(16, 4, edge_dim=3)(X, EDGES, a),
+        lambda a: nn.TransformerConv(16, 4, edge_dim=3)(X, EDGES, a),
+        lambda a: nn.GraphAttention(16, edge_channels=3)(X, X, X, EDGES, edge_attr=a),
+        lambda a: fp(X, EDGES, a),
+    ],
+)
+def test_width_and_dtype_of_edge_features(take):
+    take(ATTR)
+    with pytest.raises(ValueError, match=r"edge_attr must have 3 features; got shape \(4, 2\)"):
+        take(ATTR[:, :2])
+    with pytest.raises(TypeError, match=r"edge_attr must be torch.float32.*got torch.float64"):
+        take(ATTR.double())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fp(X, EDGES, None), TypeError, "edge_attr must be a tensor; got NoneType"),
+        (lambda: nn.GATConv((16, 8), 4)(X, EDGES), ValueError, "destinations must have 8 features"),
+        (
+            lambda: nn.GATConv((16, 8), 4)((X, X), EDGES),
+            ValueError,
+            r"x of the destinations must have 8 features; got shape \(5, 16\)",
+        ),
+        (lambda: nn.GATConv("16", 4), ValueError, "in_channels must be an int or a pair .*'16'"),
+        (lambda: nn.GATv2Conv((1, 2, 3), 4), ValueError, "in_channels must be an int or a pair"),
+        (lambda: nn.SuperGATConv("16", 4), ValueError, "in_channels must be an int >= -1"),
+        (lambda: nn.GraphAttention(16)(None, X, X, EDGES), TypeError, "query must be a tensor"),
+        (lambda: nn.GraphAttention(16)(X[0], X, X, EDGES), ValueError, "query must have shape"),
+        (
+            lambda: nn.LearnedQueryReadout(16, 8)(X, BATCH, dim_size=torch.tensor([2, 2])),
+            TypeError,
+            "dim_size must be an int",
+        ),
+        (
+            lambda: nn.HGTConv({"a": 4}, 4, (["a"], [("a", "to", "a")]))(
+                {"a": X[:, :4]}, {("a", "from", "a"): EDGES}
+            ),
+            ValueError,
+            r"edge_index_dict must hold edge types of \[\('a', 'to', 'a'\)\]; got .*from",
+        ),
+    ],
+)
+def test_other_mistakes(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
