@@ -5,6 +5,7 @@ Importing this loads neither RDKit nor torch_geometric; the functions that need 
 
 from gattn.data._files import data_root
 from gattn.data.citation import load_citation
+from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
 from gattn.data.fingerprints import (
     morgan_fingerprints,
     tanimoto,
@@ -12,20 +13,14 @@ from gattn.data.fingerprints import (
     tanimoto_ridge,
 )
 from gattn.data.molecules import (
-    ATOM_FEATURES,
-    BOND_FEATURES,
     BadRow,
     MoleculeError,
     Molecules,
     MolGraph,
-    atom_features,
     batch_molecules,
-    bond_features,
-    load_molecules,
     mol_graph,
-    read_csv,
-    read_smiles,
 )
+from gattn.data.reading import load_molecules, read_csv, read_smiles
 from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
 from gattn.data.splits import Split, random_split, scaffold_split
 
