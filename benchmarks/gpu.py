@@ -119,13 +119,28 @@ class Bench:
         self.environment = environment(self.device, sys.argv[1:])
         self.failed = self.left = 0
         self.end = time.monotonic() + 60 * options.minutes
-        resumes = options.resume and options.out.exists()
-        self.done = set(record.newest(options.out)) if resumes else set()
+        self.asked = {"scale": options.scale, "runs": options.runs, "peers": list(options.peers)}
+        self.done = self.finished() if options.resume and options.out.exists() else set()
 
     def write(self, case: str, **found: Any) -> None:
         """Record one line."""
-        record.append(self.options.out, {"case": case, **found, "environment": self.environment})
+        line = {"case": case, **found, "asked": self.asked, "environment": self.environment}
+        record.append(self.options.out, line)
         print(case, json.dumps(found), flush=True)
+
+    def finished(self) -> set[str]:
+        """The cases that an earlier run measured as this one would: same commit, card, question."""
+
+        def is_same(found: dict[str, Any]) -> bool:
+            there = found["environment"]
+            same = all(there[what] == self.environment[what] for what in ("commit", "card"))
+            return same and found["asked"] == self.asked and "raised" not in found
+
+        newest = record.newest(self.options.out)
+        return {
+            name for name, found in newest.items()
+            if ("sides" in found or name == "roofs") and is_same(found)
+        }  # fmt: skip
 
     def roofs(self) -> None:
         """Copy bandwidth, and that of gathering rows from tables of the graphs' sizes."""
@@ -140,42 +155,64 @@ class Bench:
 
     def graph(self, name: str) -> None:
         """All operators, shapes and types on one graph."""
+        options = self.options
+        shapes = itertools.product(options.operators, options.shapes, options.dtypes)
+        keys = {f"{name}/{op}/{h}x{c}/{kind}": (op, h, c, kind) for op, (h, c), kind in shapes}
+        wanted = {key: shape for key, shape in keys.items() if key not in self.done}
+        if not wanted or self.is_late(len(wanted)):
+            return
+        try:
+            graphs = self.graphs(name)
+        except Exception as problem:
+            self.give_up(name, problem)
+            return
+        for number, (key, shape) in enumerate(wanted.items()):
+            if self.is_late(len(wanted) - number):
+                return
+            try:
+                found = self.case(*graphs, *shape)
+            except Exception as problem:
+                self.give_up(key, problem)
+                continue
+            self.failed += "sides" not in found
+            self.write(key, **found)
+            self.timer.free()
+
+    def is_late(self, left: int) -> bool:
+        """Whether the time is over; counts what is left then."""
+        late = time.monotonic() > self.end
+        self.left += left * late
+        return late
+
+    def give_up(self, key: str, problem: Exception) -> None:
+        """Record what was raised, and go on with free memory."""
+        self.failed += 1
+        self.write(key, raised=f"{type(problem).__name__}: {problem}")
+        self.timer.free()
+
+    def graphs(self, name: str) -> tuple[Case, Case, gattn.Graph, float]:
+        """A small case of a kind for the checks; the case, its graph, and how long that takes."""
         scale = self.options.scale
         if self.options.dry_run:
             scale = DRY_EDGES / gpu_cases.EDGES[name]
         case = gpu_cases.make(name, scale, self.device)
         scale *= min(1.0, CHECK_EDGES / max(case.num_edges, 1))
         small = gpu_cases.make(name, scale, self.device)
-        graph = gpu_cases.graph_of(case)
         layout = self.timer.once(lambda: gattn.Graph(case.edge_index, case.num_nodes))
-        sizes = {"nodes": case.num_nodes, "edges": case.num_edges, "layout": layout}
-        options = self.options
-        for shape in itertools.product(options.operators, options.shapes, options.dtypes):
-            operator, (heads, channels), kind = shape
-            key = f"{name}/{operator}/{heads}x{channels}/{kind}"
-            if key in self.done:
-                continue
-            if time.monotonic() > self.end:
-                self.left += 1
-                continue
-            try:
-                found = self.case(small, case, graph, operator, heads, channels, kind)
-            except Exception as problem:
-                found = {"raised": f"{type(problem).__name__}: {problem}"}
-            self.failed += "sides" not in found
-            self.write(key, **sizes, **found)
-            self.timer.free()
+        return small, case, gpu_cases.graph_of(case), layout
 
     def case(
-        self, small: Case, case: Case, graph: gattn.Graph, operator: str, heads: int, channels: int,
-        kind: str,
+        self, small: Case, case: Case, graph: gattn.Graph, layout: float,
+        operator: str, heads: int, channels: int, kind: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Check one case, and measure it where the check passed."""
         shape = operator, heads, channels, getattr(torch, kind)
+        sizes = {"nodes": case.num_nodes, "edges": case.num_edges, "layout": layout}
         errors = self.check(small, case, graph, *shape)
         if not errors["passed"]:
-            return {"check": errors}
+            return {**sizes, "check": errors}
         return {
+            **sizes,
             "check": errors,
             "floor_bytes": floor_bytes(case, *shape),
             "sides": self.sides(case, graph, *shape),
@@ -187,6 +224,8 @@ class Bench:
         case = gpu_cases.make(name, scale, self.device)
         graph = gpu_cases.graph_of(case)
         for operator in self.options.operators:
+            if self.is_late(1):
+                continue
             function = gpu_cases.ours(operator, graph, "triton")
             for heads, channels in self.options.shapes:
                 for dtype in (getattr(torch, kind) for kind in self.options.dtypes):
@@ -244,8 +283,6 @@ class Bench:
                 found[side] = self.measure(maker(), leaves)
             except CannotRun as reason:
                 found[side] = {"cannot_run": str(reason)}
-            except torch.OutOfMemoryError:
-                found[side] = {"cannot_run": "out of memory"}
             except Exception as problem:
                 if side.startswith("gattn"):
                     raise

@@ -48,9 +48,9 @@ class MoleculeModel(nn.Module):
 def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: str) -> Tensor:
     """Train on one part, choose the epoch by another, and predict the third: [test]."""
     torch.manual_seed(seed)
-    y, val = found.y[:, 0], gd.batch_molecules(found.select(split.val).graphs).to(device)
+    y, val = found.y[:, 0].double(), gd.batch_molecules(found.select(split.val).graphs).to(device)
     test = gd.batch_molecules(found.select(split.test).graphs).to(device)
-    mean, scale = y[split.train].mean(), y[split.train].std().clamp(min=1e-6)
+    mean, scale = y[split.train].mean(), y[split.train].std().clamp(min=1e-300)
     model = MoleculeModel().to(device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99)).eval()
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-4)
@@ -61,7 +61,7 @@ def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: 
         for part in split.train[torch.randperm(len(split.train))].split(64):
             batch = gd.batch_molecules([found.graphs[i] for i in part]).to(device)
             model.zero_grad()
-            F.mse_loss(model(batch), ((y[part] - mean) / scale).to(device)).backward()
+            F.mse_loss(model(batch), ((y[part] - mean) / scale).float().to(device)).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 5.0)
             optimizer.step()
             schedule.step()
@@ -90,9 +90,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the model")
     parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
     args, start = parser.parse_args(), time.perf_counter()
-    for name, least in (("epochs", 1), ("seed", 0)):
-        if not least <= (value := getattr(args, name)) < 2**31:
-            parser.error(f"--{name} must be at least {least} and below 2**31; got {value}")
+    if args.epochs < 1 or not 0 <= args.seed < 2**31:
+        parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")
     try:
         if args.csv is None:
             mols = gd.load_molecules("chembl2321810")
@@ -104,14 +103,15 @@ def main() -> None:
     if len(mols := mols.labelled()) < 10:
         parser.error(f"needs at least 10 molecules with a target; got {len(mols)}")
     split = gd.random_split(len(mols), seed=args.seed)
-    bits, y = gd.morgan_fingerprints(mols.smiles), mols.y[:, 0]
+    bits, y = gd.morgan_fingerprints(mols.smiles), mols.y[:, 0].double()
     predictions = {
         "test_rmse": train(mols, split, args.seed, args.epochs, args.device),
         "kernel_ridge_rmse": gd.tanimoto_ridge(bits[split.train], y[split.train], bits[split.test]),
         "mean_rmse": y[split.train].mean().expand(len(split.test)),
     }
-    errors = {name: round(rmse(found, y[split.test]), 4) for name, found in predictions.items()}
-    print(f"{args.csv or 'CHEMBL2321810'}, {split.protocol}: {errors}")
+    errors = {name: rmse(found, y[split.test]) for name, found in predictions.items()}
+    shown = ", ".join(f"{name} {error:.4g}" for name, error in errors.items())
+    print(f"{args.csv or 'CHEMBL2321810'}, {split.protocol}: {shown}")
     print(json.dumps(dict(**vars(args), **errors, seconds=time.perf_counter() - start)))
 
 

@@ -430,14 +430,19 @@ def _is_wrapped(edges: Tensor) -> bool:
     return _functorch.is_functorch_wrapped_tensor(edges)
 
 
+def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
+    """Raise where edges were made or mapped over within a transform of torch.func."""
+    if not torch.compiler.is_compiling() and isinstance(edges, Tensor) and _is_wrapped(edges):
+        raise ValueError(
+            f"{name} must be made outside of the transforms of torch.func{instead}; got edges that "
+            "were made or mapped over within one"
+        )
+
+
 @lasting
 def _read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
     """(source, destination, num_src, num_dst) of anything that holds edges."""
-    if not torch.compiler.is_compiling() and isinstance(edges, Tensor) and _is_wrapped(edges):
-        raise ValueError(
-            "edges must be made outside of the transforms of torch.func: lay out a gattn.Graph "
-            "beforehand; got edges that were made or mapped over within one"
-        )
+    check_made_outside("edges", edges, ": lay out a gattn.Graph beforehand")
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
         source, destination, own = _from_torch_sparse(edges)
     elif isinstance(edges, Tensor):

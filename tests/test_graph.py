@@ -148,6 +148,18 @@ def test_indices_are_32_bit_where_they_fit(sizes, dtype):
     assert reference.index_dtype(*sizes) == dtype
 
 
+@CASES
+def test_incidence(case):
+    graph = case.graph()
+    found = Graph._from_layout(graph.layout.incidence())
+    number = torch.arange(graph.num_edges)
+    wanted = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
+    assert found.size == wanted.size
+    assert torch.equal(found.edge_index, wanted.edge_index)
+    assert torch.equal(found.transpose().transpose().edge_index, wanted.edge_index)
+    assert torch.equal(found.in_degree(), wanted.in_degree())
+
+
 def test_graph_without_layout_of_64_bit_positions():
     """With 64-bit positions every operator still has one dtype to read."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout

@@ -332,11 +332,16 @@ def test_a_batch_of_small_graphs_is_known_as_one():
     for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
         known = traits.known(graph.layout.rowptr)
         assert torch.equal(known.windows, ptr.int())
+    own = ptr.int()
+    batch = graphs.batched(edges, own)
+    own.zero_()
+    assert torch.equal(traits.known(batch.layout.rowptr).windows, ptr.int())
+    incidence = gattn.Graph._from_layout(batch.layout.incidence())
     chain = torch.arange(65)
     large = graphs.batched(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
     dense = graphs.disjoint([graphs.complete([9]), graphs.complete([9])])
     bipartite = graphs.disjoint([graphs.bipartite([2], [3]), graphs.bipartite([3], [2])])
-    for graph in (large, dense, bipartite):
+    for graph in (large, dense, bipartite, incidence, incidence.transpose()):
         assert traits.known(graph.layout.rowptr) is None
 
 

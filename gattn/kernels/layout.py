@@ -58,15 +58,40 @@ class Layout(NamedTuple):
         edge = self.edge[self.csr.long()]
         return Layout(self.colptr, self.row, edge, self.rowptr, self.col, inverse)
 
+    def incidence(self) -> "Layout":
+        """Return the layout from the edges, in the caller's order, to their destinations."""
+        edge, order = self.edge, self.edge.long()
+        number = torch.arange(self.num_edges + 1, dtype=edge.dtype, device=edge.device)
+        row = torch.empty_like(edge).index_copy(0, order, self.destinations().to(edge.dtype))
+        position = torch.empty_like(edge).index_copy(0, order, number[:-1])
+        # rowptr is cloned: what is known of a layout is remembered for that very tensor
+        return Layout(self.rowptr.clone(), edge, edge, number, row, position)
+
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
-    """Smallest index type that can count the nodes and the edges, and as far as a tile overruns."""
-    return torch.int32 if max(num_src, num_dst, num_edges) < INT32_END else torch.int64
+    """Smallest index type that can count the nodes and the edges, and as far as a tile overruns.
+
+    Where sizes are symbols, as under torch.compile, int32: asking would bind what is traced to an
+    answer. :func:`build` then asserts, as it runs, that they fit.
+    """
+    sizes = num_src, num_dst, num_edges
+    if any(isinstance(size, torch.SymInt) for size in sizes):
+        return torch.int32
+    return torch.int32 if max(sizes) < INT32_END else torch.int64
+
+
+def assert_symbols_fit(*sizes: int | torch.SymInt) -> None:
+    """Assert, when traced code runs, that sizes which were symbols can be counted in 32 bits."""
+    for size in sizes:
+        if isinstance(size, torch.SymInt):
+            fits = torch.scalar_tensor(size, dtype=torch.int64) < INT32_END
+            torch._assert_async(fits, f"compiled code lays out fewer than {INT32_END} edges")
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Sort the edges with torch's stable sort: the specification of the C++ counting sort."""
     dtype = index_dtype(num_src, num_dst, source.numel())
+    assert_symbols_fit(num_src, num_dst, source.numel())
     by_source = torch.argsort(source, stable=True)
     edge = by_source[torch.argsort(destination[by_source], stable=True)]
     col, row = source[edge], destination[edge]

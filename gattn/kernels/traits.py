@@ -42,13 +42,14 @@ def note(layout: Layout, traits: Traits) -> None:
 def note_batch(layout: Layout, ptr: Tensor, largest: int) -> None:
     """Remember that no edge leaves the graphs of a batch, if all are small and sparse ones."""
     if 0 < largest <= SMALL and layout.num_edges < LEAST_DEGREE * layout.num_dst:
-        note(layout, Traits(False, 0.0, ptr.to(layout.rowptr.dtype).contiguous()))
+        own = ptr.to(layout.rowptr.dtype, copy=True)  # a write to the caller's goes unnoticed
+        note(layout, Traits(False, 0.0, own.contiguous()))
 
 
 def carry(old: Layout, new: Layout) -> None:
-    """Remember of edges within the same graphs where these lie."""
-    traits = known(old.rowptr)
-    if traits is not None and traits.windows is not None:
+    """Remember of edges among the same nodes, within the same graphs, where these lie."""
+    traits, nodes = known(old.rowptr), old.num_dst
+    if traits is not None and traits.windows is not None and new.num_src == new.num_dst == nodes:
         note(new, Traits(False, 0.0, traits.windows.to(new.rowptr.device)))
 
 

@@ -13,7 +13,6 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.functional import aggregate
 from gattn.graph import Graph, _memory, as_graph, lasting
-from gattn.kernels.layout import Layout
 from gattn.nn.segments import remember
 
 
@@ -246,17 +245,4 @@ def _incidence(graph: Graph) -> Graph:
 
     Sums over it are the same on every backend and in every run, as those over any graph.
     """
-
-    def build() -> Graph:
-        layout, order = graph.layout, graph.layout.edge.long()
-        number = torch.arange(
-            graph.num_edges + 1, dtype=layout.edge.dtype, device=layout.edge.device
-        )
-        row, position = torch.empty_like(layout.edge), torch.empty_like(layout.edge)
-        row = row.index_copy(0, order, layout.destinations().to(row.dtype))
-        position = position.index_copy(0, order, number[:-1])
-        return Graph._from_layout(
-            Layout(layout.rowptr, layout.edge, layout.edge, number, row, position)
-        )
-
-    return remember(graph, "incidence", build)
+    return remember(graph, "incidence", lambda: Graph._from_layout(graph.layout.incidence()))

@@ -173,7 +173,7 @@ class GPSConv(Module):
                 batch,
             )
         sets = segment_graph(x, batch, dim_size=batch_size if batch is not None else None)
-        graph, bias = within(sets, len(x) if batch is None else max_num_nodes)
+        graph, bias = within(sets, x.shape[0] if batch is None else max_num_nodes)
         query, key, value = (y.unflatten(-1, (self.heads, -1)) for y in _project(attn, x))
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)

@@ -84,6 +84,8 @@ class MultiReadout(Readout):
         Returns:
             [g, out_1 + out_2 + ...].
         """
+        if index is None and ptr is None and dim_size is None:
+            dim_size = 1  # PyG's aggregations would read it from the device
         if max_num_elements is None:
             outs = [readout(x, index, ptr, dim_size, dim) for readout in self.readouts]
         else:
@@ -129,7 +131,7 @@ class MultiReadout(Readout):
         return f"{self.__class__.__name__}({list(self.readouts)})"
 
 
-class _LinearReadout(Aggregation):
+class _LinearReadout(Readout):
     """Sum or mean of the nodes of each graph, in a fixed order."""
 
     def __init__(self, mean: bool) -> None:

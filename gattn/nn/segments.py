@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import Module
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
-from gattn.graph import Graph, _memory, check_count, lasting
+from gattn.graph import Graph, _memory, check_count, check_made_outside, lasting
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout, index_dtype, offsets
+from gattn.kernels.layout import Layout, assert_symbols_fit, index_dtype, offsets
 
 _T = TypeVar("_T")
 
@@ -21,17 +23,30 @@ _T = TypeVar("_T")
 class Readout(Aggregation):
     """What sums up sets of rows, as PyG calls it; anything but tensors gets one clear error."""
 
-    def __call__(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
-        """Sum up the rows of each set."""
-        named = {"x": x, **dict(zip(("index", "ptr"), args)), **options}
-        for name in ("x", "index", "ptr"):
-            _check_tensor(name, named.get(name), wanted=name == "x")
-        return super().__call__(x, *args, **options)
+    def __call__(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        **options: Any,
+    ) -> Tensor:
+        """Sum up the rows of each set, as :func:`segment_graph` reads them.
+
+        PyG's own call would make an index where there is none, and read the device for its size.
+        """
+        _check_tensors(x, index, ptr)
+        given = {"index": index, "ptr": ptr, "dim_size": dim_size, "dim": dim}
+        return Module.__call__(self, x, **given, **options)
 
 
-def _check_tensor(name: str, value: Any, *, wanted: bool = False) -> None:
-    if not isinstance(value, Tensor) and (wanted or value is not None):
-        raise TypeError(f"{name} must be a tensor; got {type(value).__name__}")
+def _check_tensors(x: Any, index: Any, ptr: Any) -> None:
+    for name, value, wanted in (("x", x, True), ("index", index, False), ("ptr", ptr, False)):
+        if not isinstance(value, Tensor) and (wanted or value is not None):
+            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}")
+    if ptr is not None and (ptr.dim() != 1 or ptr.shape[0] == 0):
+        raise ValueError(f"ptr must have shape (g + 1,); got {tuple(ptr.shape)}")
 
 
 def segment_graph(
@@ -49,7 +64,7 @@ def segment_graph(
     Args:
         x: [n, d], the rows; only its shape and device are read.
         index: [n] integers in [0, dim_size): the segment of each row, in any order; None with no
-            ptr puts all rows into one segment.
+            ptr puts all rows into the first segment, by default the only one.
         ptr: [dim_size + 1] integers: segment i is the rows ptr[i] to ptr[i + 1]; read instead of
             index where both are given.
         dim_size: number of segments; without it ``index.max() + 1`` is read from the device.
@@ -67,9 +82,7 @@ def segment_graph(
         >>> segment_graph(torch.randn(4, 8), torch.tensor([1, 0, 1, 1]), dim_size=3)
         Graph(num_src=4, num_dst=3, num_edges=4, device='cpu')
     """
-    _check_tensor("x", x, wanted=True)
-    _check_tensor("index", index)
-    _check_tensor("ptr", ptr)
+    _check_tensors(x, index, ptr)
     if x.dim() != 2 or dim not in (0, -2):
         raise ValueError(
             f"x must have shape (n, d) with dim 0 or -2; got {tuple(x.shape)} with dim {dim}"
@@ -77,25 +90,24 @@ def segment_graph(
     if dim_size is not None and not torch.compiler.is_compiling():
         check_count("dim_size", dim_size)
     rows = x.shape[0]
+    if index is None and ptr is None:
+        if dim_size in (None, 1):
+            return _one_segment(rows, x.device)
+        index = torch.zeros(rows, dtype=torch.int64, device=x.device)
+    name, segments = index, dim_size
     if ptr is not None:
         name, segments = ptr, ptr.shape[0] - 1
-    elif index is not None:
-        name = index
-        segments = _count(index) if dim_size is None else dim_size
-    else:
-        name, segments = _one_segment(rows, x.device), 1
-    if dim_size is not None and dim_size != segments:
-        raise ValueError(f"dim_size must be {segments}, one less than ptr holds; got {dim_size}")
+        if dim_size is not None and dim_size != segments:
+            raise ValueError(f"dim_size must be {segments}, one less than ptr has; got {dim_size}")
+    assert name is not None
     if torch.compiler.is_compiling():
+        segments = _count(name) if segments is None else segments
         return Graph._from_layout(_traced_layout(_membership(name, ptr, rows), segments))
+    check_made_outside("index and ptr", name)
     remembered, key = _memory.lookup(name), ("segments", rows, segments, ptr is not None)
-    graph = remembered.get(key)
-    if graph is None:
-        _check(name, ptr, rows, segments)
-        member = _membership(name, ptr, rows)
-        row = torch.arange(rows, dtype=member.dtype, device=x.device)
-        graph = remembered[key] = lay_out(row, member, (rows, segments))
-    return graph
+    if key not in remembered:
+        remembered[key] = _segments(name, ptr, rows, segments)
+    return remembered[key]
 
 
 def members(segments: Graph) -> Tensor:
@@ -197,17 +209,30 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
     return graph, bias.view(-1, 1)
 
 
-def _one_segment(rows: int, device: torch.device) -> Tensor:
-    """The index of rows that are all in segment 0: the same tensor each time, to be remembered."""
+@lasting
+def _segments(name: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
+    """Check what names the segments, and lay them out."""
+    _check_type(name)
+    segments = _count(name) if segments is None else segments
+    _check(name, ptr, rows, segments)
+    member = _membership(name, ptr, rows)
+    row = torch.arange(rows, dtype=member.dtype, device=member.device)
+    return Graph(torch.stack([row, member]), (rows, segments))
+
+
+def _one_segment(rows: int, device: torch.device) -> Graph:
+    """All rows in one segment: for a number of rows the same graph each time."""
     if torch.compiler.is_compiling():
-        return torch.zeros(rows, dtype=torch.int64, device=device)
-    return _kept_zeros(rows, device)
+        member = torch.zeros(rows, dtype=torch.int64, device=device)
+        return Graph._from_layout(_traced_layout(member, 1))
+    if _get_current_dispatch_mode() is not None:  # what is laid out may not be real
+        return graphs.bipartite([1], [rows], device=device)
+    return _remembered_segment(rows, device)
 
 
 @functools.lru_cache(maxsize=8)
-@lasting
-def _kept_zeros(rows: int, device: torch.device) -> Tensor:
-    return torch.zeros(rows, dtype=torch.int64, device=device)
+def _remembered_segment(rows: int, device: torch.device) -> Graph:
+    return graphs.bipartite([1], [rows], device=device)
 
 
 def _count(index: Tensor) -> int:
@@ -223,12 +248,15 @@ def _membership(name: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     return torch.repeat_interleave(numbers, ptr.diff(), output_size=rows)
 
 
-def _check(name: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
+def _check_type(name: Tensor) -> None:
     if name.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"index and ptr must be int32 or int64; got {name.dtype}")
+
+
+def _check(name: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
     if ptr is not None:
-        bounds = ptr.tolist() if ptr.dim() == 1 else []
-        if not bounds or bounds[0] != 0 or bounds[-1] != rows or bounds != sorted(bounds):
+        bounds = ptr.tolist()
+        if bounds[0] != 0 or bounds[-1] != rows or bounds != sorted(bounds):
             raise ValueError(f"ptr must rise from 0 to {rows}, the number of rows; got {ptr}")
     elif name.shape != (rows,):
         raise ValueError(f"index must have shape ({rows},); got {tuple(name.shape)}")
@@ -242,6 +270,7 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     """The layout in operations that torch.compile can trace: nothing is read back."""
     rows = member.shape[0]
     dtype = index_dtype(rows, segments, rows)
+    assert_symbols_fit(rows, segments)
     inside = ((member >= 0) & (member < segments)).all()
     torch._assert_async(inside, "index must be in [0, dim_size)")
     nodes = torch.arange(rows + 1, device=member.device)

@@ -17,8 +17,9 @@ class SparseDropout(Module):
     .. math:: y_{ij} = \frac{m_{ij}}{1 - p} x_{ij}, \qquad m_{ij} \sim \mathrm{Bernoulli}(1 - p)
 
     Zeros stay zeros whichever mask they draw, so only the stored entries draw one: the same
-    distribution as dense dropout, at the cost of the entries. The result shares the indices of x.
-    Dense input is dropped as by ``torch.nn.Dropout``.
+    distribution as dense dropout, at the cost of the entries. The result shares the indices of x,
+    so that writing other entries into x is writing into the result, too. Dense input is dropped as
+    by ``torch.nn.Dropout``.
 
     Args:
         p: probability of dropping an entry.
@@ -29,6 +30,7 @@ class SparseDropout(Module):
 
     Raises:
         ValueError: where p is no probability, or for another layout.
+        TypeError: for x that is not floating.
 
     Reference:
         Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting"
@@ -59,6 +61,8 @@ class SparseDropout(Module):
         """
         if x.layout not in _LAYOUTS:
             raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")
+        if not x.is_floating_point():
+            raise TypeError(f"x must be floating; got {x.dtype}")
         if not self.training or self.p == 0:
             return x
         return (dropout if x.layout == torch.strided else sparse_dropout)(x, self.p)

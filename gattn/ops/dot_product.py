@@ -162,18 +162,9 @@ def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, impl: str | None) -> Tensor:
-    """(W^T q_i) . a_ij for every edge and head."""
-    return edge_dot(edge_query, edge_attr.unsqueeze(1), _of_edges(graph), impl=impl)
-
-
-def _of_edges(graph: Graph) -> Graph:
-    """The graph whose sources are the edges of this one: its layout, without sorting."""
-    rowptr, _, edge, *_ = graph.layout
-    number = torch.arange(graph.num_edges + 1, dtype=edge.dtype, device=edge.device)
-    place, row = torch.empty_like(edge), torch.empty_like(edge)
-    place.index_copy_(0, edge.long(), number[:-1])
-    row.index_copy_(0, edge.long(), graph.layout.destinations().to(edge.dtype))
-    return Graph._from_layout(Layout(rowptr.clone(), edge, edge, number, row, place))
+    """(W^T q_i) . a_ij for every edge and head: a product for each edge of the incidence graph."""
+    own = Graph._from_layout(graph.layout.incidence())
+    return edge_dot(edge_query, edge_attr.unsqueeze(1), own, impl=impl)
 
 
 def _check(

@@ -6,8 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
+
+from benchmarks import gpu, record
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,6 +36,71 @@ def test_dry_run(tmp_path):
         assert {"gattn", "gattn_general", "pyg", "padded_sdpa", "anemoi"} <= sides.keys()
         assert sides["gattn"]["both"]["warm"] > 0
     assert "molecules-1024/dot_product" in benchmark("--table", "--out", str(out))
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Make a benchmark whose cases are made and measured in no time."""
+
+    def make(*arguments, case=lambda *shape: {"sides": {}}, graphs=lambda name: ()):
+        out = str(tmp_path / "gpu.jsonl")
+        asked = "--dry-run", "--graphs", "hub", "--operators", "mlp", "--out", out, *arguments
+        monkeypatch.setattr(sys, "argv", ["benchmarks.gpu", *asked])
+        made = gpu.Bench(gpu.parse())
+        monkeypatch.setattr(made, "case", case)
+        monkeypatch.setattr(made, "graphs", graphs)
+        return made
+
+    return make
+
+
+def names(bench):
+    return [json.loads(line)["case"] for line in bench.options.out.read_text().splitlines()]
+
+
+def test_resuming_measures_what_failed_or_was_asked_otherwise(bench):
+    def fail_once(operator, heads, channels, kind):
+        if kind == "float16":
+            raise torch.OutOfMemoryError("no room")
+        return {"sides": {}}
+
+    first = bench(case=fail_once)
+    first.graph("hub")
+    assert first.failed == 1
+    assert names(first) == ["hub/mlp/2x4/float32", "hub/mlp/2x4/float16"]
+    assert record.newest(first.options.out)[names(first)[1]]["raised"].endswith("no room")
+    second = bench("--resume")
+    second.graph("hub")
+    assert names(second)[2:] == ["hub/mlp/2x4/float16"]
+    bench("--resume", graphs=lambda name: pytest.fail("nothing is left")).graph("hub")
+    other = bench("--resume", "--peers", "pyg")
+    other.graph("hub")
+    assert len(names(other)) == 5
+
+
+def test_a_graph_that_cannot_be_made_is_one_failure(bench):
+    def graphs(name):
+        raise torch.OutOfMemoryError("too large")
+
+    made = bench(graphs=graphs)
+    made.graph("hub")
+    assert made.failed == 1
+    assert names(made) == ["hub"]
+
+
+def test_after_the_time_nothing_is_begun(bench):
+    made = bench("--minutes", "0", graphs=lambda name: pytest.fail("too late"))
+    made.graph("hub")
+    assert made.left == 2
+
+
+def test_a_line_that_was_cut_short_is_replaced(tmp_path):
+    path = tmp_path / "some.jsonl"
+    record.append(path, {"case": "a"})
+    path.write_text(path.read_text() + '{"case": "b')
+    assert list(record.newest(path)) == ["a"]
+    record.append(path, {"case": "c"})
+    assert list(record.newest(path)) == ["a", "c"]
 
 
 def test_without_a_card_it_says_so():
