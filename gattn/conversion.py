@@ -1,4 +1,4 @@
-"""Replace PyG's attention layers inside a model by gattn's, in place of their parameters."""
+"""Replace PyG's attention layers inside a model by gattn's, which take over their parameters."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ConversionReport:
 
 
 def convert(model: _Model) -> _Model:
-    """Replace PyG's attention layers inside a model by gattn's, in place of their parameters.
+    """Replace PyG's attention layers inside a model by gattn's, which take over their parameters.
 
     The new layers hold the very same parameters, buffers and submodules as those that they
     replace, and their settings, hooks and mode: optimizers go on, outputs stay. The model is
