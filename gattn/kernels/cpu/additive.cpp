@@ -15,6 +15,7 @@ namespace {
 
 template <class T, class I, int C> struct Score {
   using A = acc_t<T>;
+  static constexpr i64 values_ahead = 2 * ahead;
 
   Edges<I> graph;
   Table<const T> query_score, key_score, value, edge_score;

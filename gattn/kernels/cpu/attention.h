@@ -7,6 +7,7 @@
 //
 // with w = exp(s - m') after dropout. At the end out = acc / l. A Score has
 //   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
+//   values_ahead         rows of values to ask for beforehand: fewer where it gathers rows, too
 //   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
 //   void take(A* extra, A* mass, first, count, before, after, rows, voff)   add a block to them
 //   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
@@ -85,7 +86,8 @@ template <class Score, class T, class I, int C> struct Attention {
         weight = left;
       }
       for (i64 t = 0; t < count; ++t) {
-        if (at + t + ahead < num_edges) prefetch(value[col[at + t + ahead]], value_heads * c());
+        const i64 next = at + t + Score::values_ahead;
+        if (next < num_edges) prefetch(value[col[next]], value_heads * c());
         for (i64 x = 0; x < heads; ++x)
           axpy<C>(v.acc + x * c(), weight[t * lanes + x], rows[t] + voff[x], c());
       }

@@ -23,6 +23,7 @@ namespace {
 
 template <class T, class I, int C> struct Score {
   using A = acc_t<T>;
+  static constexpr i64 values_ahead = ahead;
 
   Edges<I> graph;
   Table<const T> query, key, value, bias, edge_attr;

@@ -67,6 +67,7 @@ struct Tanh {
 // table that is gathered.
 template <class T, class I, int C, class Act> struct Score {
   using A = acc_t<T>;
+  static constexpr i64 values_ahead = ahead;
 
   Edges<I> graph;
   Table<const T> own, other, weight, edge_attr, edge_proj;
