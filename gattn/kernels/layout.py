@@ -1,6 +1,6 @@
 """The layout of a set of edges: compressed rows by destination, compressed columns by source."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,7 +84,8 @@ def assert_symbols_fit(*sizes: int | torch.SymInt) -> None:
     """Assert, when traced code runs, that sizes which were symbols can be counted in 32 bits."""
     for size in sizes:
         if isinstance(size, torch.SymInt):
-            fits = torch.scalar_tensor(size, dtype=torch.int64) < INT32_END
+            number: Any = size  # torch takes symbols where its types ask for numbers
+            fits = torch.scalar_tensor(number, dtype=torch.int64) < INT32_END
             torch._assert_async(fits, f"compiled code lays out fewer than {INT32_END} edges")
 
 
