@@ -192,9 +192,7 @@ class Bench:
 
     def graphs(self, name: str) -> tuple[Case, Case, gattn.Graph, float]:
         """A small case of a kind for the checks; the case, its graph, and how long that takes."""
-        scale = self.options.scale
-        if self.options.dry_run:
-            scale = DRY_EDGES / gpu_cases.EDGES[name]
+        scale = self.scale(name)
         case = gpu_cases.make(name, scale, self.device)
         scale *= min(1.0, CHECK_EDGES / max(case.num_edges, 1))
         small = gpu_cases.make(name, scale, self.device)
@@ -207,21 +205,22 @@ class Bench:
     ) -> dict[str, Any]:  # fmt: skip
         """Check one case, and measure it where the check passed."""
         shape = operator, heads, channels, getattr(torch, kind)
-        sizes = {"nodes": case.num_nodes, "edges": case.num_edges, "layout": layout}
-        errors = self.check(small, case, graph, *shape)
-        if not errors["passed"]:
-            return {**sizes, "check": errors}
-        return {
-            **sizes,
-            "check": errors,
-            "floor_bytes": floor_bytes(case, *shape),
-            "sides": self.sides(case, graph, *shape),
-        }
+        found: dict[str, Any] = {
+            "nodes": case.num_nodes, "edges": case.num_edges, "layout": layout,
+            "check": self.check(small, case, graph, *shape),
+        }  # fmt: skip
+        if found["check"]["passed"]:
+            found["floor_bytes"] = floor_bytes(case, *shape)
+            found["sides"] = self.sides(case, graph, *shape)
+        return found
+
+    def scale(self, name: str) -> float:
+        """What to multiply a graph's size by."""
+        return DRY_EDGES / gpu_cases.EDGES[name] if self.options.dry_run else self.options.scale
 
     def tune(self, name: str) -> None:
         """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
-        scale = DRY_EDGES / gpu_cases.EDGES[name] if self.options.dry_run else self.options.scale
-        case = gpu_cases.make(name, scale, self.device)
+        case = gpu_cases.make(name, self.scale(name), self.device)
         graph = gpu_cases.graph_of(case)
         for operator in self.options.operators:
             if self.is_late(1):

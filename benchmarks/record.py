@@ -73,23 +73,22 @@ def commit() -> str:
 def append(path: Path, record: Record) -> None:
     """Add one line to a file of records, in place of one that was cut short."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        whole = "".join(f"{line}\n" for line in whole_lines(path))
-        if len(whole) < len(path.read_text()):
-            path.write_text(whole)
+    text = path.read_text() if path.exists() else ""
+    if whole_lines(text) != text:
+        path.write_text(whole_lines(text))
     with path.open("a") as file:
         file.write(json.dumps(record) + "\n")
 
 
-def whole_lines(path: Path) -> list[str]:
-    """The lines of a file of records but for one that a killed run left without an end."""
-    return path.read_text().split("\n")[:-1]
+def whole_lines(text: str) -> str:
+    """The text but for a last line that a killed run left without an end."""
+    return text[: text.rfind("\n") + 1]
 
 
 def newest(path: Path) -> dict[str, Record]:
     """The last record of each case, in the order of the file."""
     found: dict[str, Record] = {}
-    for line in whole_lines(path):
+    for line in whole_lines(path.read_text()).splitlines():
         record = json.loads(line)
         found[record["case"]] = record
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,8 +51,7 @@ def disjoint(graphs: Iterable[Graph]) -> Graph:
         num_dst.append(num_dst[-1] + graph.num_dst)
     batch = Graph(torch.cat(pairs, dim=1), (num_src[-1], num_dst[-1]))
     if num_src == num_dst:
-        ptr = torch.tensor(num_src, device=batch.device)
-        traits.note_batch(batch.layout, ptr, max(graph.num_src for graph in graphs))
+        traits.note_batch(batch.layout, num_src)
     return batch
 
 
@@ -103,8 +101,7 @@ def batched(edges: Any, ptr: Tensor) -> Graph:
             f"edges must stay within their graph; edge {edge} leads from graph {int(source[edge])} "
             f"to graph {int(destination[edge])}"
         )
-    sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
-    traits.note_batch(graph.layout, ptr, max(sizes, default=0))
+    traits.note_batch(graph.layout, bounds)
     return graph
 
 

@@ -72,27 +72,19 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
     """Smallest index type that can count the nodes and the edges, and as far as a tile overruns.
 
     Where sizes are symbols, as under torch.compile, int32: asking would bind what is traced to an
-    answer. :func:`build` then asserts, as it runs, that they fit.
+    answer. That they fit is then asserted when the traced code runs.
     """
     sizes = num_src, num_dst, num_edges
-    if any(isinstance(size, torch.SymInt) for size in sizes):
-        return torch.int32
-    return torch.int32 if max(sizes) < INT32_END else torch.int64
-
-
-def assert_symbols_fit(*sizes: int | torch.SymInt) -> None:
-    """Assert, when traced code runs, that sizes which were symbols can be counted in 32 bits."""
-    for size in sizes:
-        if isinstance(size, torch.SymInt):
-            number: Any = size  # torch takes symbols where its types ask for numbers
-            fits = torch.scalar_tensor(number, dtype=torch.int64) < INT32_END
-            torch._assert_async(fits, f"compiled code lays out fewer than {INT32_END} edges")
+    symbols: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
+    for size in symbols:
+        fits = torch.scalar_tensor(size, dtype=torch.int64) < INT32_END
+        torch._assert_async(fits, f"compiled code lays out fewer than {INT32_END} edges")
+    return torch.int32 if symbols or max(sizes) < INT32_END else torch.int64
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Sort the edges with torch's stable sort: the specification of the C++ counting sort."""
     dtype = index_dtype(num_src, num_dst, source.numel())
-    assert_symbols_fit(num_src, num_dst, source.numel())
     by_source = torch.argsort(source, stable=True)
     edge = by_source[torch.argsort(destination[by_source], stable=True)]
     col, row = source[edge], destination[edge]

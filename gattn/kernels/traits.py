@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import torch
@@ -39,11 +40,16 @@ def note(layout: Layout, traits: Traits) -> None:
     _known[layout.rowptr] = traits
 
 
-def note_batch(layout: Layout, ptr: Tensor, largest: int) -> None:
-    """Remember that no edge leaves the graphs of a batch, if all are small and sparse ones."""
+def note_batch(layout: Layout, bounds: list[int]) -> None:
+    """Remember that no edge leaves the graphs of a batch, if all are small and sparse ones.
+
+    Graph b has the nodes bounds[b] to bounds[b + 1] - 1.
+    """
+    largest = max((stop - start for start, stop in itertools.pairwise(bounds)), default=0)
     if 0 < largest <= SMALL and layout.num_edges < LEAST_DEGREE * layout.num_dst:
-        own = ptr.to(layout.rowptr.dtype, copy=True)  # a write to the caller's goes unnoticed
-        note(layout, Traits(False, 0.0, own.contiguous()))
+        rowptr = layout.rowptr
+        windows = torch.tensor(bounds, dtype=rowptr.dtype, device=rowptr.device)
+        note(layout, Traits(False, 0.0, windows))
 
 
 def carry(old: Layout, new: Layout) -> None:

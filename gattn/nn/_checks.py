@@ -7,9 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.ops.checks import probability
+from gattn.ops.checks import is_tensor, probability
 
-__all__ = ["at_least", "check_features", "check_width", "heads_divide", "probability"]
+__all__ = [
+    "at_least",
+    "check_features",
+    "check_width",
+    "heads_divide",
+    "is_tensor",
+    "probability",
+]
 
 
 def at_least(least: int, **settings: Any) -> None:
@@ -30,8 +37,7 @@ def heads_divide(heads: int, **channels: int) -> None:
 
 def check_width(name: str, x: Any, channels: int) -> None:
     """Raise unless x is a tensor of so many features."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
+    is_tensor(name, x)
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
 

@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
-from gattn.nn._checks import check_features, check_width
+from gattn.nn._checks import check_features, check_width, is_tensor
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
@@ -107,7 +107,7 @@ class AttentionConv(MessagePassing):
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
         if isinstance(linear.weight, UninitializedParameter):
             linear(edge_attr[:0])
-        check_width("edge_attr", edge_attr, linear.weight.shape[1])
+        self.check_edge_width(edge_attr)
         return linear.weight.unflatten(0, (self.heads, -1))
 
 
@@ -146,8 +146,7 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
 
 def nodes_first(x: Tensor, name: str = "x") -> Tensor:
     """[n, d] as it is; [b, n, d] as [n, b, d]."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
+    is_tensor(name, x)
     if x.dim() == 3:
         return x.transpose(0, 1)
     if x.dim() != 2:

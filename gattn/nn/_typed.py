@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gattn.graph import Graph, lasting
+from gattn.nn._checks import is_tensor
 from gattn.nn.segments import lay_out
 
 
@@ -27,9 +28,7 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 
     The last result is kept with the graph, for the very tensor of types.
     """
-
-    if not isinstance(edge_type, Tensor):
-        raise TypeError(f"edge_type must be a tensor; got {type(edge_type).__name__}")
+    is_tensor("edge_type", edge_type)
 
     def build() -> TypedGraph:
         _check_types(edge_type, graph.num_edges, types)

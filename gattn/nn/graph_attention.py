@@ -173,7 +173,7 @@ class GraphAttention(Module):
             The results, see Shapes.
         """
         q, k = self._query_and_key(query, key)
-        graph = as_graph(graph, None if isinstance(graph, Graph) else (len(k), len(q)))
+        graph = _graph_between(graph, k, q)
         v = self._split(self.lin_value, value, "value")
         dropout = self.dropout if self.training else 0.0
         if callable(self.score):
@@ -207,7 +207,7 @@ class GraphAttention(Module):
             [e, h] in the order of the caller's edges, or [b, e, h].
         """
         q, k = self._query_and_key(query, key)
-        graph = as_graph(graph, None if isinstance(graph, Graph) else (len(k), len(q)))
+        graph = _graph_between(graph, k, q)
         if callable(self.score):
             alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
         else:
@@ -282,3 +282,10 @@ class GraphAttention(Module):
         """The settings, for repr."""
         score = getattr(self.score, "__name__", repr(self.score))
         return f"heads={self.heads}, channels={self.channels}, score={score}"
+
+
+def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
+    """The graph of these edges from the rows of key to those of query."""
+    if isinstance(edges, Graph):
+        return edges  # the operator checks its size
+    return as_graph(edges, (key.shape[0], query.shape[0]))

@@ -15,7 +15,8 @@ from torch_geometric.nn.aggr import Aggregation
 from gattn import graphs
 from gattn.graph import Graph, _memory, check_count, check_made_outside, lasting
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout, assert_symbols_fit, index_dtype, offsets
+from gattn.kernels.layout import Layout, index_dtype, offsets
+from gattn.nn._checks import is_tensor
 
 _T = TypeVar("_T")
 
@@ -42,9 +43,10 @@ class Readout(Aggregation):
 
 
 def _check_tensors(x: Any, index: Any, ptr: Any) -> None:
-    for name, value, wanted in (("x", x, True), ("index", index, False), ("ptr", ptr, False)):
-        if not isinstance(value, Tensor) and (wanted or value is not None):
-            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}")
+    is_tensor("x", x)
+    for name, value in (("index", index), ("ptr", ptr)):
+        if value is not None:
+            is_tensor(name, value)
     if ptr is not None and (ptr.dim() != 1 or ptr.shape[0] == 0):
         raise ValueError(f"ptr must have shape (g + 1,); got {tuple(ptr.shape)}")
 
@@ -217,7 +219,7 @@ def _segments(name: Tensor, ptr: Tensor | None, rows: int, segments: int | None)
     _check(name, ptr, rows, segments)
     member = _membership(name, ptr, rows)
     row = torch.arange(rows, dtype=member.dtype, device=member.device)
-    return Graph(torch.stack([row, member]), (rows, segments))
+    return lay_out(row, member, (rows, segments))
 
 
 def _one_segment(rows: int, device: torch.device) -> Graph:
@@ -270,7 +272,6 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     """The layout in operations that torch.compile can trace: nothing is read back."""
     rows = member.shape[0]
     dtype = index_dtype(rows, segments, rows)
-    assert_symbols_fit(rows, segments)
     inside = ((member >= 0) & (member < segments)).all()
     torch._assert_async(inside, "index must be in [0, dim_size)")
     nodes = torch.arange(rows + 1, device=member.device)

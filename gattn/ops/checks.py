@@ -12,10 +12,15 @@ from gattn.graph import Graph
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
+def is_tensor(name: str, given: Any) -> None:
+    """Raise unless given a tensor."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(given).__name__}")
+
+
 def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
     """Raise unless it is a tensor of this shape; a letter stands for any length."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(tensor).__name__}")
+    is_tensor(name, tensor)
     fits = tensor.dim() == len(wanted) and all(
         isinstance(w, str) or w == s for w, s in zip(wanted, tensor.shape)
     )
@@ -29,8 +34,7 @@ def floats(graph: Graph, **tensors: Tensor | None) -> None:
     given: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(given.items()))
     for name, tensor in given.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a tensor; got {type(tensor).__name__}")
+        is_tensor(name, tensor)
         # torch.compile refuses to be asked for the layout within a backward.
         if not torch.compiler.is_compiling() and (
             tensor.layout != torch.strided or tensor.is_nested

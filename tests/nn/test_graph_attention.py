@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.export import Dim
 
 from gattn import Graph, graphs
 from gattn.nn import GraphAttention
@@ -163,6 +164,15 @@ def test_bad_input_gets_one_clear_error():
             call()
     with pytest.raises(TypeError, match=r"edges must be a \(2, e\) integer tensor.*; got str"):
         GraphAttention(6)(x, x, x, "graph")
+
+
+def test_exported_it_takes_any_number_of_rows():
+    layer, rows, edges = GraphAttention(6, heads=2).eval(), Dim("rows"), Dim("edges")
+    x, edge_index = torch.randn(5, 6), torch.tensor([[0, 3, 1], [0, 0, 2]])
+    sizes = (*[{0: rows}] * 3, {1: edges})
+    program = torch.export.export(layer, (x, x, x, edge_index), dynamic_shapes=sizes, strict=False)
+    y = torch.randn(8, 6)
+    torch.testing.assert_close(program.module()(y, y, y, edge_index), layer(y, y, y, edge_index))
 
 
 def test_any_edges_will_do():
