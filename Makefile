@@ -2,19 +2,21 @@
 # Change these on the command line: make test WORKERS=8
 PYTHON ?= python3
 VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
 WORKERS ?= 2
 BENCH ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint constraints.txt
+INSTALL := $(PIP) install --quiet --constraint $(CONSTRAINTS)
 KERNELS := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h gattn/kernels/cpu/CMakeLists.txt)
 
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test versions lint format bench docs clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
 	@echo "make test    install and run the tests, doctests and examples"
+	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings"
 	@echo "make lint    format check, lint, types, import order"
 	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"
 	@echo "make docs    build the documentation into site/"
@@ -28,6 +30,10 @@ demo: $(VENV)/gattn.stamp
 # One thread for each worker: two workers with two threads each would wait for one another.
 test: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+versions:
+	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' constraints.txt > .venv-$(TORCH).txt
+	$(MAKE) test VENV=.venv-$(TORCH) CONSTRAINTS=.venv-$(TORCH).txt
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
@@ -47,7 +53,7 @@ docs: $(VENV)/dev.stamp
 	$(BIN)/mkdocs build --strict
 
 # torch comes first and pinned: a package that asks for any torch must find this one in place.
-$(VENV)/torch.stamp: constraints.txt
+$(VENV)/torch.stamp: $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
 	@echo "Installing PyTorch into $(VENV): a few minutes, pip is silent meanwhile"
@@ -68,4 +74,4 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist site .pytest_cache .ruff_cache .hypothesis

@@ -246,12 +246,13 @@ def gather(topology: Topology, width: int) -> dict[str, Callable[[], Tensor]]:
     Each reads one row of ``width`` fp32 numbers per edge, in the graph's own order. torch's write
     one row per node; gattn's own bare loop adds all rows up.
     """
-    layout = gattn.Graph(topology.edge_index, topology.num_nodes).layout
+    graph = gattn.Graph(topology.edge_index, topology.num_nodes)
+    layout = graph.layout
     table = leaf(topology.num_nodes, width, dtype=torch.float32, seed=1).detach()
     offsets, rows = layout.rowptr[:-1].contiguous(), layout.col
     matrix = torch.sparse_csr_tensor(
-        layout.rowptr, layout.col, torch.ones(layout.num_edges), check_invariants=False,
-        size=(layout.num_dst, layout.num_src),
+        layout.rowptr, layout.col, torch.ones(graph.num_edges), check_invariants=False,
+        size=(graph.num_dst, graph.num_src),
     )  # fmt: skip
     ways = {
         "embedding_bag": lambda: F.embedding_bag(rows, table, offsets, mode="sum"),

@@ -77,11 +77,13 @@ class Graph:
     the edges that stand before the loops, or None where every edge was kept."""
     blocks: Blocks | None
     """The sizes that a complete or causal graph was made of (see :mod:`gattn.graphs`)."""
+    _derived: dict[Any, Any]
+    """What was built from this graph and is kept with it."""
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
         if isinstance(edges, Graph):
             _check_same_size(edges, size)
-            self.__dict__.update(edges.__dict__)
+            self._fill(**edges.__dict__)
             return
         source, destination, num_src, num_dst = _read_edges(edges, size)
         self._set(_build(source, destination, num_src, num_dst), None)
@@ -102,26 +104,33 @@ class Graph:
     def _from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
         """A complete or causal graph, whose edges are laid out when first asked for."""
         graph = cls.__new__(cls)
-        graph.__dict__.update(
+        graph._fill(
             num_src=sum(blocks.key_sizes),
             num_dst=sum(blocks.query_sizes),
             num_edges=blocks.num_edges,
             device=device,
             kept=None,
             blocks=blocks,
+            _derived={},
         )
         return graph
 
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
-        self.__dict__.update(
+        self._fill(
             _layout=layout,
-            num_src=layout.num_src,
-            num_dst=layout.num_dst,
-            num_edges=layout.num_edges,
+            num_src=reference.num_rows(layout.colptr),
+            num_dst=reference.num_rows(layout.rowptr),
+            num_edges=layout.col.numel(),
             device=layout.rowptr.device,
             kept=kept,
             blocks=None,
+            _derived={},
         )
+
+    def _fill(self, **fields: Any) -> None:
+        """Set what a frozen object is made of, one by one: torch.compile reads no dict.update."""
+        for name, value in fields.items():
+            self.__dict__[name] = value
 
     @property
     def layout(self) -> Layout:
@@ -343,7 +352,7 @@ def as_graph(
         plain = Graph(edges, size)  # a dict of sizes would tie what is traced to these ones
         return plain.with_self_loops() if self_loops else plain
     if isinstance(edges, Graph):
-        graphs = edges.__dict__.setdefault("_derived", {})
+        graphs = edges._derived
     elif isinstance(edges, Tensor) and edges.layout in _REMEMBERED and not _is_wrapped(edges):
         graphs = _memory.lookup(edges)
     else:
@@ -394,7 +403,11 @@ def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> L
     return build(source, destination, num_src, num_dst)
 
 
-@torch.library.custom_op("gattn::build_layout", mutates_args=())
+@torch.library.custom_op(
+    "gattn::build_layout",
+    mutates_args=(),
+    schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
+)
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
     """Layout-building as an operator: what torch.compile records for bare edges."""
     layout = _build(source, destination, num_src, num_dst)

@@ -28,32 +28,17 @@ class Layout(NamedTuple):
     csr: Tensor
     """[e]: CSR position of the edge at each CSC position."""
 
-    @property
-    def num_dst(self) -> int:
-        """Number of destination nodes, n."""
-        return self.rowptr.numel() - 1
-
-    @property
-    def num_src(self) -> int:
-        """Number of source nodes, m."""
-        return self.colptr.numel() - 1
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges, e."""
-        return self.col.numel()
-
     def destinations(self) -> Tensor:
         """Destination of the edge at each CSR position, [e] int64."""
         degree = self.rowptr.diff()
-        nodes = torch.arange(self.num_dst, device=degree.device)
-        return torch.repeat_interleave(nodes, degree, output_size=self.num_edges)
+        nodes = torch.arange(num_rows(self.rowptr), device=degree.device)
+        return torch.repeat_interleave(nodes, degree, output_size=self.col.numel())
 
     def transpose(self) -> "Layout":
         """Return the layout of the reversed edges, still aligned with the caller's edges."""
         inverse = torch.empty_like(self.csr)
         inverse[self.csr.long()] = torch.arange(
-            self.num_edges, dtype=self.csr.dtype, device=self.csr.device
+            self.col.numel(), dtype=self.csr.dtype, device=self.csr.device
         )
         edge = self.edge[self.csr.long()]
         return Layout(self.colptr, self.row, edge, self.rowptr, self.col, inverse)
@@ -61,11 +46,19 @@ class Layout(NamedTuple):
     def incidence(self) -> "Layout":
         """Return the layout from the edges, in the caller's order, to their destinations."""
         edge, order = self.edge, self.edge.long()
-        number = torch.arange(self.num_edges + 1, dtype=edge.dtype, device=edge.device)
+        number = torch.arange(edge.numel() + 1, dtype=edge.dtype, device=edge.device)
         row = torch.empty_like(edge).index_copy(0, order, self.destinations().to(edge.dtype))
         position = torch.empty_like(edge).index_copy(0, order, number[:-1])
         # rowptr is cloned: what is known of a layout is remembered for that very tensor
         return Layout(self.rowptr.clone(), edge, edge, number, row, position)
+
+
+def num_rows(offsets: Tensor) -> int:
+    """Rows of a compressed layout, n for rowptr and m for colptr.
+
+    Not a property of the tuple: not every torch.compile that is served reads those.
+    """
+    return offsets.numel() - 1
 
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:

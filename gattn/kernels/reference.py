@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.kernels import philox
-from gattn.kernels.layout import Layout
+from gattn.kernels.layout import Layout, num_rows
 
 
 def additive_attention(
@@ -159,7 +159,7 @@ def _softmax(score: Tensor, layout: Layout) -> Tensor:
     """Softmax over rows of CSR-ordered scores; a row of only -inf gives zeros, NaN stays NaN."""
     row = layout.destinations()
     index = row[:, None].expand_as(score)
-    empty = score.new_full((layout.num_dst, score.shape[1]), -torch.inf)
+    empty = score.new_full((num_rows(layout.rowptr), score.shape[1]), -torch.inf)
     largest = empty.scatter_reduce(0, index, score.detach(), "amax")
     largest = largest.masked_fill(largest == -torch.inf, 0.0)
     exp = (score - largest[row]).exp()
@@ -193,5 +193,5 @@ def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None
     values = _serve(_wide(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:
         values = values + edge_value
-    out = values.new_zeros(layout.num_dst, *values.shape[1:])
+    out = values.new_zeros(num_rows(layout.rowptr), *values.shape[1:])
     return out.index_add(0, layout.destinations(), alpha.unsqueeze(-1) * values).to(value.dtype)

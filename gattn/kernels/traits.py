@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gattn.kernels.layout import Layout
+from gattn.kernels.layout import Layout, num_rows
 
 WINDOW = 64
 """Destinations of a window, of which density speaks."""
@@ -46,7 +46,7 @@ def note_batch(layout: Layout, bounds: list[int]) -> None:
     Graph b has the nodes bounds[b] to bounds[b + 1] - 1.
     """
     largest = max((stop - start for start, stop in itertools.pairwise(bounds)), default=0)
-    if 0 < largest <= SMALL and layout.num_edges < LEAST_DEGREE * layout.num_dst:
+    if 0 < largest <= SMALL and layout.col.numel() < LEAST_DEGREE * num_rows(layout.rowptr):
         rowptr = layout.rowptr
         windows = torch.tensor(bounds, dtype=rowptr.dtype, device=rowptr.device)
         note(layout, Traits(False, 0.0, windows))
@@ -54,8 +54,9 @@ def note_batch(layout: Layout, bounds: list[int]) -> None:
 
 def carry(old: Layout, new: Layout) -> None:
     """Remember of edges among the same nodes, within the same graphs, where these lie."""
-    traits, nodes = known(old.rowptr), old.num_dst
-    if traits is not None and traits.windows is not None and new.num_src == new.num_dst == nodes:
+    traits, nodes = known(old.rowptr), num_rows(old.rowptr)
+    same = nodes == num_rows(new.rowptr) == num_rows(new.colptr)
+    if traits is not None and traits.windows is not None and same:
         note(new, Traits(False, 0.0, traits.windows.to(new.rowptr.device)))
 
 
@@ -78,16 +79,16 @@ def of(layout: Layout) -> Traits | None:
 
 def measure(layout: Layout) -> Traits:
     """Read the traits off a layout: [n] and [m] temporaries; [e] ones if it looks like runs."""
-    if layout.num_edges == 0:
+    if layout.col.numel() == 0:
         return Traits(False, 0.0)
     if not _spans_fit(layout.rowptr, layout.col) or not _spans_fit(layout.colptr, layout.row):
         return Traits(False, 0.0)
     same_source = layout.col[1:] == layout.col[:-1]
-    starts = torch.zeros(layout.num_edges + 1, dtype=torch.bool, device=layout.col.device)
+    starts = torch.zeros(layout.col.numel() + 1, dtype=torch.bool, device=layout.col.device)
     starts[layout.rowptr.long()] = True
     if bool((same_source & ~starts[1:-1]).any()):
         return Traits(False, 0.0)
-    return Traits(True, layout.num_edges / max(_area(layout), 1))
+    return Traits(True, layout.col.numel() / max(_area(layout), 1))
 
 
 def _spans_fit(offsets: Tensor, index: Tensor) -> bool:

@@ -261,7 +261,7 @@ def is_plain(linear: Any) -> bool:
 def is_untouched(module: torch.nn.Module) -> bool:
     """Whether calling the module runs the forward of its class and nothing else."""
     return (
-        "forward" not in vars(module)
+        "forward" not in module.__dict__
         and not any(len(getattr(module, hooks)) for hooks in _MODULE_HOOKS)
         and not torch.nn.modules.module._has_any_global_hook()
     )

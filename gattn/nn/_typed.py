@@ -73,11 +73,10 @@ def _latest(graph: Graph, name: str, made_of: tuple[Any, ...], build: Callable[[
     """
     if torch.compiler.is_compiling():
         return build()
-    derived: dict[Any, Any] = graph.__dict__.setdefault("_derived", {})
-    kept = derived.get(name)
+    kept = graph._derived.get(name)
     if kept is None or not _same(kept[0], made_of):
         held = tuple(x if isinstance(x, int) else weakref.ref(x) for x in made_of)
-        kept = derived[name] = held, lasting(build)()
+        kept = graph._derived[name] = held, lasting(build)()
     return kept[1]
 
 

@@ -175,7 +175,7 @@ def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
     """What was built from a graph, kept with it; under torch.compile it is built in place."""
     if torch.compiler.is_compiling():
         return build()
-    derived = graph.__dict__.setdefault("_derived", {})
+    derived = graph._derived
     if key not in derived:
         derived[key] = lasting(build)()
     return derived[key]

@@ -71,7 +71,7 @@ def plan_for(
     if torch.compiler.is_compiling():
         plan = cut(graph.blocks)
         return plan if plan.groups and not plan.small else None
-    derived = graph.__dict__.setdefault("_derived", {})
+    derived = graph._derived
     if "dense" not in derived:
         derived["dense"] = cut(graph.blocks)
     plan = derived["dense"]
@@ -139,7 +139,7 @@ def cut(
 
 def _graph_of_rest(graph: Graph, rest: Blocks) -> Graph:
     """The small blocks as a graph, laid out once for the graph that holds them."""
-    derived = graph.__dict__["_derived"]
+    derived = graph._derived
     if "rest" not in derived:
         derived["rest"] = Graph._from_blocks(rest, graph.device)
     return derived["rest"]

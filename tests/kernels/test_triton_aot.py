@@ -1,8 +1,9 @@
 """Kernels compile ahead of time for an H100, without one, and spill no register.
 
-A sample of the shape classes; ``python benchmarks/aot.py`` compiles them all.
+A sample of the shape classes; ``python -m benchmarks.aot`` compiles them all.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,3 +20,17 @@ def test_a_sample_compiles_without_spills(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len((tmp_path / "aot").read_text().splitlines()) > 25
+
+
+@pytest.mark.slow
+def test_what_an_operator_launches(tmp_path):
+    out = tmp_path / "launches"
+    command = [sys.executable, "-m", "benchmarks.launches", "--seconds", "0", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = {line["case"]: line for line in map(json.loads, out.read_text().splitlines())}
+    for operator in ("additive", "mlp", "dot_product"):
+        assert found[f"{operator}/whole graphs"]["launches"] == {
+            "forward": 1, "forward+backward": 2
+        }  # fmt: skip
+        assert found[f"{operator}/rows and segments"]["launches"]["forward"] == 1

@@ -276,6 +276,19 @@ def test_the_gradients_of_a_rows_scores_sum_to_zero(segment):
     assert score.grad.abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "edge_softmax"])
+def test_many_cut_rows(op):
+    """More segments than a program of the merge looks at; parts of a row that it reads in turns."""
+    generator = torch.Generator().manual_seed(3)
+    degree = torch.tensor([0, 7, 300, 1, 90, 8, 9, 0, 41, 2])
+    target = torch.arange(10).repeat_interleave(degree)
+    edges = torch.stack([torch.randint(10, target.shape, generator=generator), target])
+    assert edges.shape[1] // 2 > 2 * tiles.SPAN
+    assert degree.max() // 2 > tiles.MOST_PARTS
+    with tiles.override(segment=2, rows=16):
+        check(op, Graph(edges.to(DEVICE), 10), 3, 5)
+
+
 @pytest.mark.parametrize("op", ["additive_attention", "edge_softmax"])
 def test_default_tiles(op):
     with tiles.override(segment=256, rows=1):

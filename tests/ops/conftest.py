@@ -1,7 +1,7 @@
 """Every operator as a table, and the comparison of a backend with the reference and float64."""
 
+import dataclasses
 import math
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,7 +13,8 @@ from gattn.kernels.layout import Layout
 from gattn.testing import awkward_graphs, random_graphs
 
 
-class Operator(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Operator:
     """A function of gattn.functional with the shapes of its tensors.
 
     Letters: n, m, e, h, c, d as everywhere, g heads of value, w channels of value.
@@ -21,9 +22,13 @@ class Operator(NamedTuple):
 
     function: object
     shapes: dict
-    options: dict = {}  # noqa: RUF012
-    shared: dict = {}  # noqa: RUF012
+    options: dict = dataclasses.field(default_factory=dict)
+    shared: dict = dataclasses.field(default_factory=dict)
     """Arguments that are the very tensor of another one."""
+
+    def but(self, **fields):
+        """The same with other fields."""
+        return dataclasses.replace(self, **fields)
 
     def inputs(self, graph, heads=2, channels=4, *, dtype=torch.float64, seed=0, grad=True, **dims):
         """Normal draws, as leaves."""

@@ -22,7 +22,7 @@ def _weights(attention, inputs, graph, **options):
     heads = next(t for k, t in inputs.items() if k in ("query", "query_score")).shape[1]
     value = torch.eye(graph.num_src, dtype=torch.float64)[:, None].expand(-1, heads, -1)
     tensors = {**inputs, "value": value}
-    out = attention._replace(shared={})(tensors, graph, **options)  # [n, h, m]
+    out = attention.but(shared={})(tensors, graph, **options)  # [n, h, m]
     source, destination = graph.edge_index
     return out[destination, :, source]
 
@@ -58,7 +58,7 @@ def test_against_the_reference(attention, precision, dropout, compare, hub_graph
         torch.manual_seed(3)
         return attention.function(**arguments)
 
-    compare(attention._replace(function=seeded), graph, 3, 8, precision, dropout=dropout)
+    compare(attention.but(function=seeded), graph, 3, 8, precision, dropout=dropout)
 
 
 def test_gradcheck(attention):

@@ -123,6 +123,7 @@ def test_dropout_under_transforms_is_torchs():
     assert not torch.equal(out[0], out[1])
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_dropout_compiles_and_obeys_the_contract_of_operators():
     seed = torch.tensor([5])
     x = torch.randn(30, requires_grad=True)

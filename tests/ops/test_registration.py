@@ -51,8 +51,9 @@ def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
                        tiny.layout, "tanh", 0.2, "cpu")  # fmt: skip
             assert weights in calls
     assert len(calls) == len(REGISTERED)
-    for operator, every in calls.items():
-        for args in every[-2:]:
+    latest = {operator: every[-2:] for operator, every in calls.items()}  # opcheck adds to them
+    for operator, every in latest.items():
+        for args in every:
             torch.library.opcheck(operator, tuple(_leaf(a, operator) for a in args))
 
 
@@ -81,8 +82,9 @@ def test_compiles_in_one_graph(operator, tiny):
     )
     grad = torch.randn(wanted["out"].shape, generator=torch.Generator().manual_seed(1))
     wanted = operator.gradients(inputs, tiny, grad)
-    found = operator._replace(function=lambda graph, **tensors: compiled(tensors), options={})
-    found = found._replace(shared={}).gradients(inputs, tiny, grad)
+    found = operator.but(
+        function=lambda graph, **tensors: compiled(tensors), options={}, shared={}
+    ).gradients(inputs, tiny, grad)
     for name, expected in wanted.items():
         torch.testing.assert_close(found[name], expected, msg=name)
 

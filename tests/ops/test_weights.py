@@ -23,7 +23,7 @@ def split():
         twin = next(t for f, t in TWINS.items() if f in attention.function.__name__)
         inputs = dict(inputs)
         value = inputs.pop("value", inputs.get("key"))
-        return attention._replace(function=twin, shared={}), inputs, value
+        return attention.but(function=twin, shared={}), inputs, value
 
     return of
 

@@ -66,7 +66,7 @@ from gattn.kernels.triton.tiles import (
 
 STACK = 4
 """Edges that share one reading of W, where there are edge features; half as many in fp64."""
-WEIGHT_PROGRAMS = 4096
+WEIGHT_PROGRAMS = 16384
 """Programs that share the sums for dw, at most."""
 EDGES = 32
 """Edges of a tile in the passes by edge; half as many in fp64, or beyond 128 channels."""

@@ -237,31 +237,59 @@ def merge(
     offsets, part_max, part_sum, part_a, part_b, part_c, row_max, row_sum, a, b, c,
     num_rows, num_segments, keep_scale: tl.float64,
     HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr,
-    ACC: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr,
-    SEGMENT: tl.constexpr, CENTRED: tl.constexpr,
+    ACC: tl.constexpr, SPAN: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, A: tl.constexpr,
+    B: tl.constexpr, SEGMENT: tl.constexpr, CENTRED: tl.constexpr,
 ):  # fmt: skip
     """Add the partial results of each row that was cut, in their order.
 
     Accumulators a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. With
     part_max they are unnormalised sums under softmax; then a and b are scaled by keep_scale too.
     CENTRED: c x a is subtracted from b.
-    Program (x, y): the row whose first segment has number x, and a block of heads.
+    Program (x, y): the rows whose first segments have numbers from x SPAN on, and a block of heads.
     Reads and writes s(A_CHANNELS + B_CHANNELS + 3) bytes per head for each segment and row.
     """
-    slot = tl.program_id(0).to(offsets.dtype.element_ty) + tl.arange(0, 1)
-    row = find_row(offsets, slot * SEGMENT + (SEGMENT - 1), num_rows)
+    lane = tl.arange(0, SPAN)
+    slot = tl.program_id(0).to(offsets.dtype.element_ty) * SPAN + lane
+    live = slot < num_segments
+    row = find_row(offsets, tl.where(live, slot, 0) * SEGMENT + (SEGMENT - 1), num_rows)
     start, stop = tl.load(offsets + row), tl.load(offsets + row + 1)
     parts = (stop - start) // SEGMENT
-    lead = (slot == start // SEGMENT) & (parts > 1)
-    last = slot + tl.where(lead, parts, 0)
-    steps = tl.max(last - slot, 0)
+    leads = live & (slot == start // SEGMENT) & (parts > 1)
+
+    found = tl.min(tl.where(leads, lane, SPAN))
+    while found < SPAN:
+        here = lane == found
+        merge_row(
+            pick(row, here), pick(slot, here), pick(slot + parts, here),
+            part_max, part_sum, part_a, part_b, part_c, row_max, row_sum, a, b, c, keep_scale,
+            HEADS, A_CHANNELS, B_CHANNELS, ACC, PARTS, H, A, B, CENTRED,
+        )  # fmt: skip
+        found = tl.min(tl.where(leads & (lane > found), lane, SPAN))
+
+
+@triton.jit
+def pick(x, here):
+    """The one element of a vector of integers that is told: [1]."""
+    return tl.sum(tl.where(here, x, 0)).to(x.dtype) + tl.zeros([1], x.dtype)
+
+
+@triton.jit
+def merge_row(
+    row, first, last, part_max, part_sum, part_a, part_b, part_c, row_max, row_sum, a, b, c,
+    keep_scale,
+    HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr, ACC: tl.constexpr,
+    PARTS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr, CENTRED: tl.constexpr,
+):  # fmt: skip
+    """Add the partial results number first to last of a row, all [1]."""
+    steps = tl.max(last - first, 0)
     head, real = head_block(HEADS, H)
+    whole = last > first
 
     if part_max is not None:
         top = tl.full([PARTS, 1, H], float("-inf"), ACC)
         step = 0
         while step < steps:
-            index, valid = take_edges(slot, last, step, PARTS)
+            index, valid = take_edges(first, last, step, PARTS)
             found = gather(part_max, index, valid, head, real, HEADS, ACC, float("-inf"))
             top = tl.maximum(top, found)
             step += PARTS
@@ -277,7 +305,7 @@ def merge(
         c_acc = tl.zeros([PARTS, 1, H], ACC)
     step = 0
     while step < steps:
-        index, valid = take_edges(slot, last, step, PARTS)
+        index, valid = take_edges(first, last, step, PARTS)
         factor = tl.full([PARTS, 1, H], 1.0, ACC)
         if part_max is not None:
             found = gather(part_max, index, valid, head, real, HEADS, ACC, float("-inf"))
@@ -299,16 +327,16 @@ def merge(
         summed = tl.sum(total, 0)
         inverse = reciprocal(summed)
         scale = inverse * scalar(keep_scale, ACC)
-        scatter(row_max, row, lead, head, real, highest, HEADS)
-        scatter(row_sum, row, lead, head, real, summed, HEADS)
+        scatter(row_max, row, whole, head, real, highest, HEADS)
+        scatter(row_sum, row, whole, head, real, summed, HEADS)
     if c is not None:
         mass = tl.sum(c_acc, 0) * inverse
-        scatter(c, row, lead, head, real, mass, HEADS)
+        scatter(c, row, whole, head, real, mass, HEADS)
     if a is not None:
         mean = tl.sum(a_acc, 0) * spread(scale)
-        scatter(a, row, lead, a_offset, a_inside, mean, HEADS * A_CHANNELS)
+        scatter(a, row, whole, a_offset, a_inside, mean, HEADS * A_CHANNELS)
     if b is not None:
         x = tl.sum(b_acc, 0) * spread(scale)
         if CENTRED:
             x -= spread(mass) * mean
-        scatter(b, row, lead, b_offset, b_inside, x, HEADS * B_CHANNELS)
+        scatter(b, row, whole, b_offset, b_inside, x, HEADS * B_CHANNELS)

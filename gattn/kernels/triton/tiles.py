@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -30,8 +30,12 @@ SEGMENT = 256
 REGISTERS = 255
 """Registers that a thread may have. Left without a bound, ptxas aims at full occupancy and would
 rather spill a few registers than have one warp less."""
-MERGE_BYTES = 1024
+SPAN = 32
+"""Segments among which a program of `merge` looks for the first ones of rows."""
+MERGE_BYTES = 128
 """Bytes of a partial result that a program of `merge` reads of one segment, where a head allows."""
+MERGE_TILE, MOST_PARTS = 8192, 128
+"""Bytes and partial results that it reads at once: a hub has thousands of segments."""
 LANES = 32
 LOAD = 16
 """Bytes that a lane loads at once."""
@@ -97,20 +101,43 @@ def choose(
     A warp reads about 16 bytes a lane of a gathered row. Where a row is shorter than that, the
     other lanes take further edges of the same row (slots) or, at low degree, further rows.
     """
-    full = LANES * LOAD // dtype.itemsize
-    width = pad(width)
+    power = max(int(degree), 1).bit_length() - 1
+    tile, shape_class = _rule(heads, pad(width), dtype.itemsize, power, unroll, stack, all_heads)
+    seen.add(shape_class)
+    if not (tuned or _override):
+        return tile
+    return dataclasses.replace(tile, **(tuned.get(shape_class, {}) | _override))
+
+
+@functools.cache
+def _rule(
+    heads: int, width: int, size: int, power: int, unroll: int, stack: int, all_heads: bool
+) -> tuple[Tile, str]:
+    """The tile of a shape class, and the name of the class."""
+    full = LANES * LOAD // size
+    degree = 2**power
     block = pad(heads) if all_heads else min(pad(heads), max(1, full // width))
     warps = min(8, max(1, block * width // (2 * full)))
     spare = max(1, full // (block * width))
-    slots = min(spare, pad(int(degree / unroll)))
+    slots = min(spare, pad(degree // unroll))
     rows = min(8, spare // slots)
     if spare == 1 and degree < unroll:
         rows = 2
-    power = max(int(degree), 1).bit_length() - 1
-    shape_class = f"{pad(heads)}x{width}x{dtype.itemsize}B/2^{power}/unroll{unroll}/stack{stack}"
-    seen.add(shape_class)
-    tile = Tile(block, max(slots, stack), rows, unroll, warps)
-    return dataclasses.replace(tile, **(tuned.get(shape_class, {}) | _override))
+    shape_class = f"{pad(heads)}x{width}x{size}B/2^{power}/unroll{unroll}/stack{stack}"
+    return Tile(block, max(slots, stack), rows, unroll, warps), shape_class
+
+
+@functools.cache
+def _uncut(tile: Tile) -> Tile:
+    """The same with no bound on the rows of a program: none is cut."""
+    return dataclasses.replace(tile, segment=2**30)
+
+
+@functools.cache
+def _whole(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
+    """The tile of a program that takes whole graphs."""
+    rows = window_rows(tile.heads * pad(width), dtype)
+    return dataclasses.replace(tile, slots=1, rows=rows, unroll=1, warps=8, segment=2**30)
 
 
 class Walk:
@@ -147,10 +174,9 @@ class Walk:
         degree = num_edges / max(self.num_rows, 1)
         tile = choose(heads, width, dtype, degree, unroll, stack, all_heads)
         if windows is not None:
-            rows = window_rows(tile.heads * pad(width), dtype)
-            tile = dataclasses.replace(tile, slots=1, rows=rows, unroll=1, warps=8)
-        if windows is not None or not cut:
-            tile = dataclasses.replace(tile, segment=2**30)
+            tile = _whole(tile, width, dtype)
+        elif not cut:
+            tile = _uncut(tile)
         self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
         self.num_segments = num_edges // tile.segment
         self.programs = -(-self.num_segments // tile.rows) + -(-self.num_rows // tile.rows)
@@ -160,6 +186,9 @@ class Walk:
 
     def parts(self, *sums: Tensor | None) -> list[Tensor | None]:
         """Workspaces for the partial results of cut rows, one for each output [rows, ...]."""
+        if not self.cuts:
+            none = self.offsets.new_empty(0, dtype=wide(self.dtype))
+            return [None if x is None else none for x in sums]
         return [
             None if x is None else x.new_empty(self.num_segments, *x.shape[1:], dtype=wide(x.dtype))
             for x in sums
@@ -205,13 +234,14 @@ class Walk:
         if not self.cuts:
             return
         a, b = (0 if x is None else x.shape[2] for x in sums[2:4])
-        full = MERGE_BYTES // wide(self.dtype).itemsize
-        heads = min(pad(self.heads), max(1, full // pad(max(a, b))))
+        head_bytes = pad(max(a, b)) * wide(self.dtype).itemsize
+        heads = min(pad(self.heads), max(1, MERGE_BYTES // head_bytes))
+        at_once = min(MOST_PARTS, max(1, MERGE_TILE // (heads * head_bytes)))
         launch(
-            merge, (self.num_segments, -(-self.heads // heads)), 4,
+            merge, (-(-self.num_segments // SPAN), -(-self.heads // heads)), 4,
             self.offsets, *parts, *sums, self.num_rows, self.num_segments, keep_scale,
             HEADS=self.heads, A_CHANNELS=a, B_CHANNELS=b, ACC=ACCUMULATOR[wide(self.dtype)],
-            PARTS=16, H=heads, A=pad(a), B=pad(b), SEGMENT=self.tile.segment,
+            SPAN=SPAN, PARTS=at_once, H=heads, A=pad(a), B=pad(b), SEGMENT=self.tile.segment,
             CENTRED=centred and sums[3] is not None,
         )  # fmt: skip
 
@@ -225,7 +255,9 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
     device = args[0].device
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     with torch.cuda.device(device) if elsewhere else contextlib.nullcontext():
-        kernel[grid](*args, **constants, num_warps=warps, maxnreg=REGISTERS)
+        kernel[grid](
+            *args, **constants, num_warps=warps, maxnreg=REGISTERS, enable_fp_fusion=True
+        )  # fmt: skip
 
 
 def windows_of(layout: list[Tensor]) -> Tensor | None:
@@ -259,7 +291,7 @@ def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
 
 def pad(length: int) -> int:
     """The next power of two: the length of a tile's axis."""
-    return triton.next_power_of_2(max(length, 1))
+    return 1 << (max(length, 1) - 1).bit_length()
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
