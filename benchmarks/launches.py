@@ -26,7 +26,7 @@ from gattn.ops import backend
 
 OPERATORS = ("additive", "mlp", "dot_product")
 PATHS = ("whole graphs", "rows and segments")
-MOLECULES = 8
+MOLECULES = 64
 HEADS, CHANNELS = 8, 16
 
 

@@ -33,4 +33,4 @@ def test_what_an_operator_launches(tmp_path):
         assert found[f"{operator}/whole graphs"]["launches"] == {
             "forward": 1, "forward+backward": 2
         }  # fmt: skip
-        assert found[f"{operator}/rows and segments"]["launches"]["forward"] == 1
+        assert found[f"{operator}/rows and segments"]["launches"]["forward"] == 2
