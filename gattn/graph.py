@@ -189,7 +189,7 @@ class Graph:
     @lasting
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
-        return self._on_same_nodes(self.layout.transpose())
+        return self._on_same_nodes(self.layout.transpose(), turned=True)
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """The same graph on another device (itself where it is there already)."""
@@ -220,7 +220,8 @@ class Graph:
         place = torch.searchsorted(held, sought).clamp(max=max(self.num_edges - 1, 0))
         new = held[place] != sought if self.num_edges else torch.ones_like(sought, dtype=torch.bool)
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
-        return Graph._from_layout(_build(source, destination, *self.size))
+        build = _build if torch.compiler.is_compiling() else _sort
+        return Graph._from_layout(build(source, destination, *self.size))
 
     @lasting
     def with_self_loops(self) -> Graph:
@@ -237,12 +238,19 @@ class Graph:
             source, destination = source[kept], destination[kept]
         nodes = torch.arange(min(self.size), device=self.device)
         source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
-        return self._on_same_nodes(_build(source, destination, *self.size), kept)
+        build = _build if torch.compiler.is_compiling() else _sort
+        return self._on_same_nodes(build(source, destination, *self.size), kept, more=1)
 
-    def _on_same_nodes(self, layout: Layout, kept: Tensor | None = None) -> Graph:
-        """A graph whose edges join nodes of the same graphs of a batch as these."""
+    def _on_same_nodes(
+        self, layout: Layout, kept: Tensor | None = None, more: int = 0, turned: bool = False
+    ) -> Graph:
+        """A graph whose edges join nodes of the same graphs of a batch as these.
+
+        There are at most so many more of them at each node; or they are these, turned round.
+        """
         if not torch.compiler.is_compiling():
             traits.carry(self.layout, layout)
+            traits.carry_longest(self.layout, layout, more, turned)
         return Graph._from_layout(layout, kept)
 
 
@@ -397,10 +405,31 @@ def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
 def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     if torch.compiler.is_compiling():
         return Layout(*_build_traced(source, destination, num_src, num_dst))
-    _check_range(source, num_src, "source")
-    _check_range(destination, num_dst, "destination")
+    if cpu.serves(source.device):
+        _check_range(source, num_src, "source")
+        _check_range(destination, num_dst, "destination")
+        return _sort(source, destination, num_src, num_dst)
+    layout = _sort(source, destination, num_src, num_dst)  # it sorts what is out of range, too
+    if source.numel() > 0:
+        _read_at_once(source, destination, layout)
+    return layout
+
+
+@lasting
+def _sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     build = cpu.build_layout if cpu.serves(source.device) else reference.build
     return build(source, destination, num_src, num_dst)
+
+
+def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> None:
+    """Check the indices and remember the largest degrees: one wait for the device."""
+    read = *source.aminmax(), *destination.aminmax(), *map(traits.largest, layout[::3])
+    found = torch.stack([number.long() for number in read]).tolist()
+    num_src, num_dst = reference.num_rows(layout.colptr), reference.num_rows(layout.rowptr)
+    if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
+        _check_range(source, num_src, "source")
+        _check_range(destination, num_dst, "destination")
+    traits.note_longest(layout, found[4], found[5])
 
 
 @torch.library.custom_op(

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import re
 import threading
 import weakref
 
@@ -13,13 +14,14 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric import EdgeIndex
 
 import gattn.graph
 import gattn.graphs
 from gattn import Graph
 from gattn.graph import _memory, as_graph
-from gattn.kernels import cpu
+from gattn.kernels import cpu, traits
 from gattn.kernels import layout as reference
 from gattn.testing import awkward_graphs
 
@@ -408,14 +410,66 @@ def test_with_self_loops(case):
 def sorts(monkeypatch):
     """Counts the layouts that are built."""
     count = []
-    build = gattn.graph._build
+    build = gattn.graph._sort
 
     def counted(*args):
         count.append(args)
         return build(*args)
 
-    monkeypatch.setattr(gattn.graph, "_build", counted)
+    monkeypatch.setattr(gattn.graph, "_sort", counted)
     return count
+
+
+class Waits(TorchDispatchMode):
+    """Counts the single numbers that the host reads off tensors."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Lay out as on a device that the C++ extension does not serve."""
+    monkeypatch.setattr(cpu, "serves", lambda device: False)
+
+
+@CASES
+def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
+    wanted = Graph(case.edge_index, case.size)
+    monkeypatch.setattr(cpu, "serves", lambda device: False)
+    found = Graph(case.edge_index, case.size)
+    for name, tensor in zip(wanted.layout._fields, wanted.layout):
+        assert torch.equal(getattr(found.layout, name), tensor)
+    looped = found.with_self_loops()
+    assert torch.equal(looped.edge_index, wanted.with_self_loops().edge_index)
+    for graph in (found, looped, found.transpose(), looped.transpose()):
+        for offsets in (graph.layout.rowptr, graph.layout.colptr):
+            assert traits.longest(offsets) >= int(traits.largest(offsets))
+
+
+def test_elsewhere_a_graph_is_read_at_once(elsewhere):
+    edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
+    with Waits() as waits:
+        graph = Graph(edges, 3)
+    assert waits.count == 0  # a list of all that has to be known is read in one piece
+    assert [traits._longest[t] for t in (graph.layout.rowptr, graph.layout.colptr)] == [2, 2]
+    with Waits() as waits:
+        graph.with_self_loops()
+    assert waits.count == 1  # whether there are loops
+
+
+@pytest.mark.parametrize(("edges", "message"), [
+    ([[0, 3], [1, 1]], "source indices must be in [0, 3); got 3 at edge 1"),
+    ([[-1, 3], [1, 1]], "source indices must be in [0, 3); got -1 at edge 0"),
+    ([[0, 1], [1, 2]], "destination indices must be in [0, 2); got 2 at edge 1"),
+    ([[0, 1], [1, -(2**33)]], "destination indices must be in [0, 2); got -8589934592 at edge 1"),
+])  # fmt: skip
+def test_elsewhere_indices_are_checked(edges, message, elsewhere):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Graph(torch.tensor(edges), (3, 2))
 
 
 def test_two_hundred_epochs_sort_once(sorts):

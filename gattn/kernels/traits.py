@@ -33,6 +33,7 @@ class Traits(NamedTuple):
 
 
 _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_longest: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def note(layout: Layout, traits: Traits) -> None:
@@ -58,6 +59,34 @@ def carry(old: Layout, new: Layout) -> None:
     same = nodes == num_rows(new.rowptr) == num_rows(new.colptr)
     if traits is not None and traits.windows is not None and same:
         note(new, Traits(False, 0.0, traits.windows.to(new.rowptr.device)))
+
+
+def note_longest(layout: Layout, incoming: int, outgoing: int) -> None:
+    """Remember that no destination and no source of a layout has more edges than these."""
+    _longest[layout.rowptr], _longest[layout.colptr] = incoming, outgoing
+
+
+def longest(offsets: Tensor) -> int | None:
+    """What no row has more edges than, if it is known or known without waiting for a device."""
+    found = _longest.get(offsets)
+    if found is None and offsets.device.type == "cpu":
+        found = _longest[offsets] = int(largest(offsets))
+    return found
+
+
+def largest(offsets: Tensor) -> Tensor:
+    """Most edges of any row, 0 where there are none: []."""
+    return torch.nn.functional.pad(offsets.diff(), (0, 1)).amax()
+
+
+def carry_longest(old: Layout, new: Layout, more: int, turned: bool) -> None:
+    """The same of edges made from others, by so many more at each node, or by turning them."""
+    if new.rowptr.device.type == "cpu":
+        return  # where it can be measured when somebody asks
+    found = longest(old.rowptr), longest(old.colptr)
+    if found[0] is not None and found[1] is not None:
+        incoming, outgoing = found[::-1] if turned else found
+        note_longest(new, incoming + more, outgoing + more)
 
 
 def known(rowptr: Tensor) -> Traits | None:

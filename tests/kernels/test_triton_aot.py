@@ -33,4 +33,5 @@ def test_what_an_operator_launches(tmp_path):
         assert found[f"{operator}/whole graphs"]["launches"] == {
             "forward": 1, "forward+backward": 2
         }  # fmt: skip
-        assert found[f"{operator}/rows and segments"]["launches"]["forward"] == 2
+        # no row is so long that it may be cut: there is nothing to merge
+        assert found[f"{operator}/rows and segments"]["launches"]["forward"] == 1

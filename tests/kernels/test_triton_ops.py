@@ -289,6 +289,22 @@ def test_many_cut_rows(op):
         check(op, Graph(edges.to(DEVICE), 10), 3, 5)
 
 
+@pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "edge_softmax"])
+@pytest.mark.parametrize("longest", [5, 8, 10**6])
+def test_what_is_known_of_the_longest_row(op, longest):
+    """Cut or not, in segments or not: a bound that is too high changes nothing."""
+    g = graph("plain")
+    assert g.in_degree().max() <= 5
+    assert g.out_degree().max() <= 5
+    traits.note_longest(g.layout, longest, longest)
+    walk = tiles.Walk(g.layout.rowptr, 17, 2, 4, torch.float32, unroll=1)
+    assert walk.num_segments == 4
+    assert walk.cuts == (longest >= 8)
+    check(op, g, 2, 4)
+    with tiles.override(segment=16):
+        check(op, g, 2, 4)
+
+
 @pytest.mark.parametrize("op", ["additive_attention", "edge_softmax"])
 def test_default_tiles(op):
     with tiles.override(segment=256, rows=1):

@@ -277,8 +277,8 @@ def test_one_layout_serves_layers_and_epochs(monkeypatch):
     from gattn import graph
 
     built = []
-    build = graph._build
-    monkeypatch.setattr(graph, "_build", lambda *args: built.append(1) or build(*args))
+    build = graph._sort
+    monkeypatch.setattr(graph, "_sort", lambda *args: built.append(1) or build(*args))
     x, edge_index = _inputs(None)
     for _ in range(3):
         for cls in (GATConv, GATv2Conv, TransformerConv):

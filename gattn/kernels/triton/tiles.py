@@ -178,7 +178,12 @@ class Walk:
         elif not cut:
             tile = _uncut(tile)
         self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
-        self.num_segments = num_edges // tile.segment
+        longest = traits.longest(offsets)
+        if longest is None:
+            longest = num_edges
+        self.num_segments = num_edges // tile.segment if longest >= tile.segment else 0
+        self.cuts = self.num_segments > 0 and longest >= 2 * tile.segment
+        """Whether a row may be cut: it takes two segments."""
         self.programs = -(-self.num_segments // tile.rows) + -(-self.num_rows // tile.rows)
         if windows is not None:
             self.programs = windows.numel() - 1
@@ -193,11 +198,6 @@ class Walk:
             None if x is None else x.new_empty(self.num_segments, *x.shape[1:], dtype=wide(x.dtype))
             for x in sums
         ]
-
-    @property
-    def cuts(self) -> bool:
-        """Whether a row may be cut: it takes two segments."""
-        return self.num_segments > 1
 
     def run(
         self,
