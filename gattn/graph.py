@@ -116,6 +116,8 @@ class Graph:
         return graph
 
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
+        if not torch.compiler.is_compiling():
+            traits.hold(layout)
         self._fill(
             _layout=layout,
             num_src=reference.num_rows(layout.colptr),
@@ -143,6 +145,8 @@ class Graph:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
         layout = self.__dict__["_layout"] = self.blocks.layout(self.device)
+        if not torch.compiler.is_compiling():
+            traits.hold(layout)
         return layout
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -207,7 +211,7 @@ class Graph:
     @lasting
     def _map(self, function: Any) -> Graph:
         kept = None if self.kept is None else function(self.kept)
-        return self._on_same_nodes(Layout(*map(function, self.layout)), kept)
+        return self._on_same_nodes(Layout(*map(function, self.layout)), kept, move=function)
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""
@@ -242,14 +246,16 @@ class Graph:
         return self._on_same_nodes(build(source, destination, *self.size), kept, more=1)
 
     def _on_same_nodes(
-        self, layout: Layout, kept: Tensor | None = None, more: int = 0, turned: bool = False
-    ) -> Graph:
+        self, layout: Layout, kept: Tensor | None = None, more: int = 0, turned: bool = False,
+        move: Callable[[Tensor], Tensor] = lambda t: t,
+    ) -> Graph:  # fmt: skip
         """A graph whose edges join nodes of the same graphs of a batch as these.
 
-        There are at most so many more of them at each node; or they are these, turned round.
+        There are at most so many more of them at each node; or they are these, turned round or
+        moved.
         """
         if not torch.compiler.is_compiling():
-            traits.carry(self.layout, layout)
+            traits.carry(self.layout, layout, move)
             traits.carry_longest(self.layout, layout, more, turned)
         return Graph._from_layout(layout, kept)
 
@@ -440,6 +446,7 @@ def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> None:
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
     """Layout-building as an operator: what torch.compile records for bare edges."""
     layout = _build(source, destination, num_src, num_dst)
+    traits.release(layout)
     if layout.col.dtype != torch.int32:
         raise ValueError(
             f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "

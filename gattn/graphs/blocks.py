@@ -155,7 +155,10 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
         isinstance(s, int) and not isinstance(s, bool) for s in sizes
     )
     if not is_ints:
-        raise TypeError(f"{name} must be a list of ints, one per member; got {sizes!r}")
+        raise TypeError(
+            f"{name} must be a list of ints, one per member (tolist() makes one of a tensor or an "
+            f"array); got {sizes!r}"
+        )
     if any(size < 0 for size in sizes):
         raise ValueError(f"{name} must be >= 0; got {min(sizes)}")
     return tuple(sizes)

@@ -1,8 +1,13 @@
-"""What is known of a layout beyond its sizes, measured once and remembered while it lives."""
+"""What is known of a layout beyond its sizes, measured once and remembered while it lives.
+
+It is remembered for the offsets, as objects, and only for those that a Graph holds: compiled code
+may put other numbers into the tensors of a layout that it made for itself.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -33,7 +38,20 @@ class Traits(NamedTuple):
 
 
 _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Of a rowptr; None where nothing has been measured yet."""
 _longest: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def hold(layout: Layout) -> None:
+    """Say that these tensors are a Graph's own, of which may be remembered what is measured."""
+    _known.setdefault(layout.rowptr, None)
+
+
+def release(layout: Layout) -> None:
+    """Forget what is known of a layout that is handed to compiled code."""
+    for offsets in (layout.rowptr, layout.colptr):
+        _known.pop(offsets, None)
+        _longest.pop(offsets, None)
 
 
 def note(layout: Layout, traits: Traits) -> None:
@@ -46,19 +64,19 @@ def note_batch(layout: Layout, bounds: list[int]) -> None:
 
     Graph b has the nodes bounds[b] to bounds[b + 1] - 1.
     """
-    largest = max((stop - start for start, stop in itertools.pairwise(bounds)), default=0)
-    if 0 < largest <= SMALL and layout.col.numel() < LEAST_DEGREE * num_rows(layout.rowptr):
+    most = max((stop - start for start, stop in itertools.pairwise(bounds)), default=0)
+    if 0 < most <= SMALL and layout.col.numel() < LEAST_DEGREE * num_rows(layout.rowptr):
         rowptr = layout.rowptr
         windows = torch.tensor(bounds, dtype=rowptr.dtype, device=rowptr.device)
         note(layout, Traits(False, 0.0, windows))
 
 
-def carry(old: Layout, new: Layout) -> None:
+def carry(old: Layout, new: Layout, move: Callable[[Tensor], Tensor]) -> None:
     """Remember of edges among the same nodes, within the same graphs, where these lie."""
     traits, nodes = known(old.rowptr), num_rows(old.rowptr)
     same = nodes == num_rows(new.rowptr) == num_rows(new.colptr)
     if traits is not None and traits.windows is not None and same:
-        note(new, Traits(False, 0.0, traits.windows.to(new.rowptr.device)))
+        note(new, Traits(False, 0.0, move(traits.windows)))
 
 
 def note_longest(layout: Layout, incoming: int, outgoing: int) -> None:
@@ -69,9 +87,7 @@ def note_longest(layout: Layout, incoming: int, outgoing: int) -> None:
 def longest(offsets: Tensor) -> int | None:
     """What no row has more edges than, if it is known or known without waiting for a device."""
     found = _longest.get(offsets)
-    if found is None and offsets.device.type == "cpu":
-        found = _longest[offsets] = int(largest(offsets))
-    return found
+    return int(largest(offsets)) if found is None and offsets.device.type == "cpu" else found
 
 
 def largest(offsets: Tensor) -> Tensor:
@@ -80,7 +96,7 @@ def largest(offsets: Tensor) -> Tensor:
 
 
 def carry_longest(old: Layout, new: Layout, more: int, turned: bool) -> None:
-    """The same of edges made from others, by so many more at each node, or by turning them."""
+    """Remember it of edges made from others, by so many more at each node or by turning them."""
     if new.rowptr.device.type == "cpu":
         return  # where it can be measured when somebody asks
     found = longest(old.rowptr), longest(old.colptr)
@@ -95,11 +111,13 @@ def known(rowptr: Tensor) -> Traits | None:
 
 
 def of(layout: Layout) -> Traits | None:
-    """The traits of a layout, measured at first sight.
+    """The traits of a Graph's layout, measured at first sight; None of any other layout.
 
-    Measuring waits for the device once; None while a CUDA graph is captured, where that is
-    impossible, unless they are known already.
+    Measuring waits for the device up to four times; None while a CUDA graph is captured, where
+    that is impossible, unless they are known already.
     """
+    if layout.rowptr not in _known:
+        return None
     traits = known(layout.rowptr)
     if traits is None and not (layout.rowptr.is_cuda and torch.cuda.is_current_stream_capturing()):
         traits = _known[layout.rowptr] = measure(layout)

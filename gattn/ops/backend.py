@@ -30,7 +30,8 @@ def select(impl: str | None, device: torch.device) -> str:
     if forced is None:
         return _default(device.type)
     if forced not in NAMES:
-        raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}")
+        origin = "" if impl else " from the environment variable GATTN_BACKEND"
+        raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}{origin}")
     reason = why_not(forced, device.type)
     if reason:
         raise RuntimeError(f"backend {forced!r} cannot run here: {reason}")

@@ -16,6 +16,7 @@ import torch
 import gattn
 from gattn import Graph
 from gattn.kernels import philox, traits
+from gattn.nn.segments import lay_out
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = torch.cuda.is_available() and not INTERPRETED
@@ -289,10 +290,13 @@ def test_many_cut_rows(op):
         check(op, Graph(edges.to(DEVICE), 10), 3, 5)
 
 
-@pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "edge_softmax"])
+ATTENTION = ["additive_attention", "dot_product_attention", "mlp_attention"]
+
+
+@pytest.mark.parametrize("op", [*ATTENTION, "edge_softmax"])
 @pytest.mark.parametrize("longest", [5, 8, 10**6])
 def test_what_is_known_of_the_longest_row(op, longest):
-    """Cut or not, in segments or not: a bound that is too high changes nothing."""
+    """Cut or not, in segments or not: a bound that is too high changes nothing, bit by bit."""
     g = graph("plain")
     assert g.in_degree().max() <= 5
     assert g.out_degree().max() <= 5
@@ -303,6 +307,40 @@ def test_what_is_known_of_the_longest_row(op, longest):
     check(op, g, 2, 4)
     with tiles.override(segment=16):
         check(op, g, 2, 4)
+    other = graph("plain")
+    traits.note_longest(other.layout, 5, 5)
+    tensors, options = inputs(op, g, 2, 4)
+    found = [run(op, x, tensors, options, torch.float32, "triton") for x in (g, other)]
+    for here, there in zip(*found):
+        assert torch.equal(here, there)
+
+
+def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
+    """Inductor puts the second layout into the tensors of the first."""
+    n, m = 64, 40
+    generator = torch.Generator().manual_seed(4)
+
+    def random(shape, most=None):
+        if most is None:
+            return torch.randn(shape, generator=generator).to(DEVICE)
+        return torch.randint(most, (shape,), generator=generator).to(DEVICE)
+
+    def both(first, second, query, keys):
+        def attend(edges):
+            graph = lay_out(*edges, (m, n))
+            return gattn.functional.dot_product_attention(query, keys, keys, graph, impl="triton")
+
+        out = attend(first)
+        return out, attend([second[0] + (0 * out.sum()).long(), second[1]])
+
+    nodes = [torch.arange(size, device=DEVICE) for size in (m, n)]
+    complete = torch.cartesian_prod(*reversed(nodes)).t().flip(0).contiguous()
+    given = list(complete), [random(768, m), random(768, n) // 32], random((n, 1, 4))
+    given = *given, random((m, 1, 4))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        wanted, found = both(*given), torch.compile(both, fullgraph=True)(*given)
+    torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("op", ["additive_attention", "edge_softmax"])

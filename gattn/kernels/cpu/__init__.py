@@ -6,6 +6,7 @@ rows (any row stride); outputs are allocated here, the kernels allocate only scr
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,12 @@ except ImportError as error:
         f"the C++ extension is not built ({type(error).__name__}): it is compiled as gattn is "
         "installed, where a C++ compiler is found"
     )
+    _sources = Path(__file__).parents[3]
+    if (_sources / "pyproject.toml").exists():
+        _reason += (
+            f"; the gattn at work is the source folder {_sources}: if pip has installed another, "
+            "start Python elsewhere, or install with pip install -e ."
+        )
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _ABSENT = (0, 0)

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,16 +179,18 @@ class Walk:
         elif not cut:
             tile = _uncut(tile)
         self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
-        longest = traits.longest(offsets)
-        if longest is None:
-            longest = num_edges
-        self.num_segments = num_edges // tile.segment if longest >= tile.segment else 0
-        self.cuts = self.num_segments > 0 and longest >= 2 * tile.segment
+        self.num_segments = num_edges // tile.segment
+        self.cuts = self.num_segments > 1 and self._longest() >= 2 * tile.segment
         """Whether a row may be cut: it takes two segments."""
         self.programs = -(-self.num_segments // tile.rows) + -(-self.num_rows // tile.rows)
         if windows is not None:
             self.programs = windows.numel() - 1
         self.blocks = 1 if all_heads else -(-heads // tile.heads)
+
+    def _longest(self) -> int | float:
+        """What no row has more edges than, as far as is known."""
+        found = traits.longest(self.offsets)
+        return math.inf if found is None else found
 
     def parts(self, *sums: Tensor | None) -> list[Tensor | None]:
         """Workspaces for the partial results of cut rows, one for each output [rows, ...]."""
