@@ -99,9 +99,9 @@ def carry_longest(old: Layout, new: Layout, more: int, turned: bool) -> None:
     """Remember it of edges made from others, by so many more at each node or by turning them."""
     if new.rowptr.device.type == "cpu":
         return  # where it can be measured when somebody asks
-    found = longest(old.rowptr), longest(old.colptr)
-    if found[0] is not None and found[1] is not None:
-        incoming, outgoing = found[::-1] if turned else found
+    offsets = (old.colptr, old.rowptr) if turned else (old.rowptr, old.colptr)
+    incoming, outgoing = map(longest, offsets)
+    if incoming is not None and outgoing is not None:
         note_longest(new, incoming + more, outgoing + more)
 
 
