@@ -23,6 +23,7 @@ from gattn import Graph
 from gattn.graph import _memory, as_graph
 from gattn.kernels import cpu, traits
 from gattn.kernels import layout as reference
+from gattn.kernels.layout import Layout
 from gattn.testing import awkward_graphs
 
 BUILDERS = ["reference", "cpu"]
@@ -447,7 +448,7 @@ def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
     assert torch.equal(looped.edge_index, wanted.with_self_loops().edge_index)
     for graph in (found, looped, found.transpose(), looped.transpose()):
         for offsets in (graph.layout.rowptr, graph.layout.colptr):
-            assert traits.longest(offsets) >= int(traits.largest(offsets))
+            assert traits.longest(offsets) == int(traits.largest(offsets))
 
 
 def test_elsewhere_a_graph_is_read_at_once(elsewhere):
@@ -459,6 +460,18 @@ def test_elsewhere_a_graph_is_read_at_once(elsewhere):
     with Waits() as waits:
         graph.with_self_loops()
     assert waits.count == 1  # whether there are loops
+
+
+def test_the_largest_degrees_go_along_to_a_device():
+    graph = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), 3)
+    moved = graph.to("meta")  # a device from which nothing can be read
+    assert [traits.longest(t) for t in (moved.layout.rowptr, moved.layout.colptr)] == [3, 2]
+    turned = moved.transpose()
+    assert [traits.longest(t) for t in (turned.layout.rowptr, turned.layout.colptr)] == [2, 3]
+    more = moved._on_same_nodes(Layout(*(t.clone() for t in moved.layout)), more=1)
+    assert [traits.longest(t) for t in (more.layout.rowptr, more.layout.colptr)] == [4, 3]
+    unknown = Graph._from_layout(Layout(*(t.clone() for t in moved.layout)))
+    assert traits.longest(unknown.transpose().layout.rowptr) is None
 
 
 @pytest.mark.parametrize(("edges", "message"), [
