@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -43,6 +44,15 @@ class AttentionConv(MessagePassing):
     dropout: float
     heads: int
     _overridden = False
+
+    def __init__(self, **options: Any) -> None:
+        unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
+        if unknown:
+            own = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
+            raise TypeError(
+                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(own)}"
+            )
+        super().__init__(**options)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

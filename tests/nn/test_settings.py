@@ -114,3 +114,12 @@ def test_a_readout_wants_tensors(readout):
     ]:
         with pytest.raises(TypeError, match=wanted):
             readout(*args)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "SuperGATConv", "RGATConv", "HANConv"])
+def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
+    with pytest.raises(
+        TypeError, match=f"{name} has no argument 'num_heads'; it has in_channels, "
+    ):
+        MADE[name](num_heads=2)
+    assert MADE[name](flow="source_to_target").flow == "source_to_target"
