@@ -500,9 +500,7 @@ def gather_bandwidth(timer: Timer, rows: int, width: int) -> float:
     out = torch.empty(count // 64, width // 4, device=timer.device)
 
     def run() -> None:
-        _gather_rows[(count // 64,)](
-            table, index, out, width // 4, 64, num_warps=4, enable_fp_fusion=True
-        )
+        tiles.launch(_gather_rows, (count // 64,), 4, table, index, out, width // 4, 64)
 
     return count * width / timer.median(run)
 

@@ -79,8 +79,6 @@ def measure(card: IdleCard, operator: str, path: str, seconds: float) -> dict[st
         return card.launches - before
 
     functions = {"forward": inference, "forward+backward": training}
-    for call in functions.values():
-        call()  # compiles
     return {
         "case": f"{operator}/{path}",
         "nodes": case.num_nodes, "edges": case.num_edges, "heads": HEADS, "channels": CHANNELS,

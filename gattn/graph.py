@@ -19,6 +19,7 @@ from gattn.kernels.layout import Layout
 _INTS = (int, torch.SymInt)
 _REMEMBERED = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 _F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 
 def lasting(function: _F) -> _F:
@@ -116,8 +117,7 @@ class Graph:
         return graph
 
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
-        if not torch.compiler.is_compiling():
-            traits.hold(layout)
+        traits.hold(layout)
         self._fill(
             _layout=layout,
             num_src=reference.num_rows(layout.colptr),
@@ -145,8 +145,7 @@ class Graph:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
         layout = self.__dict__["_layout"] = self.blocks.layout(self.device)
-        if not torch.compiler.is_compiling():
-            traits.hold(layout)
+        traits.hold(layout)
         return layout
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -224,8 +223,7 @@ class Graph:
         place = torch.searchsorted(held, sought).clamp(max=max(self.num_edges - 1, 0))
         new = held[place] != sought if self.num_edges else torch.ones_like(sought, dtype=torch.bool)
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
-        build = _build if torch.compiler.is_compiling() else _sort
-        return Graph._from_layout(build(source, destination, *self.size))
+        return Graph._from_layout(_sort(source, destination, *self.size))
 
     @lasting
     def with_self_loops(self) -> Graph:
@@ -242,8 +240,7 @@ class Graph:
             source, destination = source[kept], destination[kept]
         nodes = torch.arange(min(self.size), device=self.device)
         source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
-        build = _build if torch.compiler.is_compiling() else _sort
-        return self._on_same_nodes(build(source, destination, *self.size), kept, more=1)
+        return self._on_same_nodes(_sort(source, destination, *self.size), kept, more=1)
 
     def _on_same_nodes(
         self, layout: Layout, kept: Tensor | None = None, more: int = 0, turned: bool = False,
@@ -280,6 +277,15 @@ def _restore_blocks(blocks: tuple[Any, ...], where: Tensor) -> Graph:
 
 
 torch.serialization.add_safe_globals([_restore_edges, _restore_blocks])
+
+
+def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
+    """What was built from a graph, kept with it; under torch.compile it is built in place."""
+    if torch.compiler.is_compiling():
+        return build()
+    if key not in graph._derived:
+        graph._derived[key] = lasting(build)()
+    return graph._derived[key]
 
 
 class _Memory:
@@ -409,8 +415,9 @@ def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
 
 @lasting
 def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    """Check edges and lay them out; compiled code does both in one operator."""
     if torch.compiler.is_compiling():
-        return Layout(*_build_traced(source, destination, num_src, num_dst))
+        return _sort(source, destination, num_src, num_dst)
     if cpu.serves(source.device):
         _check_range(source, num_src, "source")
         _check_range(destination, num_dst, "destination")
@@ -423,13 +430,17 @@ def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> L
 
 @lasting
 def _sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    """Lay out edges that are within range, or will be checked."""
+    if torch.compiler.is_compiling():
+        return Layout(*_build_traced(source, destination, num_src, num_dst))
     build = cpu.build_layout if cpu.serves(source.device) else reference.build
     return build(source, destination, num_src, num_dst)
 
 
 def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> None:
     """Check the indices and remember the largest degrees: one wait for the device."""
-    read = *source.aminmax(), *destination.aminmax(), *map(traits.largest, layout[::3])
+    degrees = traits.largest(layout.rowptr), traits.largest(layout.colptr)
+    read = *source.aminmax(), *destination.aminmax(), *degrees
     found = torch.stack([number.long() for number in read]).tolist()
     num_src, num_dst = reference.num_rows(layout.colptr), reference.num_rows(layout.rowptr)
     if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:

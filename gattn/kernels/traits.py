@@ -44,7 +44,8 @@ _longest: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 def hold(layout: Layout) -> None:
     """Say that these tensors are a Graph's own, of which may be remembered what is measured."""
-    _known.setdefault(layout.rowptr, None)
+    if not torch.compiler.is_compiling():
+        _known.setdefault(layout.rowptr, None)
 
 
 def release(layout: Layout) -> None:

@@ -12,8 +12,7 @@ from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.functional import aggregate
-from gattn.graph import Graph, _memory, as_graph, lasting
-from gattn.nn.segments import remember
+from gattn.graph import Graph, _memory, as_graph, lasting, remember
 
 
 def read_edges(

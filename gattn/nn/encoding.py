@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
-from gattn.graph import as_graph
+from gattn.graph import as_graph, remember
 from gattn.nn._checks import at_least
 from gattn.nn.relative_bias import look_up
-from gattn.nn.segments import remember
 from gattn.structure import laplacian_eigenvectors, return_probabilities
 from gattn.structure.waves import waves
 

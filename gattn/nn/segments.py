@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,12 +12,10 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
-from gattn.graph import Graph, _memory, check_count, check_made_outside, lasting
+from gattn.graph import Graph, _memory, check_count, check_made_outside, lasting, remember
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
 from gattn.nn._checks import is_tensor
-
-_T = TypeVar("_T")
 
 
 class Readout(Aggregation):
@@ -169,16 +166,6 @@ def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph
     if torch.compiler.is_compiling():
         return Graph._from_layout(reference.build(source, destination, *size))
     return Graph(torch.stack([source, destination]), size)
-
-
-def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
-    """What was built from a graph, kept with it; under torch.compile it is built in place."""
-    if torch.compiler.is_compiling():
-        return build()
-    derived = graph._derived
-    if key not in derived:
-        derived[key] = lasting(build)()
-    return derived[key]
 
 
 def _within(segments: Graph) -> Graph:

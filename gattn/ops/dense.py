@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gattn.graph import Graph
+from gattn.graph import Graph, remember
 from gattn.kernels.blocks import Blocks
 from gattn.ops.library import is_transformed, reference_gradients, transform, wants_grad
 
@@ -71,10 +71,8 @@ def plan_for(
     if torch.compiler.is_compiling():
         plan = cut(graph.blocks)
         return plan if plan.groups and not plan.small else None
-    derived = graph._derived
-    if "dense" not in derived:
-        derived["dense"] = cut(graph.blocks)
-    plan = derived["dense"]
+    blocks = graph.blocks
+    plan = remember(graph, "dense", lambda: cut(blocks))
     return plan if plan.groups else None
 
 
@@ -139,10 +137,7 @@ def cut(
 
 def _graph_of_rest(graph: Graph, rest: Blocks) -> Graph:
     """The small blocks as a graph, laid out once for the graph that holds them."""
-    derived = graph._derived
-    if "rest" not in derived:
-        derived["rest"] = Graph._from_blocks(rest, graph.device)
-    return derived["rest"]
+    return remember(graph, "rest", lambda: Graph._from_blocks(rest, graph.device))
 
 
 def _call(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
