@@ -301,13 +301,13 @@ def anemoi(case: Case) -> Function:
     except (ImportError, ValueError) as problem:
         raise CannotRun(f"anemoi-models cannot be imported ({problem})") from problem
     layout = gattn.Graph(case.edge_index, case.num_nodes).layout
-    destination = torch.empty_like(layout.row).index_copy_(0, layout.csr.long(), layout.row)
+    destination = torch.empty_like(layout.row).index_copy_(0, layout.csr2csc.long(), layout.row)
     csc = layout.col, layout.rowptr
-    reverse = layout.colptr, layout.csr, destination
+    reverse = layout.colptr, layout.csr2csc, destination
 
     def run(query: Tensor, key: Tensor, value: Tensor, **edges: Tensor) -> Tensor:
         if edges:
-            attr = edges["edge_attr"][layout.edge.long()]
+            attr = edges["edge_attr"][layout.perm.long()]
             e = torch.einsum("ed,hcd->ehc", attr, edges["edge_proj"])
         else:
             e = query.new_zeros(case.num_edges, *query.shape[1:])

@@ -22,7 +22,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
 
-def lasting(function: _F) -> _F:
+def outside_transforms(function: _F) -> _F:
     """Make normal tensors in inference mode and under torch.func: a graph outlives both."""
 
     @functools.wraps(function)
@@ -96,7 +96,7 @@ class Graph:
         return graph
 
     @classmethod
-    @lasting
+    @outside_transforms
     def _from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
         """The edges j -> i for first[i] <= j < last[i]; both bounds ascend with i."""
         return cls._from_layout(runs.build(first, last, num_src, num_edges))
@@ -140,7 +140,7 @@ class Graph:
         layout = self.__dict__.get("_layout")
         return self._lay_out() if layout is None else layout
 
-    @lasting
+    @outside_transforms
     def _lay_out(self) -> Layout:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
@@ -179,7 +179,7 @@ class Graph:
         """The (source, destination) pairs in the caller's order: int64 of shape (2, e)."""
         layout = self.layout
         pairs = torch.stack([layout.col.long(), layout.destinations()])
-        return torch.empty_like(pairs).index_copy_(1, layout.edge.long(), pairs)
+        return torch.empty_like(pairs).index_copy_(1, layout.perm.long(), pairs)
 
     def in_degree(self) -> Tensor:
         """Number of edges into each destination: [n] int64."""
@@ -189,7 +189,7 @@ class Graph:
         """Number of edges out of each source: [m] int64."""
         return self.layout.colptr.diff().long()
 
-    @lasting
+    @outside_transforms
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
         return self._on_same_nodes(self.layout.transpose(), turned=True)
@@ -207,7 +207,7 @@ class Graph:
         """The same graph in page-locked memory."""
         return self._map(lambda t: t.pin_memory())
 
-    @lasting
+    @outside_transforms
     def _map(self, function: Any) -> Graph:
         kept = None if self.kept is None else function(self.kept)
         return self._on_same_nodes(Layout(*map(function, self.layout)), kept, move=function)
@@ -225,7 +225,7 @@ class Graph:
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
         return Graph._from_layout(_sort(source, destination, *self.size))
 
-    @lasting
+    @outside_transforms
     def with_self_loops(self) -> Graph:
         """Drop every self-loop, then append one per node after the edges that remain.
 
@@ -284,7 +284,7 @@ def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
     if torch.compiler.is_compiling():
         return build()
     if key not in graph._derived:
-        graph._derived[key] = lasting(build)()
+        graph._derived[key] = outside_transforms(build)()
     return graph._derived[key]
 
 
@@ -413,7 +413,7 @@ def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
         raise ValueError(f"size must be {graph.size}, that of the given {graph!r}; got {size}")
 
 
-@lasting
+@outside_transforms
 def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Check edges and lay them out; compiled code does both in one operator."""
     if torch.compiler.is_compiling():
@@ -428,7 +428,7 @@ def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> L
     return layout
 
 
-@lasting
+@outside_transforms
 def _sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Lay out edges that are within range, or will be checked."""
     if torch.compiler.is_compiling():
@@ -499,7 +499,7 @@ def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
         )
 
 
-@lasting
+@outside_transforms
 def _read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
     """(source, destination, num_src, num_dst) of anything that holds edges."""
     check_made_outside("edges", edges, ": lay out a gattn.Graph beforehand")

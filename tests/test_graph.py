@@ -49,10 +49,10 @@ def brute_layout(source, destination, num_src, num_dst):
     return {
         "rowptr": offsets(destination, num_dst),
         "col": [source[e] for e in by_row],
-        "edge": by_row,
+        "perm": by_row,
         "colptr": offsets(source, num_src),
         "row": [destination[e] for e in by_col],
-        "csr": [position[e] for e in by_col],
+        "csr2csc": [position[e] for e in by_col],
     }
 
 
@@ -128,7 +128,7 @@ def test_transpose(case):
     assert_same_graph(turned.transpose(), graph)
     source, destination = case.edge_index
     expected = brute_layout(destination.tolist(), source.tolist(), *case.size[::-1])
-    del expected["edge"], expected["csr"]  # multi-edges may stand in another order
+    del expected["perm"], expected["csr2csc"]  # multi-edges may stand in another order
     assert_same_layout(turned.layout, expected)
 
 
@@ -136,9 +136,9 @@ def test_layout_does_not_depend_on_the_order_of_the_edges():
     case = next(case for case in awkward_graphs() if case.name == "edges in no order")
     order = torch.randperm(case.edge_index.shape[1], generator=torch.Generator().manual_seed(0))
     one, other = case.graph(), Graph(case.edge_index[:, order], 4)
-    for name in ("rowptr", "col", "colptr", "row", "csr"):
+    for name in ("rowptr", "col", "colptr", "row", "csr2csc"):
         assert torch.equal(getattr(one.layout, name), getattr(other.layout, name)), name
-    assert torch.equal(order[other.layout.edge], one.layout.edge)
+    assert torch.equal(order[other.layout.perm], one.layout.perm)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_graph_without_layout_of_64_bit_positions():
         x, x, x, Graph._from_layout(layout), impl="reference"
     )
     assert torch.equal(got, expected)
-    assert wide.transpose().layout.csr.dtype == torch.int64
+    assert wide.transpose().layout.csr2csc.dtype == torch.int64
 
 
 # Every kind of input

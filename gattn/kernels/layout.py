@@ -19,13 +19,13 @@ class Layout(NamedTuple):
     """[n + 1]: the edges into destination i are the CSR positions rowptr[i] to rowptr[i + 1]."""
     col: Tensor
     """[e]: source of the edge at each CSR position."""
-    edge: Tensor
+    perm: Tensor
     """[e]: the caller's position of the edge at each CSR position."""
     colptr: Tensor
     """[m + 1]: the edges out of source j are the CSC positions colptr[j] to colptr[j + 1]."""
     row: Tensor
     """[e]: destination of the edge at each CSC position."""
-    csr: Tensor
+    csr2csc: Tensor
     """[e]: CSR position of the edge at each CSC position."""
 
     def destinations(self) -> Tensor:
@@ -36,21 +36,21 @@ class Layout(NamedTuple):
 
     def transpose(self) -> "Layout":
         """Return the layout of the reversed edges, still aligned with the caller's edges."""
-        inverse = torch.empty_like(self.csr)
-        inverse[self.csr.long()] = torch.arange(
-            self.col.numel(), dtype=self.csr.dtype, device=self.csr.device
+        inverse = torch.empty_like(self.csr2csc)
+        inverse[self.csr2csc.long()] = torch.arange(
+            self.col.numel(), dtype=self.csr2csc.dtype, device=self.csr2csc.device
         )
-        edge = self.edge[self.csr.long()]
-        return Layout(self.colptr, self.row, edge, self.rowptr, self.col, inverse)
+        perm = self.perm[self.csr2csc.long()]
+        return Layout(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
 
     def incidence(self) -> "Layout":
         """Return the layout from the edges, in the caller's order, to their destinations."""
-        edge, order = self.edge, self.edge.long()
-        number = torch.arange(edge.numel() + 1, dtype=edge.dtype, device=edge.device)
-        row = torch.empty_like(edge).index_copy(0, order, self.destinations().to(edge.dtype))
-        position = torch.empty_like(edge).index_copy(0, order, number[:-1])
+        perm, order = self.perm, self.perm.long()
+        number = torch.arange(perm.numel() + 1, dtype=perm.dtype, device=perm.device)
+        row = torch.empty_like(perm).index_copy(0, order, self.destinations().to(perm.dtype))
+        position = torch.empty_like(perm).index_copy(0, order, number[:-1])
         # rowptr is cloned: what is known of a layout is remembered for that very tensor
-        return Layout(self.rowptr.clone(), edge, edge, number, row, position)
+        return Layout(self.rowptr.clone(), perm, perm, number, row, position)
 
 
 def num_rows(offsets: Tensor) -> int:
@@ -79,16 +79,16 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
     """Sort the edges with torch's stable sort: the specification of the C++ counting sort."""
     dtype = index_dtype(num_src, num_dst, source.numel())
     by_source = torch.argsort(source, stable=True)
-    edge = by_source[torch.argsort(destination[by_source], stable=True)]
-    col, row = source[edge], destination[edge]
-    csr = torch.argsort(col, stable=True)
+    perm = by_source[torch.argsort(destination[by_source], stable=True)]
+    col, row = source[perm], destination[perm]
+    csr2csc = torch.argsort(col, stable=True)
     return Layout(
         rowptr=offsets(row, num_dst, dtype),
         col=col.to(dtype),
-        edge=edge.to(dtype),
-        colptr=offsets(col[csr], num_src, dtype),
-        row=row[csr].to(dtype),
-        csr=csr.to(dtype),
+        perm=perm.to(dtype),
+        colptr=offsets(col[csr2csc], num_src, dtype),
+        row=row[csr2csc].to(dtype),
+        csr2csc=csr2csc.to(dtype),
     )
 
 

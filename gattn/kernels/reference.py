@@ -73,7 +73,7 @@ def additive_score(
     """LeakyReLU(a_i + b_j + c_ij) in CSR order: [e, h]."""
     score = _wide(query_score)[layout.destinations()] + _wide(key_score)[layout.col.long()]
     if edge_score is not None:
-        score = score + _wide(edge_score)[layout.edge.long()]
+        score = score + _wide(edge_score)[layout.perm.long()]
     return F.leaky_relu(score, negative_slope)
 
 
@@ -93,7 +93,7 @@ def dot_product_score(
         keys = keys + projected
     score = scale * (_wide(query)[layout.destinations()] * keys).sum(-1)
     if bias is not None:
-        score = score + _wide(bias)[layout.edge.long()]
+        score = score + _wide(bias)[layout.perm.long()]
     return score
 
 
@@ -118,13 +118,13 @@ def mlp_score(
 
 def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
     """Softmax of [e, h] scores over the edges into each destination, in the caller's order."""
-    alpha = _softmax(_wide(score)[layout.edge.long()], layout)
+    alpha = _softmax(_wide(score)[layout.perm.long()], layout)
     return to_caller(alpha, layout).to(score.dtype)
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: Layout) -> Tensor:
     """out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order."""
-    return _sum(_wide(weight)[layout.edge.long()], value, layout)
+    return _sum(_wide(weight)[layout.perm.long()], value, layout)
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
@@ -135,7 +135,7 @@ def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
 
 def to_caller(edges: Tensor, layout: Layout) -> Tensor:
     """Bring rows from CSR order into the caller's edge order."""
-    return torch.empty_like(edges).index_copy(0, layout.edge.long(), edges)
+    return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout)
     """W a_ij in CSR order: [e, h, c], from a [e, d] and W [h, c, d]."""
     if edge_attr is None or edge_proj is None:
         return None
-    return torch.einsum("ed,hcd->ehc", _wide(edge_attr)[layout.edge.long()], _wide(edge_proj))
+    return torch.einsum("ed,hcd->ehc", _wide(edge_attr)[layout.perm.long()], _wide(edge_proj))
 
 
 def _serve(x: Tensor, heads: int) -> Tensor:

@@ -24,9 +24,9 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     rowptr, col = _members(first, last, edge)
     colptr, row = _members(begin, end, edge)
     start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
-    csr = torch.index_select(start, 0, row)
-    csr += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
-    return Layout(rowptr, col, edge, colptr, row, csr)
+    csr2csc = torch.index_select(start, 0, row)
+    csr2csc += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
+    return Layout(rowptr, col, edge, colptr, row, csr2csc)
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj
 from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.nn import GATConv, GATEConv
-from gattn.nn._checks import at_least, check_features
+from gattn.nn._checks import check_at_least, check_features
 from gattn.nn.segments import segment_graph
 
 
@@ -71,9 +71,9 @@ class AttentiveFP(Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        at_least(1, num_layers=num_layers)
-        at_least(0, num_timesteps=num_timesteps)
-        at_least(0, in_channels=in_channels)
+        check_at_least(1, num_layers=num_layers)
+        check_at_least(0, num_timesteps=num_timesteps)
+        check_at_least(0, in_channels=in_channels)
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
         self.out_channels = out_channels

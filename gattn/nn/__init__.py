@@ -20,9 +20,9 @@ from gattn.nn.graph_attention import GraphAttention
 from gattn.nn.graph_transformer_layer import GraphTransformerLayer
 from gattn.nn.han_conv import HANConv
 from gattn.nn.hgt_conv import HGTConv
+from gattn.nn.learned_query_readout import LearnedQueryReadout
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
-from gattn.nn.readout import LearnedQueryReadout
 from gattn.nn.relative_bias import RelativeBias, ShortestPathBias, token_offsets
 from gattn.nn.rgat_conv import RGATConv
 from gattn.nn.set_attention import (

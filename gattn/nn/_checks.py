@@ -7,29 +7,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.ops.checks import is_tensor, probability
+from gattn.ops.checks import check_probability, check_tensor
 
 __all__ = [
-    "at_least",
+    "check_at_least",
     "check_features",
+    "check_heads_divide",
+    "check_probability",
+    "check_tensor",
     "check_width",
-    "heads_divide",
-    "is_tensor",
-    "probability",
 ]
 
 
-def at_least(least: int, **settings: Any) -> None:
+def check_at_least(least: int, **settings: Any) -> None:
     """Raise unless every setting is an int that is not below the least, or None."""
     for name, value in settings.items():
         if value is not None and not (hasattr(value, "__index__") and int(value) >= least):
             raise ValueError(f"{name} must be an int >= {least}; got {value!r}")
 
 
-def heads_divide(heads: int, **channels: int) -> None:
+def check_heads_divide(heads: int, **channels: int) -> None:
     """Raise unless there are heads, and the channels can be shared out among them."""
-    at_least(1, heads=heads)
-    at_least(0, **channels)
+    check_at_least(1, heads=heads)
+    check_at_least(0, **channels)
     for name, value in channels.items():
         if value % heads:
             raise ValueError(f"heads must divide {name} ({value}); got heads={heads}")
@@ -37,7 +37,7 @@ def heads_divide(heads: int, **channels: int) -> None:
 
 def check_width(name: str, x: Any, channels: int) -> None:
     """Raise unless x is a tensor of so many features."""
-    is_tensor(name, x)
+    check_tensor(name, x)
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
 

@@ -12,7 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
-from gattn.nn._checks import check_features, check_width, is_tensor
+from gattn.nn._checks import check_features, check_tensor, check_width
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
@@ -156,7 +156,7 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
 
 def nodes_first(x: Tensor, name: str = "x") -> Tensor:
     """[n, d] as it is; [b, n, d] as [n, b, d]."""
-    is_tensor(name, x)
+    check_tensor(name, x)
     if x.dim() == 3:
         return x.transpose(0, 1)
     if x.dim() != 2:

@@ -12,7 +12,7 @@ from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.functional import aggregate
-from gattn.graph import Graph, _memory, as_graph, lasting, remember
+from gattn.graph import Graph, _memory, as_graph, outside_transforms, remember
 
 
 def read_edges(
@@ -79,7 +79,7 @@ def _coalesced(edge_index: Any) -> Any:
         return edge_index.coalesce()
     remembered: dict[Any, Any] = _memory.lookup(edge_index)
     if "coalesced" not in remembered:
-        remembered["coalesced"] = lasting(edge_index.detach().coalesce)()
+        remembered["coalesced"] = outside_transforms(edge_index.detach().coalesce)()
     return remembered["coalesced"]
 
 
@@ -201,7 +201,7 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
     if is_torch_sparse_tensor(adj_t) and not _is_hybrid(adj_t) and not self_loops:
         return set_sparse_value(_coalesced(adj_t), alpha), alpha
     layout = graph.layout
-    alpha = alpha[layout.edge.long()]
+    alpha = alpha[layout.perm.long()]
     shape = (graph.num_dst, graph.num_src, *alpha.shape[1:])
     if isinstance(adj_t, SparseTensor):
         source, destination = layout.col.long(), layout.destinations()
@@ -212,7 +212,7 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
         rows, cols = layout.rowptr.long(), layout.col.long()
         return torch.sparse_csr_tensor(rows, cols, alpha, shape, check_invariants=False), alpha
     if adj_t.layout == torch.sparse_csc:
-        alpha = alpha[layout.csr.long()]
+        alpha = alpha[layout.csr2csc.long()]
         cols, rows = layout.colptr.long(), layout.row.long()
         return torch.sparse_csc_tensor(cols, rows, alpha, shape, check_invariants=False), alpha
     entries = torch.stack([layout.destinations(), layout.col.long()])

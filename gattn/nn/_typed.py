@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, lasting
-from gattn.nn._checks import is_tensor
+from gattn.graph import Graph, outside_transforms
+from gattn.nn._checks import check_tensor
 from gattn.nn.segments import lay_out
 
 
@@ -28,7 +28,7 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 
     The last result is kept with the graph, for the very tensor of types.
     """
-    is_tensor("edge_type", edge_type)
+    check_tensor("edge_type", edge_type)
 
     def build() -> TypedGraph:
         _check_types(edge_type, graph.num_edges, types)
@@ -76,7 +76,7 @@ def _latest(graph: Graph, name: str, made_of: tuple[Any, ...], build: Callable[[
     kept = graph._derived.get(name)
     if kept is None or not _same(kept[0], made_of):
         held = tuple(x if isinstance(x, int) else weakref.ref(x) for x in made_of)
-        kept = graph._derived[name] = held, lasting(build)()
+        kept = graph._derived[name] = held, outside_transforms(build)()
     return kept[1]
 
 

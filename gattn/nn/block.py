@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import at_least, check_features, probability
+from gattn.nn._checks import check_at_least, check_features, check_probability
 from gattn.nn._edges import check_rows
 from gattn.nn.graph_attention import EdgeScore, GraphAttention
 
@@ -83,8 +83,8 @@ class TransformerBlock(Module):
         act: str = "gelu",
     ) -> None:
         super().__init__()
-        at_least(0, ff_channels=ff_channels, memory_channels=memory_channels)
-        probability("dropout", dropout)
+        check_at_least(0, ff_channels=ff_channels, memory_channels=memory_channels)
+        check_probability("dropout", dropout)
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {NORMS}; got {norm!r}")
         self.channels = channels

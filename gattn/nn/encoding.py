@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
 from gattn.graph import as_graph, remember
-from gattn.nn._checks import at_least
+from gattn.nn._checks import check_at_least
 from gattn.nn.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
 from gattn.structure.waves import waves
@@ -49,7 +49,7 @@ class SinusoidalEncoding(Module):
 
     def __init__(self, channels: int, axes: int = 1, *, max_period: float = 1e4) -> None:
         super().__init__()
-        at_least(1, axes=axes)
+        check_at_least(1, axes=axes)
         if channels < 1 or channels % (2 * axes):
             raise ValueError(f"channels must be a multiple of {2 * axes}; got {channels}")
         self.channels = channels
@@ -105,7 +105,7 @@ class LearnedEncoding(Module):
 
     def __init__(self, num_positions: int, channels: int) -> None:
         super().__init__()
-        at_least(0, num_positions=num_positions, channels=channels)
+        check_at_least(0, num_positions=num_positions, channels=channels)
         self.num_positions = num_positions
         self.channels = channels
         self.weight = Parameter(torch.empty(num_positions, channels))
@@ -167,8 +167,8 @@ class LaplacianEncoding(Module):
 
     def __init__(self, k: int, channels: int) -> None:
         super().__init__()
-        at_least(1, k=k)
-        at_least(0, channels=channels)
+        check_at_least(1, k=k)
+        check_at_least(0, channels=channels)
         self.k = k
         self.channels = channels
         self.lin = Linear(k, channels)
@@ -242,8 +242,8 @@ class RandomWalkEncoding(Module):
 
     def __init__(self, steps: int, channels: int) -> None:
         super().__init__()
-        at_least(1, steps=steps)
-        at_least(0, channels=channels)
+        check_at_least(1, steps=steps)
+        check_at_least(0, channels=channels)
         self.steps = steps
         self.channels = channels
         self.lin = Linear(steps, channels)
@@ -316,7 +316,7 @@ class DegreeEncoding(Module):
 
     def __init__(self, max_degree: int, channels: int, *, directed: bool = False) -> None:
         super().__init__()
-        at_least(0, max_degree=max_degree, channels=channels)
+        check_at_least(0, max_degree=max_degree, channels=channels)
         self.max_degree = max_degree
         self.channels = channels
         self.into = LearnedEncoding(max_degree + 1, channels)

@@ -11,8 +11,8 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.functional import aggregate, edge_dot
-from gattn.graph import Graph, lasting
-from gattn.nn._checks import probability
+from gattn.graph import Graph, outside_transforms
+from gattn.nn._checks import check_probability
 from gattn.nn._conv import AttentionConv, as_heads, merge_heads, node_pair, project
 from gattn.nn._edges import (
     edge_sum,
@@ -21,7 +21,7 @@ from gattn.nn._edges import (
     sum_incoming,
     with_weights,
 )
-from gattn.ops.checks import accumulator
+from gattn.ops.checks import acc_dtype
 
 
 class FAConv(AttentionConv):
@@ -83,7 +83,7 @@ class FAConv(AttentionConv):
     ) -> None:
         kwargs.setdefault("aggr", "add")
         super().__init__(node_dim=0, **kwargs)
-        probability("dropout", dropout)
+        check_probability("dropout", dropout)
         self.channels = channels
         self.eps = eps
         self.dropout = dropout
@@ -167,7 +167,7 @@ class FAConv(AttentionConv):
         if edge_weight is None:
             edge_weight = sparse_values(edge_index, x.dtype)
         if self.normalize:
-            normalized = lasting(self._normalized) if self.cached else self._normalized
+            normalized = outside_transforms(self._normalized) if self.cached else self._normalized
             found = normalized(edge_index, edge_weight, x)
         elif edge_weight is None:
             raise ValueError("edge_weight must be given where normalize is not set")
@@ -184,7 +184,7 @@ class FAConv(AttentionConv):
     ) -> tuple[Graph, Tensor]:
         """w_ij in fp32 or wider: in fp16 a degree overflows at 2^16."""
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
-        wide = accumulator(x.dtype)
+        wide = acc_dtype(x.dtype)
         if weight is None:
             degree = graph.in_degree().to(wide)
         else:

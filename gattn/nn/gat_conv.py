@@ -15,7 +15,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import additive_attention, additive_attention_weights
 from gattn.graph import Graph
-from gattn.nn._checks import at_least, probability
+from gattn.nn._checks import check_at_least, check_probability
 from gattn.nn._conv import (
     AttentionConv,
     add_bias,
@@ -103,9 +103,9 @@ class GATConv(AttentionConv):
     ) -> None:
         kwargs.setdefault("aggr", "add")
         super().__init__(node_dim=0, **kwargs)
-        at_least(1, heads=heads)
-        at_least(0, out_channels=out_channels)
-        probability("dropout", dropout)
+        check_at_least(1, heads=heads)
+        check_at_least(0, out_channels=out_channels)
+        check_probability("dropout", dropout)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads

@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._checks import check_features, probability
+from gattn.nn._checks import check_features, check_probability
 from gattn.nn._conv import AttentionConv, add_bias, as_heads, is_plain
 from gattn.nn._edges import read_edges
 
@@ -60,7 +60,7 @@ class GATEConv(AttentionConv):
         self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
     ) -> None:
         super().__init__(aggr="add", node_dim=0)
-        probability("dropout", dropout)
+        check_probability("dropout", dropout)
         if in_channels != out_channels:
             raise ValueError(
                 f"out_channels must be in_channels ({in_channels}); got {out_channels}"

@@ -19,7 +19,7 @@ from torch_geometric.utils import to_dense_batch
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._checks import check_width, heads_divide, probability
+from gattn.nn._checks import check_heads_divide, check_probability, check_width
 from gattn.nn._conv import is_untouched
 from gattn.nn.segments import segment_graph, within
 
@@ -87,8 +87,8 @@ class GPSConv(Module):
         attn_kwargs: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        probability("dropout", dropout)
-        heads_divide(heads, channels=channels)
+        check_probability("dropout", dropout)
+        check_heads_divide(heads, channels=channels)
         attn_kwargs = attn_kwargs or {}
         self.channels = channels
         self.conv = conv

@@ -19,7 +19,7 @@ from gattn.functional import (
     mlp_attention_weights,
 )
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import at_least, check_features, heads_divide, probability
+from gattn.nn._checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn._conv import is_plain, merge_heads, nodes_first, project, split_heads, tile_heads
 from gattn.nn._edges import batch_first
 
@@ -105,9 +105,11 @@ class GraphAttention(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        at_least(1, heads=heads)
-        at_least(0, query_channels=query_channels, out_channels=out_channels, channels=channels)
-        probability("dropout", dropout)
+        check_at_least(1, heads=heads)
+        check_at_least(
+            0, query_channels=query_channels, out_channels=out_channels, channels=channels
+        )
+        check_probability("dropout", dropout)
         out_channels = query_channels if out_channels is None else out_channels
         key_channels = query_channels if key_channels is None else key_channels
         value_channels = key_channels if value_channels is None else value_channels
@@ -116,7 +118,7 @@ class GraphAttention(Module):
         if edge_channels is not None and (callable(score) or score == "cosine"):
             raise ValueError(f"edge_channels go with a dot or additive score; got {score!r}")
         if channels is None:
-            heads_divide(heads, out_channels=out_channels)
+            check_heads_divide(heads, out_channels=out_channels)
         self.query_channels = query_channels
         self.key_channels = key_channels
         self.value_channels = value_channels

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import LayerNorm, Module
 from torch_geometric.nn.inits import reset
 
-from gattn.nn._checks import at_least, check_features, probability
+from gattn.nn._checks import check_at_least, check_features, check_probability
 from gattn.nn.block import feed_forward, graph_among
 from gattn.nn.graph_attention import EdgeScore, GraphAttention
 from gattn.nn.linear_attention import LinearAttention
@@ -78,8 +78,8 @@ class GraphTransformerLayer(Module):
         act: str = "gelu",
     ) -> None:
         super().__init__()
-        at_least(0, ff_channels=ff_channels)
-        probability("dropout", dropout)
+        check_at_least(0, ff_channels=ff_channels)
+        check_probability("dropout", dropout)
         if global_attention not in GLOBAL:
             raise ValueError(f"global_attention must be one of {GLOBAL}; got {global_attention!r}")
         if local is not None and edge_channels is not None:

@@ -16,7 +16,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._checks import heads_divide, probability
+from gattn.nn._checks import check_heads_divide, check_probability
 from gattn.nn._conv import AttentionConv, projected_scores
 from gattn.nn._edges import read_edges
 
@@ -80,8 +80,8 @@ class HANConv(AttentionConv):
         **kwargs: Any,
     ) -> None:
         super().__init__(aggr="add", node_dim=0, **kwargs)
-        probability("dropout", dropout)
-        heads_divide(heads, out_channels=out_channels)
+        check_probability("dropout", dropout)
+        check_heads_divide(heads, out_channels=out_channels)
         if not isinstance(in_channels, dict):
             in_channels = dict.fromkeys(metadata[0], in_channels)
         self.heads = heads

@@ -17,7 +17,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._checks import heads_divide
+from gattn.nn._checks import check_heads_divide
 from gattn.nn._conv import AttentionConv, is_untouched
 from gattn.nn._edges import read_edges
 from gattn.nn._typed import join_graphs
@@ -83,7 +83,7 @@ class HGTConv(AttentionConv):
         **kwargs: Any,
     ) -> None:
         super().__init__(aggr="add", node_dim=0, **kwargs)
-        heads_divide(heads, out_channels=out_channels)
+        check_heads_divide(heads, out_channels=out_channels)
         node_types, edge_types = metadata
         if not isinstance(in_channels, dict):
             in_channels = dict.fromkeys(node_types, in_channels)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import Linear, Module
 
 from gattn.functional import linear_attention
-from gattn.nn._checks import at_least, heads_divide
+from gattn.nn._checks import check_at_least, check_heads_divide
 from gattn.nn._conv import project
 from gattn.nn.segments import segment_graph
 
@@ -59,10 +59,10 @@ class LinearAttention(Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        at_least(1, heads=heads)
-        at_least(0, channels=channels, head_channels=head_channels)
+        check_at_least(1, heads=heads)
+        check_at_least(0, channels=channels, head_channels=head_channels)
         if head_channels is None:
-            heads_divide(heads, channels=channels)
+            check_heads_divide(heads, channels=channels)
         head_channels = channels // heads if head_channels is None else head_channels
         self.channels = channels
         self.heads = heads

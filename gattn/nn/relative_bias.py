@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from gattn.graph import Graph, check_count, check_graph
-from gattn.nn._checks import at_least
+from gattn.nn._checks import check_at_least
 from gattn.structure import path_lengths
 
 
@@ -51,8 +51,8 @@ class RelativeBias(Module):
 
     def __init__(self, num_kinds: int, heads: int = 1) -> None:
         super().__init__()
-        at_least(0, num_kinds=num_kinds)
-        at_least(1, heads=heads)
+        check_at_least(0, num_kinds=num_kinds)
+        check_at_least(1, heads=heads)
         self.num_kinds = num_kinds
         self.heads = heads
         self.weight = Parameter(torch.empty(num_kinds, heads))
@@ -110,7 +110,7 @@ class ShortestPathBias(Module):
 
     def __init__(self, max_length: int, heads: int = 1) -> None:
         super().__init__()
-        at_least(0, max_length=max_length)
+        check_at_least(0, max_length=max_length)
         self.max_length = max_length
         self.bias = RelativeBias(max_length + 2, heads)
 

@@ -15,7 +15,7 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import at_least, probability
+from gattn.nn._checks import check_at_least, check_probability
 from gattn.nn._conv import AttentionConv, add_bias
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn._typed import TypedGraph, typed_graph
@@ -104,10 +104,10 @@ class RGATConv(AttentionConv):
     ) -> None:
         kwargs.setdefault("aggr", "add")
         super().__init__(node_dim=0, **kwargs)
-        at_least(1, heads=heads, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
-        at_least(0, out_channels=out_channels, num_relations=num_relations)
-        at_least(-1, in_channels=in_channels)
-        probability("dropout", dropout)
+        check_at_least(1, heads=heads, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
+        check_at_least(0, out_channels=out_channels, num_relations=num_relations)
+        check_at_least(-1, in_channels=in_channels)
+        check_probability("dropout", dropout)
         _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
         width = heads * out_channels
         if num_bases is not None and num_blocks is not None:

@@ -12,10 +12,17 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
-from gattn.graph import Graph, _memory, check_count, check_made_outside, lasting, remember
+from gattn.graph import (
+    Graph,
+    _memory,
+    check_count,
+    check_made_outside,
+    outside_transforms,
+    remember,
+)
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
-from gattn.nn._checks import is_tensor
+from gattn.nn._checks import check_tensor
 
 
 class Readout(Aggregation):
@@ -40,10 +47,10 @@ class Readout(Aggregation):
 
 
 def _check_tensors(x: Any, index: Any, ptr: Any) -> None:
-    is_tensor("x", x)
+    check_tensor("x", x)
     for name, value in (("index", index), ("ptr", ptr)):
         if value is not None:
-            is_tensor(name, value)
+            check_tensor(name, value)
     if ptr is not None and (ptr.dim() != 1 or ptr.shape[0] == 0):
         raise ValueError(f"ptr must have shape (g + 1,); got {tuple(ptr.shape)}")
 
@@ -198,7 +205,7 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
     return graph, bias.view(-1, 1)
 
 
-@lasting
+@outside_transforms
 def _segments(name: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
     """Check what names the segments, and lay them out."""
     _check_type(name)

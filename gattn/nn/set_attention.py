@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Module, Parameter
 
 from gattn.functional import dot_product_attention, edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import at_least, heads_divide, probability
+from gattn.nn._checks import check_at_least, check_heads_divide, check_probability
 from gattn.nn.learned_query import learned_query_score, segment_attention
 from gattn.nn.segments import from_points
 
@@ -53,8 +53,8 @@ class MultiheadAttentionBlock(Module):
         self, channels: int, heads: int = 1, layer_norm: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        probability("dropout", dropout)
-        heads_divide(heads, channels=channels)
+        check_probability("dropout", dropout)
+        check_heads_divide(heads, channels=channels)
         self.channels = channels
         self.heads = heads
         self.dropout = dropout
@@ -230,7 +230,7 @@ class InducedSetAttentionBlock(Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        at_least(1, num_induced_points=num_induced_points)
+        check_at_least(1, num_induced_points=num_induced_points)
         self.ind = Parameter(torch.empty(1, num_induced_points, channels))
         self.mab1 = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
         self.mab2 = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
@@ -298,7 +298,7 @@ class PoolingByAttention(Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        at_least(1, num_seed_points=num_seed_points)
+        check_at_least(1, num_seed_points=num_seed_points)
         self.lin = Linear(channels, channels)
         self.seed = Parameter(torch.empty(1, num_seed_points, channels))
         self.mab = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from gattn.graph import Graph
-from gattn.nn._checks import at_least, check_features
+from gattn.nn._checks import check_at_least, check_features
 from gattn.nn.segments import Readout, among_points, segment_graph, within, zero_empty
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
@@ -76,7 +76,9 @@ class SetTransformerReadout(Readout):
         num_induced_points: int | None = None,
     ) -> None:
         super().__init__()
-        at_least(0, num_encoder_blocks=num_encoder_blocks, num_decoder_blocks=num_decoder_blocks)
+        check_at_least(
+            0, num_encoder_blocks=num_encoder_blocks, num_decoder_blocks=num_decoder_blocks
+        )
         self.channels = channels
         self.num_seed_points = num_seed_points
         self.heads = heads

@@ -16,7 +16,7 @@ from torch_geometric.utils import batched_negative_sampling, dropout_edge, softm
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import at_least, probability
+from gattn.nn._checks import check_at_least, check_probability
 from gattn.nn._conv import (
     AttentionConv,
     add_bias,
@@ -115,10 +115,10 @@ class SuperGATConv(AttentionConv):
             )
         kwargs.setdefault("aggr", "add")
         super().__init__(node_dim=0, **kwargs)
-        at_least(1, heads=heads)
-        at_least(0, out_channels=out_channels)
-        at_least(-1, in_channels=in_channels)
-        probability("dropout", dropout)
+        check_at_least(1, heads=heads)
+        check_at_least(0, out_channels=out_channels)
+        check_at_least(-1, in_channels=in_channels)
+        check_probability("dropout", dropout)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads

@@ -63,17 +63,17 @@ def additive_attention(
         torch.Size([3, 8, 16])
     """
     _check(query_score, key_score, edge_score, graph, negative_slope, value)
-    checks.shape("value", value, graph.num_src, "h_v", "c")
-    checks.grouped("value", query_score.shape[1], value.shape[1])
-    checks.probability("dropout", dropout)
+    checks.check_shape("value", value, graph.num_src, "h_v", "c")
+    checks.check_grouped("value", query_score.shape[1], value.shape[1])
+    checks.check_probability("dropout", dropout)
     seed = checks.new_seed(dropout, value.device)
     inputs = query_score, key_score, value, edge_score
     backend = select(impl, value.device)
     if backend == "reference":
         return reference.additive_attention(*inputs, graph.layout, seed, negative_slope, dropout)
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
-    splits = wants_grad(query_score) and negative_slope != 1
-    flags = splits, wants_grad(*inputs)
+    save_positive_part = wants_grad(query_score) and negative_slope != 1
+    flags = save_positive_part, wants_grad(*inputs)
     return _forward(*inputs, graph.layout, seed, negative_slope, dropout, *flags, backend)[0]
 
 
@@ -117,7 +117,7 @@ def additive_attention_weights(
     """
     _check(query_score, key_score, edge_score, graph, negative_slope)
     source, destination = graph.edge_index
-    query, key, edge = checks.widened(query_score, key_score, edge_score)
+    query, key, edge = checks.to_acc(query_score, key_score, edge_score)
     score = query[destination] + key[source]
     if edge is not None:
         score = score + edge
@@ -133,16 +133,16 @@ def _check(
     negative_slope: float,
     value: Tensor | None = None,
 ) -> None:
-    checks.is_graph(graph)
-    checks.floats(
+    checks.check_graph(graph)
+    checks.check_floats(
         graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value
     )
-    checks.shape("query_score", query_score, graph.num_dst, "h")
+    checks.check_shape("query_score", query_score, graph.num_dst, "h")
     heads = query_score.shape[1]
-    checks.shape("key_score", key_score, graph.num_src, heads)
+    checks.check_shape("key_score", key_score, graph.num_src, heads)
     if edge_score is not None:
-        checks.shape("edge_score", edge_score, graph.num_edges, heads)
-    checks.number("negative_slope", negative_slope)
+        checks.check_shape("edge_score", edge_score, graph.num_edges, heads)
+    checks.check_number("negative_slope", negative_slope)
 
 
 class _AdditiveAttention(torch.autograd.Function):
@@ -152,8 +152,8 @@ class _AdditiveAttention(torch.autograd.Function):
     def forward(ctx: Any, *args: Any) -> Any:
         *inputs, layout, seed, negative_slope, dropout, _, _, backend = args
         outputs = below_autograd(_forward, *args)
-        out, *statistics, exact = outputs
-        ctx.save_for_backward(*inputs, seed, value_sum(out, exact), *statistics, *layout)
+        out, *statistics, out_acc = outputs
+        ctx.save_for_backward(*inputs, seed, value_sum(out, out_acc), *statistics, *layout)
         ctx.settings = negative_slope, dropout, backend
         ctx.mark_non_differentiable(*outputs[1:])
         ctx.set_materialize_grads(False)
@@ -162,7 +162,7 @@ class _AdditiveAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         a, b, v, c, seed, *outputs = ctx.saved_tensors
-        outputs, layout = outputs[:5], Layout(*outputs[5:])
+        outputs, layout = outputs[:4], Layout(*outputs[4:])
         negative_slope, dropout, backend = ctx.settings
         if grads[0] is None:
             return (None,) * 11
@@ -190,20 +190,19 @@ def _fake_forward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-    splits: bool,
-    saves: bool,
+    save_positive_part: bool,
+    needs_backward: bool,
     backend: str,
 ) -> tuple[Tensor, ...]:
     n, heads, channels = query_score.shape[0], query_score.shape[1], value.shape[2]
-    wide = checks.accumulator(value.dtype)
-    kept = n if splits else 0
+    wide = checks.acc_dtype(value.dtype)
+    kept = n if save_positive_part else 0
     return (
         value.new_empty(n, heads, channels),
         value.new_empty(n, heads, dtype=wide),
         value.new_empty(n, heads, dtype=wide),
         value.new_empty(kept, heads, channels, dtype=wide),
-        value.new_empty(kept, heads, dtype=wide),
-        checks.empty_exact(value, saves, n, heads, channels),
+        checks.empty_out_acc(value, needs_backward, n, heads, channels),
     )
 
 
@@ -225,15 +224,15 @@ def _fake_backward(
 
 _backward = define(
     "additive_backward(Tensor grad_out, Tensor query_score, Tensor key_score, Tensor value, "
-    "Tensor? edge_score, Tensor exact, Tensor row_max, Tensor row_sum, Tensor out_plus, "
-    "Tensor mass_plus, Tensor[] layout, Tensor? seed, float negative_slope, float dropout, "
+    "Tensor? edge_score, Tensor out_acc, Tensor row_max, Tensor row_sum, "
+    "Tensor out_pos_centered, Tensor[] layout, Tensor? seed, float negative_slope, float dropout, "
     "str backend) -> (Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
 )
 _forward = define(
     "additive_forward(Tensor query_score, Tensor key_score, Tensor value, Tensor? edge_score, "
-    "Tensor[] layout, Tensor? seed, float negative_slope, float dropout, bool splits, "
-    "bool saves, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "Tensor[] layout, Tensor? seed, float negative_slope, float dropout, bool save_positive_part, "
+    "bool needs_backward, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _AdditiveAttention,
 )

@@ -12,15 +12,15 @@ from gattn.graph import Graph
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def is_tensor(name: str, given: Any) -> None:
+def check_tensor(name: str, given: Any) -> None:
     """Raise unless given a tensor."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(given).__name__}")
 
 
-def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
+def check_shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
     """Raise unless it is a tensor of this shape; a letter stands for any length."""
-    is_tensor(name, tensor)
+    check_tensor(name, tensor)
     fits = tensor.dim() == len(wanted) and all(
         isinstance(w, str) or w == s for w, s in zip(wanted, tensor.shape)
     )
@@ -29,12 +29,12 @@ def shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
         raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}")
 
 
-def floats(graph: Graph, **tensors: Tensor | None) -> None:
+def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
     """Raise unless the tensors share one floating dtype and the graph's device."""
     given: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(given.items()))
     for name, tensor in given.items():
-        is_tensor(name, tensor)
+        check_tensor(name, tensor)
         # torch.compile refuses to be asked for the layout within a backward.
         if not torch.compiler.is_compiling() and (
             tensor.layout != torch.strided or tensor.is_nested
@@ -50,7 +50,7 @@ def floats(graph: Graph, **tensors: Tensor | None) -> None:
             raise ValueError(f"{name} must be on {graph.device}, as the graph; got {tensor.device}")
 
 
-def is_graph(graph: object) -> None:
+def check_graph(graph: object) -> None:
     """Raise unless given a Graph: an operator does not guess the sizes of bare edges."""
     if not isinstance(graph, Graph):
         raise TypeError(
@@ -59,20 +59,20 @@ def is_graph(graph: object) -> None:
         )
 
 
-def number(name: str, value: float) -> None:
+def check_number(name: str, value: float) -> None:
     """Raise for a tensor, whose gradient would be lost, and for what is no number at all."""
     if isinstance(value, (Tensor, str, list, tuple)) or value is None:
         raise TypeError(f"{name} must be a number; got {type(value).__name__}")
 
 
-def probability(name: str, value: float) -> None:
+def check_probability(name: str, value: float) -> None:
     """Raise unless 0 <= value <= 1."""
-    number(name, value)
+    check_number(name, value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
 
 
-def grouped(name: str, heads: int, value_heads: int) -> None:
+def check_grouped(name: str, heads: int, value_heads: int) -> None:
     """Raise unless the heads of value can serve all heads in turn."""
     if value_heads == 0 and heads == 0:
         return
@@ -81,15 +81,15 @@ def grouped(name: str, heads: int, value_heads: int) -> None:
                          f"{value_heads}")  # fmt: skip
 
 
-def edge_features(
+def check_edge_features(
     edge_attr: Tensor | None, edge_proj: Tensor | None, num_edges: int, heads: int, channels: int
 ) -> None:
     """Raise unless both are absent or [e, d] and [h, c, d]."""
     if (edge_attr is None) != (edge_proj is None):
         raise ValueError("edge_attr and edge_proj go together; got only one of them")
     if edge_attr is not None and edge_proj is not None:
-        shape("edge_attr", edge_attr, num_edges, "d")
-        shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
+        check_shape("edge_attr", edge_attr, num_edges, "d")
+        check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
 
 
 def new_seed(dropout: float, device: torch.device) -> Tensor | None:
@@ -99,17 +99,19 @@ def new_seed(dropout: float, device: torch.device) -> Tensor | None:
     return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
 
 
-def accumulator(dtype: torch.dtype) -> torch.dtype:
+def acc_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype that an operator sums in: fp64 for fp64, otherwise fp32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def widened(*tensors: Tensor | None) -> tuple[Any, ...]:
+def to_acc(*tensors: Tensor | None) -> tuple[Any, ...]:
     """The tensors in the dtype that an operator sums in; None stays None."""
-    return tuple(None if t is None else t.to(accumulator(t.dtype)) for t in tensors)
+    return tuple(None if t is None else t.to(acc_dtype(t.dtype)) for t in tensors)
 
 
-def empty_exact(like: Tensor, saves: bool, *shape: int, adds: bool = False) -> Tensor:
+def empty_out_acc(like: Tensor, needs_backward: bool, *shape: int, adds: bool = False) -> Tensor:
     """Room for the sum of the values where backward asks and out, rounded or added to, differs."""
     differs = adds or like.dtype.itemsize == 2
-    return like.new_empty(shape if saves and differs else (0,), dtype=accumulator(like.dtype))
+    return like.new_empty(
+        shape if needs_backward and differs else (0,), dtype=acc_dtype(like.dtype)
+    )

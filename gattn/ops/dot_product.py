@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.kernels.layout import Layout
-from gattn.ops import checks, dense
+from gattn.ops import checks, sdpa
 from gattn.ops.backend import select
 from gattn.ops.edge import edge_dot, edge_softmax
 from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
@@ -72,22 +72,22 @@ def dot_product_attention(
     """
     _check(query, key, bias, edge_attr, edge_proj, graph, value)
     heads, channels = query.shape[1:]
-    checks.shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
-    checks.probability("dropout", dropout)
+    checks.check_shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
+    checks.check_probability("dropout", dropout)
     seed = checks.new_seed(dropout, value.device)
     scale = _resolve_scale(scale, channels)
-    plan = dense.plan_for(graph, query, value, (bias, edge_attr, seed), impl)
+    plan = sdpa.plan_for(graph, query, value, (bias, edge_attr, seed), impl)
     if plan is not None:
         on_edges = functools.partial(dot_product_attention, scale=scale)
-        return dense.attend(query, key, value, graph, scale, plan, on_edges)
+        return sdpa.attend(query, key, value, graph, scale, plan, on_edges)
     backend = select(impl, value.device)
     if backend == "reference":
         return reference.dot_product_attention(
             query, key, value, bias, edge_attr, edge_proj, graph.layout, seed, scale, dropout
         )
     inputs = query, key, value, bias, edge_attr, edge_proj
-    saves = wants_grad(*inputs)
-    return _forward(*inputs, graph.layout, seed, scale, dropout, saves, backend)[0]
+    needs_backward = wants_grad(*inputs)
+    return _forward(*inputs, graph.layout, seed, scale, dropout, needs_backward, backend)[0]
 
 
 def dot_product_attention_weights(
@@ -137,7 +137,7 @@ def dot_product_attention_weights(
     _check(query, key, bias, edge_attr, edge_proj, graph)
     channels = query.shape[2]
     scale, dtype = _resolve_scale(scale, channels), query.dtype
-    query, key, bias, edge_attr, edge_proj = checks.widened(query, key, bias, edge_attr, edge_proj)
+    query, key, bias, edge_attr, edge_proj = checks.to_acc(query, key, bias, edge_attr, edge_proj)
     score = edge_dot(query, key, graph, impl=impl)
     if edge_attr is not None and edge_proj is not None:
         edge_query = _project("nhc,hcd->nhd", query, edge_proj)
@@ -151,7 +151,7 @@ def dot_product_attention_weights(
 def _resolve_scale(scale: float | None, channels: int) -> float:
     if scale is None:
         return max(channels, 1) ** -0.5
-    checks.number("scale", scale)
+    checks.check_number("scale", scale)
     return float(scale)
 
 
@@ -176,17 +176,17 @@ def _check(
     graph: Graph,
     value: Tensor | None = None,
 ) -> None:
-    checks.is_graph(graph)
-    checks.floats(
+    checks.check_graph(graph)
+    checks.check_floats(
         graph, query=query, key=key, value=value, bias=bias, edge_attr=edge_attr,
         edge_proj=edge_proj,
     )  # fmt: skip
-    checks.shape("query", query, graph.num_dst, "h", "c")
+    checks.check_shape("query", query, graph.num_dst, "h", "c")
     heads, channels = query.shape[1:]
-    checks.shape("key", key, graph.num_src, heads, channels)
+    checks.check_shape("key", key, graph.num_src, heads, channels)
     if bias is not None:
-        checks.shape("bias", bias, graph.num_edges, heads)
-    checks.edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
+        checks.check_shape("bias", bias, graph.num_edges, heads)
+    checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
 
 
 class _DotProductAttention(torch.autograd.Function):
@@ -196,8 +196,8 @@ class _DotProductAttention(torch.autograd.Function):
     def forward(ctx: Any, *args: Any) -> Any:
         *inputs, layout, seed, scale, dropout, _, backend = args
         outputs = below_autograd(_forward, *args)
-        out, row_max, row_sum, exact, edge_out = outputs
-        statistics = value_sum(out, exact), row_max, row_sum, edge_out
+        out, row_max, row_sum, out_acc, edge_out = outputs
+        statistics = value_sum(out, out_acc), row_max, row_sum, edge_out
         ctx.save_for_backward(*inputs, seed, *statistics, *layout)
         ctx.settings = scale, dropout, backend
         ctx.mark_non_differentiable(*outputs[1:])
@@ -243,19 +243,19 @@ def _fake_forward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
-    saves: bool,
+    needs_backward: bool,
     backend: str,
 ) -> tuple[Tensor, ...]:
     n, heads, _ = query.shape
     shape = n, heads, value.shape[2]
-    wide = checks.accumulator(query.dtype)
-    kept = n if edge_proj is not None and saves else 0
+    wide = checks.acc_dtype(query.dtype)
+    kept = n if edge_proj is not None and needs_backward else 0
     features = 0 if edge_proj is None else edge_proj.shape[2]
     return (
         value.new_empty(shape),
         value.new_empty(n, heads, dtype=wide),
         value.new_empty(n, heads, dtype=wide),
-        checks.empty_exact(value, saves, *shape, adds=edge_proj is not None),
+        checks.empty_out_acc(value, needs_backward, *shape, adds=edge_proj is not None),
         value.new_empty(kept, heads, features, dtype=wide),
     )
 
@@ -269,7 +269,7 @@ def _fake_backward(grad_out: Tensor, *rest: Any) -> Any:
 
 _backward = define(
     "dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? bias, "
-    "Tensor? edge_attr, Tensor? edge_proj, Tensor exact, Tensor row_max, Tensor row_sum, "
+    "Tensor? edge_attr, Tensor? edge_proj, Tensor out_acc, Tensor row_max, Tensor row_sum, "
     "Tensor edge_out, Tensor[] layout, Tensor? seed, float scale, float dropout, "
     "bool wants_edge_attr, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
@@ -277,7 +277,7 @@ _backward = define(
 _forward = define(
     "dot_product_forward(Tensor query, Tensor key, Tensor value, Tensor? bias, "
     "Tensor? edge_attr, Tensor? edge_proj, Tensor[] layout, Tensor? seed, float scale, "
-    "float dropout, bool saves, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "float dropout, bool needs_backward, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _DotProductAttention,
 )

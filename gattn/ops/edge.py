@@ -42,9 +42,9 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
         >>> gattn.functional.edge_softmax(torch.zeros(3, 1), graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    checks.is_graph(graph)
-    checks.floats(graph, score=score)
-    checks.shape("score", score, graph.num_edges, "h")
+    checks.check_graph(graph)
+    checks.check_floats(graph, score=score)
+    checks.check_shape("score", score, graph.num_edges, "h")
     backend = select(impl, score.device)
     if backend == "reference":
         return reference.edge_softmax(score, graph.layout)
@@ -78,11 +78,11 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None =
         >>> gattn.functional.aggregate(torch.ones(2, 1), torch.ones(2, 1, 1), graph).squeeze()
         tensor([0., 2.])
     """
-    checks.is_graph(graph)
-    checks.floats(graph, weight=weight, value=value)
-    checks.shape("weight", weight, graph.num_edges, "h")
-    checks.shape("value", value, graph.num_src, "h_v", "c")
-    checks.grouped("value", weight.shape[1], value.shape[1])
+    checks.check_graph(graph)
+    checks.check_floats(graph, weight=weight, value=value)
+    checks.check_shape("weight", weight, graph.num_edges, "h")
+    checks.check_shape("value", value, graph.num_src, "h_v", "c")
+    checks.check_grouped("value", weight.shape[1], value.shape[1])
     backend = select(impl, value.device)
     if backend == "reference":
         return reference.aggregate(weight, value, graph.layout)
@@ -116,11 +116,11 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = Non
         >>> gattn.functional.edge_dot(torch.ones(2, 1, 3), torch.ones(2, 1, 3), graph).squeeze()
         tensor([3., 3.])
     """
-    checks.is_graph(graph)
-    checks.floats(graph, query=query, key=key)
-    checks.shape("query", query, graph.num_dst, "h", "c")
-    checks.shape("key", key, graph.num_src, "h_k", query.shape[2])
-    checks.grouped("key", query.shape[1], key.shape[1])
+    checks.check_graph(graph)
+    checks.check_floats(graph, query=query, key=key)
+    checks.check_shape("query", query, graph.num_dst, "h", "c")
+    checks.check_shape("key", key, graph.num_src, "h_k", query.shape[2])
+    checks.check_grouped("key", query.shape[1], key.shape[1])
     backend = select(impl, query.device)
     if backend == "reference":
         return reference.edge_dot(query, key, graph.layout)

@@ -91,9 +91,9 @@ def wants_grad(*args: Any) -> bool:
     )
 
 
-def value_sum(out: Tensor, exact: Tensor) -> Tensor:
-    """The sum of the values: ``exact`` where out was rounded or added to."""
-    return exact if exact.numel() else out
+def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
+    """The sum of the values: ``out_acc`` where out was rounded or added to."""
+    return out_acc if out_acc.numel() else out
 
 
 def reference_gradients(

@@ -116,8 +116,8 @@ def linear_attention_weights(
         >>> gattn.functional.linear_attention_weights(q, k, graph).squeeze()
         tensor([0.5000, 0.5000, 0.5000, 0.5000])
     """
-    checks.is_graph(graph)
-    checks.floats(graph, query=query, key=key)
+    checks.check_graph(graph)
+    checks.check_floats(graph, query=query, key=key)
     dtype = query.dtype
     query, key, _ = _features(query, key, key, feature_map)
     score = edge_dot(query, key, graph, impl=impl)
@@ -128,24 +128,24 @@ def linear_attention_weights(
 
 def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: Graph) -> None:
     for name, graph in (("segments", segments), ("query_segments", queries)):
-        checks.is_graph(graph)
+        checks.check_graph(graph)
         if graph.num_edges != graph.num_src:
             raise ValueError(f"{name} must have one edge per node; got {graph!r}")
     if queries.num_dst != segments.num_dst:
         raise ValueError(
             f"query_segments must have {segments.num_dst} graphs, as segments; got {queries!r}"
         )
-    checks.floats(segments, query=query, key=key, value=value)
-    checks.shape("query", query, queries.num_src, "h", "c")
-    checks.shape("key", key, segments.num_src, *query.shape[1:])
-    checks.shape("value", value, segments.num_src, query.shape[1], "c_v")
+    checks.check_floats(segments, query=query, key=key, value=value)
+    checks.check_shape("query", query, queries.num_src, "h", "c")
+    checks.check_shape("key", key, segments.num_src, *query.shape[1:])
+    checks.check_shape("value", value, segments.num_src, query.shape[1], "c_v")
 
 
 def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """phi(q), phi(k) and v, in the dtype that sums are taken in."""
-    wide = checks.accumulator(query.dtype)
+    wide = checks.acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
         return query, key, value

@@ -76,10 +76,10 @@ def mlp_attention(
         >>> gattn.functional.mlp_attention(q, k, k, w, graph).shape
         torch.Size([3, 8, 16])
     """
-    checks.number("negative_slope", negative_slope)
+    checks.check_number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph, value)
-    checks.shape("value", value, graph.num_src, query.shape[1], "c_v")
-    checks.probability("dropout", dropout)
+    checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
+    checks.check_probability("dropout", dropout)
     seed = checks.new_seed(dropout, value.device)
     backend = select(impl, value.device)
     settings = activation, negative_slope, dropout
@@ -89,8 +89,8 @@ def mlp_attention(
         )
     shared = None if value is key else value
     inputs = query, key, shared, weight, edge_attr, edge_proj
-    saves = wants_grad(*inputs)
-    return _forward(*inputs, graph.layout, seed, *settings, saves, backend)[0]
+    needs_backward = wants_grad(*inputs)
+    return _forward(*inputs, graph.layout, seed, *settings, needs_backward, backend)[0]
 
 
 def mlp_attention_weights(
@@ -138,9 +138,9 @@ def mlp_attention_weights(
         >>> gattn.functional.mlp_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    checks.number("negative_slope", negative_slope)
+    checks.check_number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
-    q, k, w, attr, proj = checks.widened(query, key, weight, edge_attr, edge_proj)
+    q, k, w, attr, proj = checks.to_acc(query, key, weight, edge_attr, edge_proj)
     inputs = q, k, w, attr, proj
     settings = activation, negative_slope
     backend = select(impl, query.device)
@@ -162,16 +162,16 @@ def _check(
     graph: Graph,
     value: Tensor | None = None,
 ) -> None:
-    checks.is_graph(graph)
-    checks.floats(
+    checks.check_graph(graph)
+    checks.check_floats(
         graph, query=query, key=key, value=value, weight=weight, edge_attr=edge_attr,
         edge_proj=edge_proj,
     )  # fmt: skip
-    checks.shape("query", query, graph.num_dst, "h", "c")
+    checks.check_shape("query", query, graph.num_dst, "h", "c")
     heads, channels = query.shape[1:]
-    checks.shape("key", key, graph.num_src, heads, channels)
-    checks.shape("weight", weight, heads, channels)
-    checks.edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
+    checks.check_shape("key", key, graph.num_src, heads, channels)
+    checks.check_shape("weight", weight, heads, channels)
+    checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")
 
@@ -183,8 +183,8 @@ class _MLPAttention(torch.autograd.Function):
     def forward(ctx: Any, *args: Any) -> Any:
         *inputs, layout, seed, activation, negative_slope, dropout, _, backend = args
         outputs = below_autograd(_forward, *args)
-        out, *statistics, exact = outputs
-        ctx.save_for_backward(*inputs, seed, value_sum(out, exact), *statistics, *layout)
+        out, *statistics, out_acc = outputs
+        ctx.save_for_backward(*inputs, seed, value_sum(out, out_acc), *statistics, *layout)
         ctx.settings = activation, negative_slope, dropout, backend
         ctx.mark_non_differentiable(*outputs[1:])
         ctx.set_materialize_grads(False)
@@ -241,13 +241,13 @@ def _fake_forward(
     query: Tensor, key: Tensor, value: Tensor | None, *rest: Any
 ) -> tuple[Tensor, ...]:
     n, heads, _ = query.shape
-    wide = checks.accumulator(query.dtype)
+    wide = checks.acc_dtype(query.dtype)
     shape = n, heads, (key if value is None else value).shape[2]
     return (
         query.new_empty(shape),
         query.new_empty(n, heads, dtype=wide),
         query.new_empty(n, heads, dtype=wide),
-        checks.empty_exact(query, rest[-2], *shape),
+        checks.empty_out_acc(query, rest[-2], *shape),
     )
 
 
@@ -260,7 +260,7 @@ def _fake_backward(grad_out: Tensor, *rest: Any) -> Any:
 
 _backward = define(
     "mlp_backward(Tensor grad_out, Tensor query, Tensor key, Tensor? value, Tensor weight, "
-    "Tensor? edge_attr, Tensor? edge_proj, Tensor exact, Tensor row_max, Tensor row_sum, "
+    "Tensor? edge_attr, Tensor? edge_proj, Tensor out_acc, Tensor row_max, Tensor row_sum, "
     "Tensor[] layout, Tensor? seed, str activation, float negative_slope, float dropout, "
     "bool wants_edge_attr, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _fake_backward,
@@ -268,7 +268,7 @@ _backward = define(
 _forward = define(
     "mlp_forward(Tensor query, Tensor key, Tensor? value, Tensor weight, Tensor? edge_attr, "
     "Tensor? edge_proj, Tensor[] layout, Tensor? seed, str activation, float negative_slope, "
-    "float dropout, bool saves, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
+    "float dropout, bool needs_backward, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
     _fake_forward,
     _MLPAttention,
 )

@@ -70,28 +70,26 @@ def additive_forward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-    splits: bool,
-    saves: bool,
+    save_positive_part: bool,
+    needs_backward: bool,
 ) -> tuple[Tensor, ...]:
     """Out, its statistics, and out before rounding; see ``additive.cpp``."""
     n, heads = query_score.shape
     channels = value.shape[2]
-    out, exact = _out(value, saves, n, heads, channels)
+    out, out_acc = _out(value, needs_backward, n, heads, channels)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
-    kept = n if splits else 0
-    out_plus = _statistics(value, kept, heads, channels)
-    mass_plus = _statistics(value, kept, heads)
-    saved = row_max, row_sum, out_plus, mass_plus
+    out_pos_centered = _statistics(value, n if save_positive_part else 0, heads, channels)
+    saved = row_max, row_sum, out_pos_centered
     _additive(
         _kernels.additive_forward,
         (query_score, key_score, value, edge_score),
-        (exact, *saved),
+        (out_acc, *saved),
         layout,
         out=out.data_ptr(),
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
     )
-    return out, *saved, exact
+    return out, *saved, out_acc
 
 
 def additive_backward(
@@ -100,11 +98,10 @@ def additive_backward(
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
-    exact: Tensor,
+    out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
-    out_plus: Tensor,
-    mass_plus: Tensor,
+    out_pos_centered: Tensor,
     layout: list[Tensor],
     seed: Tensor | None,
     negative_slope: float,
@@ -115,7 +112,7 @@ def additive_backward(
     _additive(
         _kernels.additive_backward,
         (query_score, key_score, value, edge_score),
-        (exact, row_max, row_sum, out_plus, mass_plus),
+        (out_acc, row_max, row_sum, out_pos_centered),
         layout,
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
@@ -139,7 +136,7 @@ def _additive(
     query_score, key_score, value, edge_score = inputs
     assert query_score is not None
     assert value is not None
-    names = "exact", "row_max", "row_sum", "out_plus", "mass_plus"
+    names = "out_acc", "row_max", "row_sum", "out_pos_centered"
     _run(
         kernel,
         _kernels.AdditiveArgs(),
@@ -168,24 +165,24 @@ def dot_product_forward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
-    saves: bool,
+    needs_backward: bool,
 ) -> tuple[Tensor, ...]:
     """Out, statistics, and the sums of values and edge features; see ``dot_product.cpp``."""
     n, heads = query.shape[:2]
-    out, exact = _out(value, saves, n, heads, value.shape[2], adds=edge_proj is not None)
+    out, out_acc = _out(value, needs_backward, n, heads, value.shape[2], adds=edge_proj is not None)
     row_max, row_sum = _statistics(value, n, heads), _statistics(value, n, heads)
-    kept = n if edge_proj is not None and saves else 0
+    kept = n if edge_proj is not None and needs_backward else 0
     edge_out = _statistics(value, kept, heads, 0 if edge_proj is None else edge_proj.shape[2])
     _dot_product(
         _kernels.dot_product_forward,
         (query, key, value, bias, edge_attr, edge_proj),
-        (exact, row_max, row_sum, edge_out),
+        (out_acc, row_max, row_sum, edge_out),
         layout,
         scale=scale,
         dropout=(_pointer(seed), dropout),
         out=out.data_ptr(),
     )
-    return out, row_max, row_sum, exact, edge_out
+    return out, row_max, row_sum, out_acc, edge_out
 
 
 def dot_product_backward(
@@ -196,7 +193,7 @@ def dot_product_backward(
     bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    exact: Tensor,
+    out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     edge_out: Tensor,
@@ -215,7 +212,7 @@ def dot_product_backward(
     _dot_product(
         _kernels.dot_product_backward,
         inputs,
-        (exact, row_max, row_sum, edge_out),
+        (out_acc, row_max, row_sum, edge_out),
         layout,
         scale=scale,
         dropout=(_pointer(seed), dropout),
@@ -258,7 +255,7 @@ def _dot_product(
         bias=bias,
         edge_attr=edge_attr,
         edge_proj=None if edge_proj is None else edge_proj.contiguous(),
-        **_pointers(("exact", "row_max", "row_sum", "edge_out"), saved),
+        **_pointers(("out_acc", "row_max", "row_sum", "edge_out"), saved),
         **fields,
     )
 
@@ -275,12 +272,12 @@ def mlp_forward(
     activation: str,
     negative_slope: float,
     dropout: float,
-    saves: bool,
+    needs_backward: bool,
 ) -> tuple[Tensor, ...]:
     """Out, its statistics, and out before rounding; see ``mlp.cpp``."""
     n, heads = query.shape[:2]
     channels = (key if value is None else value).shape[2]
-    out, exact = _out(query, saves, n, heads, channels)
+    out, out_acc = _out(query, needs_backward, n, heads, channels)
     row_max, row_sum = _statistics(query, n, heads), _statistics(query, n, heads)
     _mlp(
         _kernels.mlp_forward,
@@ -290,11 +287,11 @@ def mlp_forward(
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
         out=out.data_ptr(),
-        exact=exact.data_ptr(),
+        out_acc=out_acc.data_ptr(),
         row_max=row_max.data_ptr(),
         row_sum=row_sum.data_ptr(),
     )
-    return out, row_max, row_sum, exact
+    return out, row_max, row_sum, out_acc
 
 
 def mlp_backward(
@@ -305,7 +302,7 @@ def mlp_backward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    exact: Tensor,
+    out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     layout: list[Tensor],
@@ -331,7 +328,7 @@ def mlp_backward(
         activation,
         negative_slope=negative_slope,
         dropout=(_pointer(seed), dropout),
-        exact=exact.data_ptr(),
+        out_acc=out_acc.data_ptr(),
         row_max=row_max.data_ptr(),
         row_sum=row_sum.data_ptr(),
         grad_out=grad_out,
@@ -560,11 +557,13 @@ def _like(t: Tensor | None, like: Tensor) -> Tensor:
     return like.new_empty(0) if t is None else empty(like, *t.shape)
 
 
-def _out(like: Tensor, saves: bool, *shape: int, adds: bool = False) -> tuple[Tensor, Tensor]:
+def _out(
+    like: Tensor, needs_backward: bool, *shape: int, adds: bool = False
+) -> tuple[Tensor, Tensor]:
     """Room for the output, and, where backward asks, for the sum before more is added to it or it
     is rounded."""
     differs = adds or like.dtype in (torch.bfloat16, torch.float16)
-    return empty(like, *shape), _statistics(like, *(shape if saves and differs else (0,)))
+    return empty(like, *shape), _statistics(like, *(shape if needs_backward and differs else (0,)))
 
 
 def _statistics(like: Tensor, *shape: int) -> Tensor:

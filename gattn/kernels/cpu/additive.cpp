@@ -1,12 +1,14 @@
 // Additive attention: s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head.
 //
 // Forward reads, per edge, one row of value (h_v c elements) and h key scores; it writes n h c
-// and, for backward, O+ and p+: the output and the softmax mass over the edges with z > 0.
+// and, for backward, O+ - p+ O (`out_pos_centered`), with O+ and p+ the output and the softmax mass
+// over the edges with z > 0.
 //
 // Backward in one pass over the edges. With D_i = <dO_i, O_i> the softmax gives
 //   ds_ij = p_ij (<dO_i, v_j> - D_i),   which sums to zero over a row, so
-//   da_i  = sum_j ds_ij (slope + (1 - slope) [z_ij > 0]) = (1 - slope) (<dO_i, O+_i> - D_i p+_i)
-// needs no edges at all (where it is not asked for, O+ and p+ are absent); one walk over the edges out of each source gives dv_j and db_j.
+//   da_i  = sum_j ds_ij (slope + (1 - slope) [z_ij > 0]) = (1 - slope) <dO_i, O+_i - p+_i O_i>
+// needs no edges at all (where it is not asked for, the difference is absent); one walk over the
+// edges out of each source gives dv_j and db_j.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -21,11 +23,11 @@ template <class T, class I, int C> struct Score {
   Table<const T> query_score, key_score, value, edge_score;
   i64 heads, lanes, channels;
   A slope;
-  A *out_plus, *mass_plus;  // null in inference
+  A* out_pos_centered;  // null where da is not asked for
 
   std::vector<A> a, positive;
 
-  i64 extra_size() const { return out_plus ? width<C>(channels) : 0; }
+  i64 extra_size() const { return out_pos_centered ? width<C>(channels) : 0; }
   void prepare() { a.resize(lanes), positive.resize(block * lanes); }
   void begin(i64 row) { load_heads(a.data(), query_score[row], heads, lanes); }
 
@@ -36,11 +38,11 @@ template <class T, class I, int C> struct Score {
       const i64 at = first + t;
       if (at + ahead < graph.e) {
         prefetch(key_score[graph.col[at + ahead]], heads);
-        if (edge_score) prefetch(edge_score[graph.edge[at + ahead]], heads);
+        if (edge_score) prefetch(edge_score[graph.perm[at + ahead]], heads);
       }
       A *z = s + t * lanes, *above = positive.data() + t * lanes;
       load_heads(z, key_score[graph.col[at]], heads, lanes);
-      if (edge_score) axpy<0>(z, A(1), edge_score[graph.edge[at]], heads);
+      if (edge_score) axpy<0>(z, A(1), edge_score[graph.perm[at]], heads);
       for_lanes(lanes, [=](i64 x) {
         const A sum = query[x] + z[x], lowered = below * sum;
         above[x] = sum > 0 ? A(1) : A(0);
@@ -51,7 +53,7 @@ template <class T, class I, int C> struct Score {
 
   void take(A* plus, A* mass, i64, i64 count, const A* before, const A* after, const T* const* rows,
             const i64* voff) {
-    if (!out_plus) return;
+    if (!out_pos_centered) return;
     const i64 c = width<C>(channels);
     A* above = positive.data();
     for (i64 t = 0; t < count; ++t) {
@@ -66,14 +68,14 @@ template <class T, class I, int C> struct Score {
       axpy_rows<C>(plus + x * c, above + x, lanes, rows, voff[x], count, c);
   }
 
-  void end(A*, const A* plus, const A* mass, const A* inverse, i64 row) {
-    if (!out_plus) return;
+  void end(A* out, const A* plus, const A* mass, const A* inverse, i64 row) {
+    if (!out_pos_centered) return;
     const i64 c = width<C>(channels);
     for (i64 x = 0; x < heads; ++x) {
-      mass_plus[row * heads + x] = mass[x] * inverse[x];
-      A* to = out_plus + (row * heads + x) * c;
+      const A share = mass[x] * inverse[x];
+      A* to = out_pos_centered + (row * heads + x) * c;
 #pragma omp simd
-      for (i64 k = 0; k < c; ++k) to[k] = plus[x * c + k] * inverse[x];
+      for (i64 k = 0; k < c; ++k) to[k] = plus[x * c + k] * inverse[x] - share * out[x * c + k];
     }
   }
 };
@@ -84,8 +86,8 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
   using A = acc_t<T>;
   const i64 heads = args.heads, c = width<C>(args.channels);
   const Table<const T> grad(args.grad_out), query_score(args.query_score);
-  const A* out = static_cast<const A*>(args.exact);
-  const A *plus = static_cast<const A*>(args.out_plus), *mass = static_cast<const A*>(args.mass_plus);
+  const A* out = static_cast<const A*>(args.out_acc);
+  const A* centered = static_cast<const A*>(args.out_pos_centered);
   const A *row_max = static_cast<const A*>(args.row_max), *row_sum = static_cast<const A*>(args.row_sum);
   T* grad_query = static_cast<T*>(args.grad_query_score);
   const A slope = A(args.negative_slope);
@@ -99,8 +101,8 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
       own[heads + x] = row_max[y];
       own[2 * heads + x] = Softmax::inverse(row_sum[y]);
       own[3 * heads + x] = d;
-      const A d_plus = plus ? dot<C>(plus + y * c, g + x * c, c) - d * mass[y] : A(0);
-      grad_query[y] = narrow<T>((1 - slope) * d_plus);
+      const A d_pos = centered ? dot<C>(centered + y * c, g + x * c, c) : A(0);
+      grad_query[y] = narrow<T>((1 - slope) * d_pos);
     }
   });
 }
@@ -143,7 +145,7 @@ template <class T, class I, int C> struct Backward {
         const A *weight = p.data() + t * lanes, *change = ds.data() + t * lanes;
         const T* g = grad_out[graph.row[at + t]];
         add_lanes(grad_b, change, lanes);
-        if (grad_edge) store(grad_edge + graph.edge[graph.csr[at + t]] * heads, change, heads);
+        if (grad_edge) store(grad_edge + graph.perm[graph.csr2csc[at + t]] * heads, change, heads);
         for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + voff[x], weight[x], g + x * c(), c());
       }
     }
@@ -156,11 +158,11 @@ template <class T, class I, int C> struct Backward {
       if (at + ahead < graph.e) {
         prefetch(grad_out[graph.row[at + ahead]], heads * c());
         prefetch(packed + graph.row[at + ahead] * 4 * heads, 4 * heads);
-        if (edge_score) prefetch(edge_score[graph.edge[graph.csr[at + ahead]]], heads);
-        if (grad_edge) prefetch<1>(grad_edge + graph.edge[graph.csr[at + ahead]] * heads, heads);
+        if (edge_score) prefetch(edge_score[graph.perm[graph.csr2csc[at + ahead]]], heads);
+        if (grad_edge) prefetch<1>(grad_edge + graph.perm[graph.csr2csc[at + ahead]] * heads, heads);
       }
       if (edge_score && at + 2 * ahead < graph.e)
-        prefetch(graph.edge + graph.csr[at + 2 * ahead], 1);
+        prefetch(graph.perm + graph.csr2csc[at + 2 * ahead], 1);
       const A *own = packed + i * 4 * heads, *key = b.data();
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes, *inner = ds.data() + t * lanes;
       const T* g = grad_out[i];
@@ -168,7 +170,7 @@ template <class T, class I, int C> struct Backward {
       // The order of forward's sum: where scores are large, another one is another score.
       if (edge_score) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
-        axpy<0>(sum, A(1), edge_score[graph.edge[graph.csr[at]]], heads);
+        axpy<0>(sum, A(1), edge_score[graph.perm[graph.csr2csc[at]]], heads);
         for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + sum[x]; });
       } else {
         for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
@@ -186,8 +188,8 @@ template <class T, class I, int C> struct Backward {
   void gradients(i64 first, i64 count) {
     A *flat = p.data(), *inner = ds.data();
     for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
-    const I* csr = graph.csr + first;
-    const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr[t]; }) : nullptr;
+    const I* csr2csc = graph.csr2csc + first;
+    const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr2csc[t]; }) : nullptr;
     if (kept) for_lanes(count * lanes, [=](i64 y) { inner[y] *= kept[y]; });
     for (i64 t = 0; t < count; ++t) {
       const A *own = packed + graph.row[first + t] * 4 * heads, *sum = z.data() + t * lanes;
@@ -216,8 +218,8 @@ void additive_forward(const AdditiveArgs& args) {
     using A = acc_t<T>;
     const Score<T, I, C> score{Edges<I>(args.layout), args.query_score, args.key_score, args.value,
         args.edge_score, args.heads, lanes_of(args.heads), args.channels, A(args.negative_slope),
-        static_cast<A*>(args.out_plus), static_cast<A*>(args.mass_plus), {}, {}};
-    attend<Score<T, I, C>, T, I, C>(score, args.layout, args.value, args.out, args.exact,
+        static_cast<A*>(args.out_pos_centered), {}, {}};
+    attend<Score<T, I, C>, T, I, C>(score, args.layout, args.value, args.out, args.out_acc,
         args.row_max, args.row_sum, args.heads, args.value_heads, args.channels, args.dropout);
   });
 }

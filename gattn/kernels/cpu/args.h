@@ -1,5 +1,5 @@
 // What the launchers hand to the kernels: raw pointers and sizes. Pointers to absent tensors are
-// null. Row strides are in elements; within a row, heads and channels are contiguous. `exact` is the
+// null. Row strides are in elements; within a row, heads and channels are contiguous. `out_acc` is the
 // sum of the values before anything is added and before it is rounded: forward writes it where that
 // is not out and backward will ask, backward reads it for <dO, O>.
 #pragma once
@@ -13,7 +13,7 @@ using i64 = std::int64_t;
 enum class Dtype { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 
 struct LayoutArgs {
-  const void *rowptr, *col, *edge, *colptr, *row, *csr;
+  const void *rowptr, *col, *perm, *colptr, *row, *csr2csc;
   i64 n, m, e;
   bool wide;  // int64 indices
 };
@@ -35,7 +35,7 @@ struct AdditiveArgs {
   i64 heads, value_heads, channels;
   double negative_slope;
   Rows query_score, key_score, value, edge_score;
-  void *out, *exact, *row_max, *row_sum, *out_plus, *mass_plus;
+  void *out, *out_acc, *row_max, *row_sum, *out_pos_centered;
   // backward
   Rows grad_out;
   void *grad_query_score, *grad_key_score, *grad_value, *grad_edge_score;
@@ -48,7 +48,7 @@ struct DotProductArgs {
   i64 heads, channels, value_channels, features;
   double scale;
   Rows query, key, value, bias, edge_attr, edge_proj;  // edge_proj: [h, c, d], contiguous
-  void *out, *exact, *edge_out, *row_max, *row_sum;
+  void *out, *out_acc, *edge_out, *row_max, *row_sum;
   // backward
   Rows grad_out;
   void *grad_query, *grad_key, *grad_value, *grad_bias, *grad_edge_attr, *grad_edge_proj;
@@ -63,7 +63,7 @@ struct MLPArgs {
   bool tanh;
   double negative_slope;
   Rows query, key, value, weight, edge_attr, edge_proj;  // edge_proj transposed: [d, h * c]
-  void *out, *exact, *row_max, *row_sum, *score;
+  void *out, *out_acc, *row_max, *row_sum, *score;
   // backward
   Rows grad_out;
   void *grad_query, *grad_key, *grad_value, *grad_weight, *grad_edge_attr, *grad_edge_proj;

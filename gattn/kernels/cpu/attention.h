@@ -31,7 +31,7 @@ template <class Score, class T, class I, int C> struct Attention {
   const I* col;
   Table<const T> value;
   T* out;
-  A *exact, *row_max, *row_sum;
+  A *out_acc, *row_max, *row_sum;
   i64 num_edges, heads, lanes, value_heads, channels;
   Mask<A> mask;
 
@@ -117,7 +117,7 @@ template <class Score, class T, class I, int C> struct Attention {
       row_max[row * heads + x] = v.m[x] == -infinity<A> ? A(0) : v.m[x];
       row_sum[row * heads + x] = v.l[x];
     }
-    if (exact) load(exact + row * heads * c(), v.acc, heads * c());
+    if (out_acc) load(out_acc + row * heads * c(), v.acc, heads * c());
     score.end(v.acc, v.extra, v.mass, scale.data(), row);
     store(out + row * heads * c(), v.acc, heads * c());
   }
@@ -162,12 +162,12 @@ struct Softmax {
 };
 
 template <class Score, class T, class I, int C>
-void attend(const Score& score, const LayoutArgs& layout, const Rows& value, void* out, void* exact,
+void attend(const Score& score, const LayoutArgs& layout, const Rows& value, void* out, void* out_acc,
             void* row_max, void* row_sum, i64 heads, i64 value_heads, i64 channels, const DropoutArgs& dropout) {
   using A = acc_t<T>;
   const Edges<I> edges(layout);
   Attention<Score, T, I, C> body{score, edges.col, value, static_cast<T*>(out),
-      static_cast<A*>(exact), static_cast<A*>(row_max), static_cast<A*>(row_sum), edges.e, heads, lanes_of(heads), value_heads, channels,
+      static_cast<A*>(out_acc), static_cast<A*>(row_max), static_cast<A*>(row_sum), edges.e, heads, lanes_of(heads), value_heads, channels,
       mask_of<A>(dropout, heads), {}, {}, {}, {}, {}, {}};
   walk_rows(edges.rowptr, edges.n, heads * (channels + 8), body);
 }

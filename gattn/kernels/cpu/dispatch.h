@@ -53,13 +53,13 @@ template <class Function> void dispatch(Dtype dtype, Function&& function) {
 
 // The layout with its index type restored.
 template <class I> struct Edges {
-  const I *rowptr, *col, *edge, *colptr, *row, *csr;
+  const I *rowptr, *col, *perm, *colptr, *row, *csr2csc;
   i64 n, m, e;
 
   explicit Edges(const LayoutArgs& a)
       : rowptr(static_cast<const I*>(a.rowptr)), col(static_cast<const I*>(a.col)),
-        edge(static_cast<const I*>(a.edge)), colptr(static_cast<const I*>(a.colptr)),
-        row(static_cast<const I*>(a.row)), csr(static_cast<const I*>(a.csr)),
+        perm(static_cast<const I*>(a.perm)), colptr(static_cast<const I*>(a.colptr)),
+        row(static_cast<const I*>(a.row)), csr2csc(static_cast<const I*>(a.csr2csc)),
         n(a.n), m(a.m), e(a.e) {}
 };
 

@@ -89,25 +89,25 @@ template <class T, class I, int C> struct Score {
       const i64 at = first + t, j = graph.col[at];
       if (at + ahead < graph.e) {
         prefetch(key[graph.col[at + ahead]], heads * c);
-        if (features) prefetch(edge_attr[graph.edge[at + ahead]], features);
-        if (bias) prefetch(bias[graph.edge[at + ahead]], heads);
+        if (features) prefetch(edge_attr[graph.perm[at + ahead]], features);
+        if (bias) prefetch(bias[graph.perm[at + ahead]], heads);
       }
       const T* k = key[j];
       A* own = s + t * lanes;
       for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
-      if (features) add_dots(own, u.data(), edge_attr[graph.edge[at]]);
+      if (features) add_dots(own, u.data(), edge_attr[graph.perm[at]]);
     }
     const A factor = scale;
     for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
     if (bias)
       for (i64 t = 0; t < count; ++t)
-        axpy<0>(s + t * lanes, A(1), bias[graph.edge[first + t]], heads);
+        axpy<0>(s + t * lanes, A(1), bias[graph.perm[first + t]], heads);
   }
 
   void take(A* sum, A*, i64 first, i64 count, const A*, const A* after,
             const T* const*, const i64*) {
     if (!features) return;
-    for (i64 t = 0; t < count; ++t) add_outer(sum, after + t * lanes, edge_attr[graph.edge[first + t]]);
+    for (i64 t = 0; t < count; ++t) add_outer(sum, after + t * lanes, edge_attr[graph.perm[first + t]]);
   }
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
@@ -188,7 +188,7 @@ template <class T, class I, int C> struct Destination {
       inner_products(at, count);
       gradients(row, at, count);
       for (i64 t = 0; t < count; ++t) {
-        const i64 position = at + t, edge = score.graph.edge[position];
+        const i64 position = at + t, edge = score.graph.perm[position];
         const A* change = ds.data() + t * lanes();
         std::copy_n(s.data() + t * lanes(), heads(), alpha + position * heads());
         std::copy_n(change, heads(), grad_score + position * heads());
@@ -207,14 +207,14 @@ template <class T, class I, int C> struct Destination {
       const i64 at = first + t;
       if (at + ahead < graph.e) {
         prefetch(score.value[graph.col[at + ahead]], heads() * cv());
-        const i64 edge = graph.edge[at + ahead];
+        const i64 edge = graph.perm[at + ahead];
         if (grad_edge_attr) prefetch<1>(grad_edge_attr + edge * features(), features());
         if (grad_bias) prefetch<1>(grad_bias + edge * heads(), heads());
       }
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
-      if (features()) score.add_dots(inner, ge.data(), score.edge_attr[graph.edge[at]]);
+      if (features()) score.add_dots(inner, ge.data(), score.edge_attr[graph.perm[at]]);
     }
   }
 
@@ -236,7 +236,7 @@ template <class T, class I, int C> struct Destination {
         p[x] *= inv[x];
         change[x] = p[x] * (change[x] - own[x]);
       });
-      if (grad_bias) store(grad_bias + score.graph.edge[first + t] * heads(), change, heads());
+      if (grad_bias) store(grad_bias + score.graph.perm[first + t] * heads(), change, heads());
       for_lanes(lanes(), [=](i64 x) { change[x] *= factor; });
     }
     if (kept) for_lanes(count * lanes(), [=](i64 y) { flat[y] *= kept[y]; });
@@ -296,10 +296,10 @@ template <class T, class I, int C> struct Source {
       if (at + ahead < graph.e) {
         prefetch(query[graph.row[at + ahead]], heads * c());
         prefetch(grad_out[graph.row[at + ahead]], heads * cv());
-        prefetch(alpha + graph.csr[at + ahead] * heads, heads);
-        prefetch(grad_score + graph.csr[at + ahead] * heads, heads);
+        prefetch(alpha + graph.csr2csc[at + ahead] * heads, heads);
+        prefetch(grad_score + graph.csr2csc[at + ahead] * heads, heads);
       }
-      const i64 i = graph.row[at], y = graph.csr[at] * heads;
+      const i64 i = graph.row[at], y = graph.csr2csc[at] * heads;
       const T *q = query[i], *g = grad_out[i];
       for (i64 x = 0; x < heads; ++x) axpy<C>(grad_k + x * c(), grad_score[y + x], q + x * c(), c());
       for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + x * cv(), alpha[y + x], g + x * cv(), cv());
@@ -320,7 +320,7 @@ i64 common_channels(const DotProductArgs& args) {
 
 void dot_product_forward(const DotProductArgs& args) {
   dispatch(args.dtype, args.layout.wide, common_channels(args), [&]<class T, class I, int C>() {
-    attend<Score<T, I, C>, T, I, C>(score_of<T, I, C>(args), args.layout, args.value, args.out, args.exact,
+    attend<Score<T, I, C>, T, I, C>(score_of<T, I, C>(args), args.layout, args.value, args.out, args.out_acc,
         args.row_max, args.row_sum, args.heads, args.heads, args.value_channels, args.dropout);
   });
 }
@@ -334,7 +334,7 @@ void dot_product_backward(const DotProductArgs& args) {
     std::vector<A> total(heads * args.channels * args.features);
     walk_rows(edges.rowptr, edges.n, 2 * work,
               Destination<T, I, C>{score_of<T, I, C>(args), args.grad_out,
-                  static_cast<const A*>(args.exact), static_cast<const A*>(args.edge_out),
+                  static_cast<const A*>(args.out_acc), static_cast<const A*>(args.edge_out),
                   static_cast<const A*>(args.row_max), static_cast<const A*>(args.row_sum),
                   static_cast<T*>(args.grad_query), static_cast<T*>(args.grad_bias),
                   static_cast<T*>(args.grad_edge_attr), alpha, grad_score,

@@ -14,18 +14,18 @@ struct Stateless {
 
 // The caller's places of the edges in CSR order: random ones, whose rows are asked for ahead.
 template <class I> struct Places {
-  const I* edge;
+  const I* perm;
   i64 num_edges;
 
-  i64 operator[](i64 at) const { return edge[at]; }
+  i64 operator[](i64 at) const { return perm[at]; }
   template <int Use = 0, class T> void ask(i64 at, const Table<T>& table, i64 size) const {
-    if (at + ahead < num_edges) prefetch<Use>(table[edge[at + ahead]], size);
+    if (at + ahead < num_edges) prefetch<Use>(table[perm[at + ahead]], size);
   }
 };
 
 template <class T, class I> struct Statistics {  // running maximum and sum of exponentials
   using A = acc_t<T>;
-  Places<I> edge;
+  Places<I> perm;
   Table<const T> score;
   A* result;  // [n, 2, h]
   i64 heads;
@@ -42,8 +42,8 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      edge.ask(at, score, heads);
-      const T* s = score[edge[at]];
+      perm.ask(at, score, heads);
+      const T* s = score[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
         // A NaN compares false: it stays out of the maximum and reaches the sum.
@@ -68,7 +68,7 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
 
 template <class T, class I> struct Normalise : Stateless {
   using A = acc_t<T>;
-  Places<I> edge;
+  Places<I> perm;
   Table<const T> score;
   const A* statistics;
   Table<T> alpha;
@@ -81,9 +81,9 @@ template <class T, class I> struct Normalise : Stateless {
   void edges(A*, A*, i64 row, i64 first, i64 last) const {
     const A* own = statistics + row * 2 * heads;
     for (i64 at = first; at < last; ++at) {
-      edge.ask(at, score, heads), edge.template ask<1>(at, alpha, heads);
-      const T* s = score[edge[at]];
-      T* to = alpha[edge[at]];
+      perm.ask(at, score, heads), perm.template ask<1>(at, alpha, heads);
+      const T* s = score[perm[at]];
+      T* to = alpha[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x)
         to[x] = narrow<T>(exp_below(wide(s[x]) - own[x]) * own[heads + x]);
@@ -95,7 +95,7 @@ template <class T, class I> struct Normalise : Stateless {
 // to 16 bits they do not quite sum to one, and the gradients of the row's scores would not to zero.
 template <class T, class I> struct Inner {
   using A = acc_t<T>;
-  Places<I> edge;
+  Places<I> perm;
   Table<const T> alpha, grad;
   A* result;
   i64 heads;
@@ -111,8 +111,8 @@ template <class T, class I> struct Inner {
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      edge.ask(at, alpha, heads), edge.ask(at, grad, heads);
-      const T *p = alpha[edge[at]], *g = grad[edge[at]];
+      perm.ask(at, alpha, heads), perm.ask(at, grad, heads);
+      const T *p = alpha[perm[at]], *g = grad[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
         state[x] += wide(p[x]) * wide(g[x]);
@@ -124,7 +124,7 @@ template <class T, class I> struct Inner {
 
 template <class T, class I> struct SoftmaxGradient : Stateless {
   using A = acc_t<T>;
-  Places<I> edge;
+  Places<I> perm;
   Table<const T> alpha, grad;
   const A* inner;
   Table<T> result;
@@ -136,9 +136,9 @@ template <class T, class I> struct SoftmaxGradient : Stateless {
   void end(const A*, i64) const {}
   void edges(A*, A*, i64 row, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      edge.ask(at, alpha, heads), edge.ask(at, grad, heads), edge.template ask<1>(at, result, heads);
-      const T *p = alpha[edge[at]], *g = grad[edge[at]];
-      T* to = result[edge[at]];
+      perm.ask(at, alpha, heads), perm.ask(at, grad, heads), perm.template ask<1>(at, result, heads);
+      const T *p = alpha[perm[at]], *g = grad[perm[at]];
+      T* to = result[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x)
         to[x] = narrow<T>(wide(p[x]) * (wide(g[x]) - inner[row * heads + x]));
@@ -148,7 +148,7 @@ template <class T, class I> struct SoftmaxGradient : Stateless {
 
 // One direction of the layout: rows, their neighbours, and the caller's positions.
 template <class I> struct Side {
-  const I *ptr, *neighbour, *edge, *csr;
+  const I *ptr, *neighbour, *perm, *csr2csc;
   i64 rows, num_edges;
 
   Side(const LayoutArgs& args, bool transposed) {
@@ -156,18 +156,18 @@ template <class I> struct Side {
     ptr = transposed ? e.colptr : e.rowptr;
     neighbour = transposed ? e.row : e.col;
     rows = transposed ? e.m : e.n;
-    csr = transposed ? e.csr : nullptr;
-    edge = e.edge;
+    csr2csc = transposed ? e.csr2csc : nullptr;
+    perm = e.perm;
     num_edges = e.e;
   }
-  i64 position(i64 at) const { return csr ? edge[csr[at]] : edge[at]; }
+  i64 position(i64 at) const { return csr2csc ? perm[csr2csc[at]] : perm[at]; }
   // Ask for what an edge some places ahead reads: a row of each table.
   template <class T>
   void ask(i64 at, const Table<T>& weight, i64 heads, const Table<T>& value, i64 size) const {
     if (at + ahead >= num_edges) return;
     prefetch(value[neighbour[at + ahead]], size);
     prefetch(weight[position(at + ahead)], heads);
-    if (csr && at + 2 * ahead < num_edges) prefetch(edge + csr[at + 2 * ahead], 1);
+    if (csr2csc && at + 2 * ahead < num_edges) prefetch(perm + csr2csc[at + 2 * ahead], 1);
   }
 };
 
@@ -200,7 +200,7 @@ template <class T, class I, int C> struct Aggregate {
 
 template <class T, class I, int C> struct EdgeDot : Stateless {
   using A = acc_t<T>;
-  Places<I> edge;
+  Places<I> perm;
   const I* col;
   Table<const T> query, key;
   Table<T> out;
@@ -215,10 +215,10 @@ template <class T, class I, int C> struct EdgeDot : Stateless {
     const i64 c = width<C>(channels);
     load(q.data(), query[row], heads * c);
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < edge.num_edges) prefetch(key[col[at + ahead]], key_heads * c);
-      edge.template ask<1>(at, out, heads);
+      if (at + ahead < perm.num_edges) prefetch(key[col[at + ahead]], key_heads * c);
+      perm.template ask<1>(at, out, heads);
       const T* k = key[col[at]];
-      T* to = out[edge[at]];
+      T* to = out[perm[at]];
       for (i64 x = 0; x < heads; ++x)
         to[x] = narrow<T>(dot<C>(q.data() + x * c, k + (x % key_heads) * c, c));
     }
@@ -235,9 +235,9 @@ void edge_softmax(const EdgeArgs& args) {
     const i64 heads = args.heads;
     const auto statistics = scratch<A>(args.layout.n * 2 * heads);
     walk_rows(edges.rowptr, edges.n, heads * 16,
-              Statistics<T, I>{{edges.edge, edges.e}, args.left, statistics.get(), heads});
+              Statistics<T, I>{{edges.perm, edges.e}, args.left, statistics.get(), heads});
     walk_rows(edges.rowptr, edges.n, heads * 16,
-              Normalise<T, I>{{}, {edges.edge, edges.e}, args.left, statistics.get(), {args.out, heads}, heads});
+              Normalise<T, I>{{}, {edges.perm, edges.e}, args.left, statistics.get(), {args.out, heads}, heads});
   });
 }
 
@@ -249,9 +249,9 @@ void edge_softmax_backward(const EdgeArgs& args) {
     const i64 heads = args.heads;
     const auto inner = scratch<A>(args.layout.n * heads);
     walk_rows(edges.rowptr, edges.n, heads * 2,
-              Inner<T, I>{{edges.edge, edges.e}, args.left, args.right, inner.get(), heads});
+              Inner<T, I>{{edges.perm, edges.e}, args.left, args.right, inner.get(), heads});
     walk_rows(edges.rowptr, edges.n, heads * 2,
-              SoftmaxGradient<T, I>{{}, {edges.edge, edges.e}, args.left, args.right, inner.get(),
+              SoftmaxGradient<T, I>{{}, {edges.perm, edges.e}, args.left, args.right, inner.get(),
                                     {args.out, heads}, heads});
   });
 }
@@ -271,7 +271,7 @@ void edge_dot(const EdgeArgs& args) {
   dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
     const Edges<I> edges(args.layout);
     walk_rows(edges.rowptr, edges.n, args.heads * args.channels,
-              EdgeDot<T, I, C>{{}, {edges.edge, edges.e}, edges.col, args.left, args.right,
+              EdgeDot<T, I, C>{{}, {edges.perm, edges.e}, edges.col, args.left, args.right,
                                {args.out, args.heads}, args.heads, args.value_heads, args.channels, {}});
   });
 }

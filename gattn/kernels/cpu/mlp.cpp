@@ -109,11 +109,11 @@ template <class T, class I, int C, class Act> struct Score {
              const i64 at = first + t;
              if (at + ahead < graph.e) {
                prefetch(other[graph.col[at + ahead]], row_size());
-               if (features) prefetch(edge_attr[graph.edge[at + ahead]], features);
+               if (features) prefetch(edge_attr[graph.perm[at + ahead]], features);
              }
              return other[graph.col[at]];
            },
-           [&](i64 t) { return graph.edge[first + t]; });
+           [&](i64 t) { return graph.perm[first + t]; });
     for (i64 t = 0; t < count; ++t)
       for (i64 x = 0; x < heads; ++x) {
         const A *from = z.data() + t * row_size() + x * c(), *to = w.data() + x * c();
@@ -220,7 +220,7 @@ template <class T, class I, int C, class Act> struct Destination {
       if (at + ahead < graph.e) {
         prefetch(value[graph.col[at + ahead]], heads() * cv());
         if (grad_edge_attr)
-          prefetch<1>(grad_edge_attr + graph.edge[at + ahead] * score.features, score.features);
+          prefetch<1>(grad_edge_attr + graph.perm[at + ahead] * score.features, score.features);
       }
       const T* v = value[graph.col[at]];
       A *inner = ds.data() + t * lanes(), *exponent = flat + t * lanes();
@@ -257,7 +257,7 @@ template <class T, class I, int C, class Act> struct Destination {
     fill(ga.data(), A(0), count * n);
     multiply_add(ga.data(), score.z.data(), size, 1, transposed.data(), count, size, n);
     for (i64 t = 0; t < count; ++t)
-      store(grad_edge_attr + score.graph.edge[first + t] * n, ga.data() + t * n, n);
+      store(grad_edge_attr + score.graph.perm[first + t] * n, ga.data() + t * n, n);
   }
 };
 
@@ -291,9 +291,9 @@ template <class T, class I, int C, class Act> struct Source {
                      ask(at + t + ahead);
                      return score.other[graph.row[at + t]];
                    },
-                   [&](i64 t) { return graph.edge[graph.csr[at + t]]; });
+                   [&](i64 t) { return graph.perm[graph.csr2csc[at + t]]; });
       for (i64 t = 0; t < count; ++t) {
-        const i64 y = graph.csr[at + t] * score.heads;
+        const i64 y = graph.csr2csc[at + t] * score.heads;
         const T* g = grad_out[graph.row[at + t]];
         for (i64 x = 0; x < score.heads; ++x) {
           score.slopes(t, x, grad_score[y + x]);
@@ -308,13 +308,13 @@ template <class T, class I, int C, class Act> struct Source {
     const Edges<I>& graph = score.graph;
     if (at >= graph.e) return;
     if (score.features) {
-      prefetch(score.edge_attr[graph.edge[graph.csr[at]]], score.features);
-      if (at + ahead < graph.e) prefetch(graph.edge + graph.csr[at + ahead], 1);
+      prefetch(score.edge_attr[graph.perm[graph.csr2csc[at]]], score.features);
+      if (at + ahead < graph.e) prefetch(graph.perm + graph.csr2csc[at + ahead], 1);
     }
     prefetch(score.other[graph.row[at]], key_size());
     prefetch(grad_out[graph.row[at]], value_size());
-    prefetch(alpha + graph.csr[at] * score.heads, score.heads);
-    prefetch(grad_score + graph.csr[at] * score.heads, score.heads);
+    prefetch(alpha + graph.csr2csc[at] * score.heads, score.heads);
+    prefetch(grad_score + graph.csr2csc[at] * score.heads, score.heads);
   }
 
   void end(const A* state, i64 source) const {
@@ -343,7 +343,7 @@ template <class T, class I, int C, class Act> struct ScoreOnly {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
       for (i64 t = 0; t < count; ++t)
-        store(result + score.graph.edge[at + t] * score.heads, s.data() + t * score.lanes, score.heads);
+        store(result + score.graph.perm[at + t] * score.heads, s.data() + t * score.lanes, score.heads);
     }
   }
 };
@@ -370,7 +370,7 @@ i64 work_per_edge(const MLPArgs& args) {
 void mlp_forward(const MLPArgs& args) {
   specialise(args, [&]<class T, class I, int C, class Act>() {
     attend<Score<T, I, C, Act>, T, I, C>(score_of<T, I, C, Act>(args, args.query, args.key),
-        args.layout, value_of(args), args.out, args.exact, args.row_max, args.row_sum, args.heads, args.heads,
+        args.layout, value_of(args), args.out, args.out_acc, args.row_max, args.row_sum, args.heads, args.heads,
         args.value_channels, args.dropout);
   });
 }
@@ -384,7 +384,7 @@ void mlp_backward(const MLPArgs& args) {
     std::vector<A> total(size * (1 + features));
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args),
               Destination<T, I, C, Act>{score_of<T, I, C, Act>(args, args.query, args.key),
-                  value_of(args), args.grad_out, static_cast<const A*>(args.exact), args.value_channels,
+                  value_of(args), args.grad_out, static_cast<const A*>(args.out_acc), args.value_channels,
                   static_cast<const A*>(args.row_max),
                   static_cast<const A*>(args.row_sum), static_cast<T*>(args.grad_query),
                   static_cast<T*>(args.grad_edge_attr), alpha, grad_score,

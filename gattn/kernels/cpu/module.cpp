@@ -113,7 +113,7 @@ NB_MODULE(_kernels, m) {
     const auto run = [&]<class S, class I>() {
       const auto p = [](const void* q) { return static_cast<I*>(const_cast<void*>(q)); };
       build_layout(at<const S>(source), at<const S>(destination), to.e, to.m, to.n, p(to.rowptr),
-                   p(to.col), p(to.edge), p(to.colptr), p(to.row), p(to.csr));
+                   p(to.col), p(to.perm), p(to.colptr), p(to.row), p(to.csr2csc));
     };
     if (wide_source && to.wide) run.operator()<i64, i64>();
     else if (wide_source) run.operator()<i64, std::int32_t>();
@@ -122,15 +122,15 @@ NB_MODULE(_kernels, m) {
   });
 
   nb::class_<LayoutArgs>(m, "LayoutArgs")
-      .def("__init__", [](LayoutArgs* a, Pointer rowptr, Pointer col, Pointer edge, Pointer colptr,
-                          Pointer row, Pointer csr, i64 n, i64 num_src, i64 e, bool wide) {
-        new (a) LayoutArgs{at(rowptr), at(col), at(edge), at(colptr), at(row), at(csr), n, num_src, e, wide};
+      .def("__init__", [](LayoutArgs* a, Pointer rowptr, Pointer col, Pointer perm, Pointer colptr,
+                          Pointer row, Pointer csr2csc, i64 n, i64 num_src, i64 e, bool wide) {
+        new (a) LayoutArgs{at(rowptr), at(col), at(perm), at(colptr), at(row), at(csr2csc), n, num_src, e, wide};
       });
   {
     using Args = AdditiveArgs;
     Binder<Args>(m, "AdditiveArgs").common().dropout().VALUE(value_heads).VALUE(negative_slope)
         .ROWS(query_score).ROWS(key_score).ROWS(value).ROWS(edge_score)
-        .POINTER(out).POINTER(exact).POINTER(row_max).POINTER(row_sum).POINTER(out_plus).POINTER(mass_plus)
+        .POINTER(out).POINTER(out_acc).POINTER(row_max).POINTER(row_sum).POINTER(out_pos_centered)
         .ROWS(grad_out).POINTER(grad_query_score).POINTER(grad_key_score).POINTER(grad_value)
         .POINTER(grad_edge_score);
   }
@@ -138,7 +138,7 @@ NB_MODULE(_kernels, m) {
     using Args = DotProductArgs;
     Binder<Args>(m, "DotProductArgs").common().dropout().VALUE(value_channels).VALUE(features)
         .VALUE(scale).ROWS(query).ROWS(key).ROWS(value).ROWS(bias).ROWS(edge_attr).ROWS(edge_proj)
-        .POINTER(out).POINTER(exact).POINTER(edge_out).POINTER(row_max).POINTER(row_sum)
+        .POINTER(out).POINTER(out_acc).POINTER(edge_out).POINTER(row_max).POINTER(row_sum)
         .ROWS(grad_out).POINTER(grad_query).POINTER(grad_key).POINTER(grad_value)
         .POINTER(grad_bias).POINTER(grad_edge_attr).POINTER(grad_edge_proj)
         .POINTER(alpha).POINTER(grad_score);
@@ -147,7 +147,7 @@ NB_MODULE(_kernels, m) {
     using Args = MLPArgs;
     Binder<Args>(m, "MLPArgs").common().dropout().VALUE(value_channels).VALUE(features).VALUE(tanh)
         .VALUE(negative_slope).ROWS(query).ROWS(key).ROWS(value).ROWS(weight).ROWS(edge_attr)
-        .ROWS(edge_proj).POINTER(out).POINTER(exact).POINTER(row_max).POINTER(row_sum).POINTER(score)
+        .ROWS(edge_proj).POINTER(out).POINTER(out_acc).POINTER(row_max).POINTER(row_sum).POINTER(score)
         .ROWS(grad_out).POINTER(grad_query).POINTER(grad_key).POINTER(grad_value)
         .POINTER(grad_weight).POINTER(grad_edge_attr).POINTER(grad_edge_proj).POINTER(alpha)
         .POINTER(grad_score);

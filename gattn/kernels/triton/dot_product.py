@@ -6,8 +6,8 @@ A_i = sum_j alpha_ij a_ij is [n, h, d], so that an edge costs d numbers and not 
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F = h c, G = h d:
 
     forward   per edge          2 F s + 4             k_j, v_j; col
-              with features     d s + 4               a_ij; edge
-              with bias         h s + 4               b_ij; edge
+              with features     d s + 4               a_ij; perm
+              with bias         h s + 4               b_ij; perm
               per row           2 F s + 2 h w + 4     q_i, out, statistics
               with features     2 G w                 u_i, A_i
     backward, by destination
@@ -17,7 +17,7 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F
               per row           4 F s + 2 h w + 4     q_i, dO_i, O_i -> dq_i
               with features     4 G w                 u_i, dA_i, A_i -> du_i
     backward, by source
-              per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, ds; row, csr
+              per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, ds; row, csr2csc
               per row           2 F s + 4             dk_j, dv_j
 """
 
@@ -28,7 +28,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels.triton import dense
+from gattn.kernels.triton import banded
 from gattn.kernels.triton.edge import sum_rows, weighted_sum
 from gattn.kernels.triton.primitives import (
     gather,
@@ -70,21 +70,23 @@ def dot_product_forward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
-    saves: bool,
+    needs_backward: bool,
 ) -> tuple[Tensor, ...]:
     """Return out [n, h, c_v], row_max and row_sum [n, h], sum alpha v [n, h, c_v], A [n, h, d].
 
     The last two are empty where backward does not ask; sum alpha v, too, where it is out.
     """
     features = 0 if edge_attr is None else edge_attr.shape[1]
-    if edge_attr is None and dense.serves(layout, query, value, bias, seed):
-        found = dense.forward(query, key, value, bias, layout, seed, scale, dropout, saves)
+    if edge_attr is None and banded.serves(layout, query, value, bias, seed):
+        found = banded.forward(
+            query, key, value, bias, layout, seed, scale, dropout, needs_backward
+        )
         return *found, found[1].new_empty(0, query.shape[1], 0)
-    rowptr, col, edge, *_ = layout
+    rowptr, col, perm, *_ = layout
     (n, heads, channels), value_channels = query.shape, value.shape[2]
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
-    found = room(value, saves or edge_attr is not None, n, heads, value_channels)
+    found = room(value, needs_backward or edge_attr is not None, n, heads, value_channels)
     edge_query = edge_out = None
     if edge_proj is not None:
         edge_query = _to_features(query, edge_proj)
@@ -97,17 +99,17 @@ def dot_product_forward(
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
-        _forward, col, edge, *contiguous(query, key, value, bias, edge_query, edge_attr),
+        _forward, col, perm, *contiguous(query, key, value, bias, edge_query, edge_attr),
         *sums[:4], *parts[:4], scale=scale, **drop,
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
     )  # fmt: skip
     walk.merge(parts, sums, drop["keep_scale"])
     if edge_out is None:
-        out, exact = rounded(found, value.dtype, saves)
-        return out, row_max, row_sum, exact, row_max.new_empty(0, heads, 0)
+        out, out_acc = rounded(found, value.dtype, needs_backward)
+        return out, row_max, row_sum, out_acc, row_max.new_empty(0, heads, 0)
     out = (found + _from_features(edge_out, edge_proj)).to(value.dtype)
-    if not saves:
+    if not needs_backward:
         found, edge_out = found.new_empty(0), edge_out.new_empty(0, heads, features)
     return out, row_max, row_sum, found, edge_out
 
@@ -120,7 +122,7 @@ def dot_product_backward(
     bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    exact: Tensor,
+    out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     edge_out: Tensor,
@@ -131,12 +133,23 @@ def dot_product_backward(
     wants_edge_attr: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of query, key, value, bias, edge_attr and edge_proj."""
-    if edge_attr is None and dense.serves(layout, query, value, bias, seed):
-        found = dense.backward(
-            grad_out, query, key, value, bias, exact, row_max, row_sum, layout, seed, scale, dropout
+    if edge_attr is None and banded.serves(layout, query, value, bias, seed):
+        found = banded.backward(
+            grad_out,
+            query,
+            key,
+            value,
+            bias,
+            out_acc,
+            row_max,
+            row_sum,
+            layout,
+            seed,
+            scale,
+            dropout,
         )
         return tuple(query.new_empty(0) if g is None else g for g in (*found, None, None))
-    rowptr, col, edge, colptr, row, csr = layout
+    rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
     grad_out, query, key, value, bias, edge_attr = contiguous(
@@ -160,9 +173,9 @@ def dot_product_backward(
     if windows is not None:
         grad_key, grad_value = key.new_empty(key.shape), value.new_empty(value.shape)
     walk.run(
-        _backward, windows, col, edge, colptr, row, csr, grad_key, grad_value,
+        _backward, windows, col, perm, colptr, row, csr2csc, grad_key, grad_value,
         grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
-        exact, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
+        out_acc, edge_out, row_max, row_sum, *sums[2:4], *parts[2:4], grad_bias,
         alpha, slope, scale=scale, **dropping(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
@@ -173,12 +186,12 @@ def dot_product_backward(
         grad_edge_attr = edge_attr.new_empty(edge_attr.shape)
         walk = Walk(rowptr, col.numel(), heads, features, query.dtype, unroll=1, all_heads=True)
         walk.run(
-            _backward_edge_attr, edge, grad_edge_out, edge_query, alpha, slope, grad_edge_attr,
+            _backward_edge_attr, perm, grad_edge_out, edge_query, alpha, slope, grad_edge_attr,
             FEATURES=features, D=pad(features),
         )  # fmt: skip
     if windows is None:
         grad_key, grad_value = weighted_sum(
-            colptr, row, csr, None, heads, slope, query, alpha, grad_out
+            colptr, row, csr2csc, None, heads, slope, query, alpha, grad_out
         )
     if edge_proj is not None:
         grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)
@@ -206,7 +219,7 @@ def _outer(x: Tensor, features: Tensor) -> Tensor:
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _forward(
-    offsets, col, edge, query, key, value, bias, edge_query, edge_attr,
+    offsets, col, perm, query, key, value, bias, edge_query, edge_attr,
     row_max, row_sum, out, edge_out, part_max, part_sum, part_out, part_edge_out,
     num_rows, num_segments, scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -245,7 +258,7 @@ def _forward(
             )
             score = tl.sum(q[None] * k, 3)
             if (edge_attr is not None) or (bias is not None):
-                name = tl.load(edge + position, mask=valid, other=0)
+                name = tl.load(perm + position, mask=valid, other=0)
             if edge_attr is not None:
                 a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)
                 a = tl.expand_dims(a, 2)
@@ -289,7 +302,7 @@ def _forward(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _backward(
-    offsets, windows, col, edge, colptr, row_index, csr, grad_key, grad_value,
+    offsets, windows, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
     grad_out, grad_edge_out, query, key, value, bias, edge_query,
     edge_attr, out, edge_out, row_max, row_sum, grad_query, grad_edge_query,
     part_query, part_edge_query, grad_bias, passed_out, slope_out,
@@ -341,7 +354,7 @@ def _backward(
                 keys += (gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC),)
                 values += (gather(value, j, valid, value_offset, value_inside, width, ACC),)
                 if (edge_attr is not None) or (bias is not None):
-                    name = tl.load(edge + position, mask=valid, other=0)
+                    name = tl.load(perm + position, mask=valid, other=0)
                 if edge_attr is not None:
                     a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)
                     attrs += (tl.expand_dims(a, 2),)
@@ -364,7 +377,7 @@ def _backward(
                     inner *= factor
                 grad = weight * (inner - delta[None])
                 if grad_bias is not None:
-                    name = tl.load(edge + position, mask=valid, other=0)
+                    name = tl.load(perm + position, mask=valid, other=0)
                     scatter(grad_bias, name, valid, head, real, grad, HEADS)
                 grad *= scale
                 acc += spread(grad) * keys[u]
@@ -390,7 +403,7 @@ def _backward(
                 piece, end, windows, colptr, num_rows, num_segments, ROWS, SEGMENT
             )
             sum_rows(
-                row, first, last, slot, whole, part, row_index, csr, None, slope_out, query,
+                row, first, last, slot, whole, part, row_index, csr2csc, None, slope_out, query,
                 passed_out, grad_out, grad_key, grad_value, None, None, HEADS, HEADS, CHANNELS,
                 VALUE_CHANNELS, ACC, SLOTS, ROWS, H, C, V, UNROLL,
             )  # fmt: skip
@@ -399,7 +412,7 @@ def _backward(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _backward_edge_attr(
-    offsets, edge, grad_edge_out, edge_query, passed, slope, grad_edge_attr,
+    offsets, perm, grad_edge_out, edge_query, passed, slope, grad_edge_attr,
     num_rows, num_segments,
     HEADS: tl.constexpr, FEATURES: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
@@ -420,7 +433,7 @@ def _backward_edge_attr(
         position, valid = take_edges(first, last, step, SLOTS)
         grad = spread(gather(slope, position, valid, head, real, HEADS, ACC)) * uq[None]
         grad += spread(gather(passed, position, valid, head, real, HEADS, ACC)) * g[None]
-        name = tl.load(edge + position, mask=valid, other=0)
+        name = tl.load(perm + position, mask=valid, other=0)
         x = tl.sum(grad, 2)
         scatter(grad_edge_attr, name, valid, feature, feature < FEATURES, x, FEATURES)
         step += SLOTS

@@ -2,12 +2,12 @@
 
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c:
 
-    edge_softmax           per edge  3 h s + 8       score twice, the second time from cache; edge
-    edge_softmax_backward  per edge  5 h s + 8       weight and gradient twice, likewise; edge
+    edge_softmax           per edge  3 h s + 8       score twice, the second time from cache; perm
+    edge_softmax_backward  per edge  5 h s + 8       weight and gradient twice, likewise; perm
                            per row   4 h w more where rows are cut
-    aggregate              per edge  F s + h s + 8   value, weight; col, edge (4 more transposed)
+    aggregate              per edge  F s + h s + 8   value, weight; col, perm (4 more transposed)
                            per row   F s + 4         the sum
-    edge_dot               per edge  F s + h s + 8   key, the product; col, edge
+    edge_dot               per edge  F s + h s + 8   key, the product; col, perm
                            per row   F s + 4         query
 """
 
@@ -35,17 +35,17 @@ from gattn.kernels.triton.tiles import Walk, contiguous, pad, wide
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     """Return the softmax of [e, h] scores over the edges into each destination."""
-    rowptr, _, edge, *_ = layout
+    rowptr, _, perm, *_ = layout
     (score,), (e, heads) = contiguous(score), score.shape
     out = score.new_empty(e, heads)
     walk = Walk(rowptr, e, heads, 1, score.dtype, unroll=2)
     row_max = score.new_empty(walk.num_rows, heads, dtype=wide(score.dtype))
     sums = [row_max, row_max.new_empty(row_max.shape), None, None, None]
     parts = walk.parts(*sums)
-    walk.run(_softmax, edge, score, out, parts[0], parts[1])
+    walk.run(_softmax, perm, score, out, parts[0], parts[1])
     walk.merge(parts, sums)
     if walk.cuts:
-        walk.run(_softmax_segments, edge, score, sums[0], sums[1], out, segments=True)
+        walk.run(_softmax_segments, perm, score, sums[0], sums[1], out, segments=True)
     return out
 
 
@@ -55,7 +55,7 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
     The weights are summed, too: rounded to 16 bits they do not quite sum to one, and the gradients
     of a row's scores would not to zero.
     """
-    rowptr, _, edge, *_ = layout
+    rowptr, _, perm, *_ = layout
     (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
     out = alpha.new_empty(e, heads)
     walk = Walk(rowptr, e, heads, 1, alpha.dtype, unroll=2)
@@ -63,21 +63,21 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
     mass = inner.new_empty(walk.num_rows, heads, 1)
     sums = [None, None, mass, None, inner]
     parts = walk.parts(*sums)
-    walk.run(_softmax_backward, edge, alpha, grad, out, parts[2], parts[4])
+    walk.run(_softmax_backward, perm, alpha, grad, out, parts[2], parts[4])
     walk.merge(parts, sums)
     if walk.cuts:
-        walk.run(_softmax_backward_segments, edge, alpha, grad, mass, inner, out, segments=True)
+        walk.run(_softmax_backward_segments, perm, alpha, grad, mass, inner, out, segments=True)
     return out
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool) -> Tensor:
     """Return sum_j w_ij v_j for every destination i or, transposed, sum_i w_ij v_i for source j."""
-    rowptr, col, edge, colptr, row, csr = layout
+    rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     heads = weight.shape[1]
     weight, value = contiguous(weight, value)
     if transposed:
-        return weighted_sum(colptr, row, csr, edge, heads, weight, value)[0]
-    return weighted_sum(rowptr, col, edge, None, heads, weight, value)[0]
+        return weighted_sum(colptr, row, csr2csc, perm, heads, weight, value)[0]
+    return weighted_sum(rowptr, col, perm, None, heads, weight, value)[0]
 
 
 def weighted_sum(
@@ -114,13 +114,13 @@ def weighted_sum(
 
 def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
     """Return q_i . k_j for every edge and head: [e, h]."""
-    rowptr, col, edge, *_ = layout
+    rowptr, col, perm, *_ = layout
     (_, heads, channels), key_heads = query.shape, key.shape[1]
     query, key = contiguous(query, key)
     out = query.new_empty(col.numel(), heads)
     walk = Walk(rowptr, col.numel(), heads, channels, query.dtype, unroll=4)
     walk.run(
-        _edge_dot, col, edge, query, key, out,
+        _edge_dot, col, perm, query, key, out,
         KEY_HEADS=key_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     return out
@@ -128,7 +128,7 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _softmax(
-    offsets, edge, score, out, part_max, part_sum, num_rows, num_segments,
+    offsets, perm, score, out, part_max, part_sum, num_rows, num_segments,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
@@ -144,7 +144,7 @@ def _softmax(
         scores = ()
         for u in tl.static_range(UNROLL):
             position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(edge + position, mask=valid, other=0)
+            name = tl.load(perm + position, mask=valid, other=0)
             scores += (gather(score, name, valid, head, real, HEADS, ACC, float("-inf")),)
         weights, shrink, top = soften(scores, top)
         total *= shrink
@@ -155,14 +155,14 @@ def _softmax(
     scatter(part_max, slot, part, head, real, row_top, HEADS)
     scatter(part_sum, slot, part, head, real, row_total, HEADS)
     _write_softmax(
-        edge, score, out, first, tl.where(whole, last, first), level(row_top),
+        perm, score, out, first, tl.where(whole, last, first), level(row_top),
         reciprocal(row_total), head, real, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _softmax_segments(
-    offsets, edge, score, row_max, row_sum, out, num_rows, num_segments,
+    offsets, perm, score, row_max, row_sum, out, num_rows, num_segments,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
@@ -174,20 +174,20 @@ def _softmax_segments(
     top = gather(row_max, row, part, head, real, HEADS, ACC)
     total = gather(row_sum, row, part, head, real, HEADS, ACC)
     _write_softmax(
-        edge, score, out, first, tl.where(part, last, first), level(top), reciprocal(total),
+        perm, score, out, first, tl.where(part, last, first), level(top), reciprocal(total),
         head, real, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit
 def _write_softmax(
-    edge, score, out, first, last, top, inverse, head, real,
+    perm, score, out, first, last, top, inverse, head, real,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     step, longest = 0, tl.max(last - first, 0)
     while step < longest:
         position, valid = take_edges(first, last, step, SLOTS)
-        name = tl.load(edge + position, mask=valid, other=0)
+        name = tl.load(perm + position, mask=valid, other=0)
         x = gather(score, name, valid, head, real, HEADS, ACC)
         scatter(out, name, valid, head, real, tl.exp(x - top[None]) * inverse[None], HEADS)
         step += SLOTS
@@ -195,7 +195,7 @@ def _write_softmax(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _softmax_backward(
-    offsets, edge, alpha, grad, out, part_mass, part_inner, num_rows, num_segments,
+    offsets, perm, alpha, grad, out, part_mass, part_inner, num_rows, num_segments,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
@@ -210,7 +210,7 @@ def _softmax_backward(
     while step < longest:
         for u in tl.static_range(UNROLL):
             position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(edge + position, mask=valid, other=0)
+            name = tl.load(perm + position, mask=valid, other=0)
             x = gather(alpha, name, valid, head, real, HEADS, ACC)
             mass += x
             inner += x * gather(grad, name, valid, head, real, HEADS, ACC)
@@ -219,14 +219,14 @@ def _softmax_backward(
     scatter(part_mass, slot, part, head, real, row_mass, HEADS)
     scatter(part_inner, slot, part, head, real, row_inner, HEADS)
     _write_softmax_backward(
-        edge, alpha, grad, out, first, tl.where(whole, last, first),
+        perm, alpha, grad, out, first, tl.where(whole, last, first),
         row_inner * reciprocal(row_mass), head, real, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _softmax_backward_segments(
-    offsets, edge, alpha, grad, row_mass, row_inner, out, num_rows, num_segments,
+    offsets, perm, alpha, grad, row_mass, row_inner, out, num_rows, num_segments,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
@@ -238,20 +238,20 @@ def _softmax_backward_segments(
     mass = gather(row_mass, row, part, head, real, HEADS, ACC)
     mean = gather(row_inner, row, part, head, real, HEADS, ACC) * reciprocal(mass)
     _write_softmax_backward(
-        edge, alpha, grad, out, first, tl.where(part, last, first), mean,
+        perm, alpha, grad, out, first, tl.where(part, last, first), mean,
         head, real, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit
 def _write_softmax_backward(
-    edge, alpha, grad, out, first, last, mean, head, real,
+    perm, alpha, grad, out, first, last, mean, head, real,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     step, longest = 0, tl.max(last - first, 0)
     while step < longest:
         position, valid = take_edges(first, last, step, SLOTS)
-        name = tl.load(edge + position, mask=valid, other=0)
+        name = tl.load(perm + position, mask=valid, other=0)
         weight = gather(alpha, name, valid, head, real, HEADS, ACC)
         g = gather(grad, name, valid, head, real, HEADS, ACC)
         scatter(out, name, valid, head, real, weight * (g - mean[None]), HEADS)
@@ -323,7 +323,7 @@ def sum_rows(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _edge_dot(
-    offsets, col, edge, query, key, out, num_rows, num_segments,
+    offsets, col, perm, query, key, out, num_rows, num_segments,
     HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
@@ -345,6 +345,6 @@ def _edge_dot(
             keys += (gather(key, j, valid, key_offset, inside, KEY_HEADS * CHANNELS, ACC),)
         for u in tl.static_range(UNROLL):
             position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(edge + position, mask=valid, other=0)
+            name = tl.load(perm + position, mask=valid, other=0)
             scatter(out, name, valid, head, real, tl.sum(q[None] * keys[u], 3), HEADS)
         step += SLOTS * UNROLL

@@ -4,16 +4,16 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices an
 values add F s per edge where they are not the keys; W and w stay in cache:
 
     forward   per edge          F s + 4               k_j; col
-              with features     d s + 4               a_ij; edge
+              with features     d s + 4               a_ij; perm
               per row           2 F s + 2 h w + 4     q_i, out, statistics
     backward, by destination
               per edge          F s + 2 h w + 4       k_j; alpha and ds handed over
-              with features     d s + 8               a_ij; edge, destination handed over
+              with features     d s + 8               a_ij; perm, destination handed over
               per row           4 F s + 2 h w + 4     q_i, dO_i, O_i -> dq_i
               per program       F w                   a share of dw
     backward, by source
-              per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, ds; row, csr
-              with features     d s + 4               a_ij; edge
+              per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, ds; row, csr2csc
+              with features     d s + 4               a_ij; perm
               per row           2 F s + 4             k_j -> dk_j (dv_j)
     backward, by edge, with features
               per edge          2 F s + d s + h w + 12  q_i, k_j, a_ij, ds -> shares of dW
@@ -86,31 +86,31 @@ def mlp_forward(
     activation: str,
     negative_slope: float,
     dropout: float,
-    saves: bool,
+    needs_backward: bool,
 ) -> tuple[Tensor, ...]:
     """Return out [n, h, c_v], row_max and row_sum [n, h], and out before rounding.
 
     value None means key.
     """
-    rowptr, col, edge, *_ = layout
+    rowptr, col, perm, *_ = layout
     n, heads, channels = query.shape
     value_channels = channels if value is None else value.shape[2]
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
-    found = room(query, saves, n, heads, value_channels)
+    found = room(query, needs_backward, n, heads, value_channels)
     cut = windows_of(layout) is None
     walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=4, cut=cut)
     sums = [row_max, row_sum, found, None, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
     walk.run(
-        _forward, col, edge, *contiguous(query, key, value, weight, edge_attr, _turned(edge_proj)),
+        _forward, col, perm, *contiguous(query, key, value, weight, edge_attr, _turned(edge_proj)),
         *sums[:3], *parts[:3], slope=negative_slope, **drop,
         **_shape(channels, value_channels, edge_attr, activation),
     )  # fmt: skip
     walk.merge(parts, sums, drop["keep_scale"])
-    out, exact = rounded(found, query.dtype, saves)
-    return out, row_max, row_sum, exact
+    out, out_acc = rounded(found, query.dtype, needs_backward)
+    return out, row_max, row_sum, out_acc
 
 
 def mlp_score(
@@ -124,12 +124,12 @@ def mlp_score(
     negative_slope: float,
 ) -> Tensor:
     """Return w . act(q_i + k_j + W a_ij) for every edge and head: [e, h]."""
-    rowptr, col, edge, *_ = layout
+    rowptr, col, perm, *_ = layout
     heads, channels = query.shape[1:]
     out = query.new_empty(col.numel(), heads)
     walk = _walk(rowptr, col, query, channels, edge_attr, unroll=4)
     walk.run(
-        _score, col, edge, *contiguous(query, key, weight, edge_attr, _turned(edge_proj)), out,
+        _score, col, perm, *contiguous(query, key, weight, edge_attr, _turned(edge_proj)), out,
         slope=negative_slope, **_shape(channels, None, edge_attr, activation),
     )  # fmt: skip
     return out
@@ -143,7 +143,7 @@ def mlp_backward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    exact: Tensor,
+    out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     layout: list[Tensor],
@@ -157,7 +157,7 @@ def mlp_backward(
 
     That of value is empty where value is None: the key's holds both.
     """
-    rowptr, col, edge, colptr, row, csr = layout
+    rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), e = query.shape, col.numel()
     value_channels = channels if value is None else value.shape[2]
     turned = _turned(edge_proj)
@@ -178,9 +178,9 @@ def mlp_backward(
     programs = min(walk.programs, WEIGHT_PROGRAMS) if windows is None else walk.programs
     part_weight = row_max.new_empty(programs, heads, channels)
     walk.run(
-        _backward_query, windows, col, edge, colptr, row, csr, grad_key, grad_value,
+        _backward_query, windows, col, perm, colptr, row, csr2csc, grad_key, grad_value,
         grad_out, query, key, value, weight, edge_attr, turned,
-        exact, row_max, row_sum, grad_query, parts[2], part_weight, alpha, slope, destination,
+        out_acc, row_max, row_sum, grad_query, parts[2], part_weight, alpha, slope, destination,
         walk.programs, slope=negative_slope, **dropping(seed, dropout), **shape, programs=programs,
     )  # fmt: skip
     walk.merge(parts, sums)
@@ -191,14 +191,14 @@ def mlp_backward(
         sums = [None, None, grad_key, grad_value, None]
         parts = walk.parts(*sums)
         walk.run(
-            _backward_key, row, csr, edge, grad_out, query, key, weight, edge_attr, turned,
+            _backward_key, row, csr2csc, perm, grad_out, query, key, weight, edge_attr, turned,
             alpha, slope, *sums[2:4], *parts[2:4], slope=negative_slope, **shape,
         )  # fmt: skip
         walk.merge(parts, sums)
     grads = [grad_query, grad_key, grad_value, grad_weight, None, None]
     if edge_attr is not None:
         grads[4:] = _by_edge(
-            query, key, weight, edge_attr, edge_proj, turned, slope, destination, col, edge,
+            query, key, weight, edge_attr, edge_proj, turned, slope, destination, col, perm,
             negative_slope, activation, wants_edge_attr,
         )  # fmt: skip
     return tuple(query.new_empty(0) if g is None else g for g in grads)
@@ -214,7 +214,7 @@ def _by_edge(
     slope: Tensor,
     destination: Tensor,
     col: Tensor,
-    edge: Tensor,
+    perm: Tensor,
     negative_slope: float,
     activation: str,
     wants_edge_attr: bool,
@@ -227,7 +227,7 @@ def _by_edge(
     head_blocks = -(-heads // block)
     edges = max(16, EDGES // parts // max(1, width // 128))
     tiles = -(-e // edges)
-    inputs = destination, col, edge, query, key, weight, edge_attr, edge_proj, turned, slope
+    inputs = destination, col, perm, query, key, weight, edge_attr, edge_proj, turned, slope
     constants = {
         "HEADS": heads, "CHANNELS": channels, "FEATURES": features, "ACTIVATION": activation,
         "ACC": ACCUMULATOR[slope.dtype], "E": edges, "H": block, "C": width,
@@ -305,7 +305,7 @@ def _project(edge_attr, turned, name, valid, offset, inside, t, FEATURES: tl.con
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _forward(
-    offsets, col, edge, query, key, value, weight, edge_attr, turned,
+    offsets, col, perm, query, key, value, weight, edge_attr, turned,
     row_max, row_sum, out, part_max, part_sum, part_out,
     num_rows, num_segments, slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -340,7 +340,7 @@ def _forward(
                 values += (gather(value, j, valid, value_offset, value_inside, width, ACC),)
             t = q[None] + k
             if edge_attr is not None:
-                name = tl.load(edge + position, mask=valid, other=0)
+                name = tl.load(perm + position, mask=valid, other=0)
                 t = _project(
                     edge_attr, turned, name, valid, offset, inside, t,
                     FEATURES, HEADS * CHANNELS, ACC,
@@ -372,7 +372,7 @@ def _forward(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _score(
-    offsets, col, edge, query, key, weight, edge_attr, turned, out,
+    offsets, col, perm, query, key, weight, edge_attr, turned, out,
     num_rows, num_segments, slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
@@ -396,7 +396,7 @@ def _score(
             keys += (gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC),)
         for u in tl.static_range(UNROLL):
             position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(edge + position, mask=valid, other=0)
+            name = tl.load(perm + position, mask=valid, other=0)
             t = q[None] + keys[u]
             if edge_attr is not None:
                 t = _project(
@@ -410,7 +410,7 @@ def _score(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments", "num_programs"])
 def _backward_query(
-    offsets, windows, col, edge, colptr, row_index, csr, grad_key, grad_value,
+    offsets, windows, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
     grad_out, query, key, value, weight, edge_attr, turned,
     out, row_max, row_sum, grad_query, part_query, part_weight, passed_out, slope_out, destination,
     num_programs, num_rows, num_segments, slope: tl.float64, seed, threshold: tl.uint32,
@@ -464,7 +464,7 @@ def _backward_query(
                 position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
                 t = q[None] + keys[u]
                 if edge_attr is not None:
-                    name = tl.load(edge + position, mask=valid, other=0)
+                    name = tl.load(perm + position, mask=valid, other=0)
                     t = _project(
                         edge_attr, turned, name, valid, offset, inside, t,
                         FEATURES, HEADS * CHANNELS, ACC,
@@ -499,7 +499,7 @@ def _backward_query(
                 piece, end, windows, colptr, num_rows, num_segments, ROWS, SEGMENT
             )
             write_key_grads(
-                row, first, last, slot, whole, part, row_index, csr, edge, grad_out, query, key,
+                row, first, last, slot, whole, part, row_index, csr2csc, perm, grad_out, query, key,
                 weight, edge_attr, turned, passed_out, slope_out, grad_key, grad_value, None, None,
                 slope, HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS, ROWS,
                 H, C, V, UNROLL,
@@ -509,7 +509,7 @@ def _backward_query(
 
 @triton.jit(do_not_specialize=["num_rows", "num_segments"])
 def _backward_key(
-    offsets, row_index, csr, edge, grad_out, query, key, weight, edge_attr, turned,
+    offsets, row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, turned,
     passed, slopes, grad_key, grad_value, part_key, part_value,
     num_rows, num_segments, slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -522,7 +522,7 @@ def _backward_key(
         tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
     )
     write_key_grads(
-        row, first, last, slot, whole, part, row_index, csr, edge, grad_out, query, key, weight,
+        row, first, last, slot, whole, part, row_index, csr2csc, perm, grad_out, query, key, weight,
         edge_attr, turned, passed, slopes, grad_key, grad_value, part_key, part_value,
         scalar(slope, ACC), HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS,
         ROWS, H, C, V, UNROLL,
@@ -531,7 +531,7 @@ def _backward_key(
 
 @triton.jit
 def write_key_grads(
-    row, first, last, slot, whole, part, row_index, csr, edge, grad_out, query, key, weight,
+    row, first, last, slot, whole, part, row_index, csr2csc, perm, grad_out, query, key, weight,
     edge_attr, turned, passed, slopes, grad_key, grad_value, part_key, part_value, slope,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
     FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
@@ -552,11 +552,11 @@ def write_key_grads(
         for u in tl.static_range(UNROLL):
             position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
             i = tl.load(row_index + position, mask=valid, other=0)
-            at = tl.load(csr + position, mask=valid, other=0)
+            at = tl.load(csr2csc + position, mask=valid, other=0)
             t = k[None] + gather(query, i, valid, offset, inside, HEADS * CHANNELS, ACC)
             g = gather(grad_out, i, valid, value_offset, value_inside, width, ACC)
             if edge_attr is not None:
-                name = tl.load(edge + at, mask=valid, other=0)
+                name = tl.load(perm + at, mask=valid, other=0)
                 t = _project(
                     edge_attr, turned, name, valid, offset, inside, t,
                     FEATURES, HEADS * CHANNELS, ACC,
@@ -583,7 +583,7 @@ def write_key_grads(
 
 @triton.jit
 def _hidden_grad(
-    position, num_edges, head, real, destination, col, edge, query, key, weight, edge_attr,
+    position, num_edges, head, real, destination, col, perm, query, key, weight, edge_attr,
     turned, slopes, slope,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
@@ -593,7 +593,7 @@ def _hidden_grad(
     offset, inside = plane(head, real, CHANNELS, C)
     i = tl.load(destination + position, mask=valid, other=0)
     j = tl.load(col + position, mask=valid, other=0)
-    name = tl.load(edge + position, mask=valid, other=0)
+    name = tl.load(perm + position, mask=valid, other=0)
     w = tl.load(weight + offset, mask=inside, other=0.0).to(ACC)
     t = gather(query, i, valid, offset, inside, HEADS * CHANNELS, ACC)
     t += gather(key, j, valid, offset, inside, HEADS * CHANNELS, ACC)
@@ -605,7 +605,7 @@ def _hidden_grad(
 
 @triton.jit(do_not_specialize=["num_edges", "head_blocks"])
 def _backward_edge_attr(
-    destination, col, edge, query, key, weight, edge_attr, edge_proj, turned, slopes,
+    destination, col, perm, query, key, weight, edge_attr, edge_proj, turned, slopes,
     grad_edge_attr, num_edges, head_blocks, slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
@@ -621,7 +621,7 @@ def _backward_edge_attr(
         head = block * H + tl.arange(0, H)
         real = head < HEADS
         grad, name, valid = _hidden_grad(
-            position, num_edges, head, real, destination, col, edge, query, key, weight,
+            position, num_edges, head, real, destination, col, perm, query, key, weight,
             edge_attr, turned, slopes, slope, HEADS, CHANNELS, FEATURES, ACTIVATION, ACC, C,
         )  # fmt: skip
         offset, inside = plane(head, real, CHANNELS, C)
@@ -631,13 +631,13 @@ def _backward_edge_attr(
         acc += tl.dot(tl.reshape(grad, [E, H * C]), proj, input_precision="ieee", out_dtype=ACC)
         block += 1
     valid = position < num_edges
-    name = tl.load(edge + position, mask=valid, other=0)
+    name = tl.load(perm + position, mask=valid, other=0)
     scatter(grad_edge_attr, name, valid, feature, feature < FEATURES, acc, FEATURES)
 
 
 @triton.jit(do_not_specialize=["num_edges", "programs"])
 def _backward_edge_proj(
-    destination, col, edge, query, key, weight, edge_attr, edge_proj, turned, slopes,
+    destination, col, perm, query, key, weight, edge_attr, edge_proj, turned, slopes,
     part, num_edges, programs, slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
@@ -652,7 +652,7 @@ def _backward_edge_proj(
     while start < num_edges:
         position = start + tl.arange(0, E)
         grad, name, valid = _hidden_grad(
-            position, num_edges, head, real, destination, col, edge, query, key, weight,
+            position, num_edges, head, real, destination, col, perm, query, key, weight,
             edge_attr, turned, slopes, slope, HEADS, CHANNELS, FEATURES, ACTIVATION, ACC, C,
         )  # fmt: skip
         a = gather(edge_attr, name, valid, feature, feature < FEATURES, FEATURES, ACC)

@@ -307,10 +307,10 @@ def room(like: Tensor, exact: bool, *shape: int) -> Tensor:
     return like.new_empty(shape, dtype=wide(like.dtype) if exact else like.dtype)
 
 
-def rounded(found: Tensor, dtype: torch.dtype, saves: bool) -> tuple[Tensor, Tensor]:
+def rounded(found: Tensor, dtype: torch.dtype, needs_backward: bool) -> tuple[Tensor, Tensor]:
     """An output in its dtype, and, where that rounds it and backward asks, as it was summed."""
     if found.dtype != dtype:
-        return found.to(dtype), found if saves else found.new_empty(0)
+        return found.to(dtype), found if needs_backward else found.new_empty(0)
     return found, found.new_empty(0, dtype=wide(dtype))
 
 

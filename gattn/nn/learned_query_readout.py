@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Parameter
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import at_least, check_features, heads_divide, probability
+from gattn.nn._checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn._conv import is_plain
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
 from gattn.nn.segments import Readout, segment_graph, zero_empty
@@ -79,10 +79,12 @@ class LearnedQueryReadout(Readout):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        at_least(1, num_queries=num_queries)
-        at_least(0, in_channels=in_channels, out_channels=out_channels, ff_channels=ff_channels)
-        probability("dropout", dropout)
-        heads_divide(heads, out_channels=out_channels)
+        check_at_least(1, num_queries=num_queries)
+        check_at_least(
+            0, in_channels=in_channels, out_channels=out_channels, ff_channels=ff_channels
+        )
+        check_probability("dropout", dropout)
+        check_heads_divide(heads, out_channels=out_channels)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.num_queries = num_queries

@@ -70,11 +70,11 @@ def forward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
-    saves: bool,
+    needs_backward: bool,
 ) -> tuple[Tensor, ...]:
     """Return out [n, h, c_v], row_max and row_sum [n, h], and out before rounding."""
     n, heads, _ = query.shape
-    found = room(value, saves, n, heads, value.shape[2])
+    found = room(value, needs_backward, n, heads, value.shape[2])
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     launch(
@@ -82,8 +82,8 @@ def forward(
         *layout[:3], *contiguous(query, key, value, bias), found, row_max, row_sum, n,
         scale=scale, **dropping(seed, dropout), **_shape(query, value),
     )  # fmt: skip
-    out, exact = rounded(found, value.dtype, saves)
-    return out, row_max, row_sum, exact
+    out, out_acc = rounded(found, value.dtype, needs_backward)
+    return out, row_max, row_sum, out_acc
 
 
 def backward(
@@ -92,7 +92,7 @@ def backward(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    exact: Tensor,
+    out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
     layout: list[Tensor],
@@ -101,7 +101,7 @@ def backward(
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return the gradients of query, key, value and, where given, bias."""
-    rowptr, col, edge, colptr, row, _ = layout
+    rowptr, col, perm, colptr, row, *_ = layout
     n, m, heads = query.shape[0], key.shape[0], query.shape[1]
     window = WINDOW[query.dtype]
     grad_out, query, key, value, bias = contiguous(grad_out, query, key, value, bias)
@@ -113,11 +113,11 @@ def backward(
     options = dropping(seed, dropout) | _shape(query, value) | {"scale": scale}
     launch(
         _backward_query, (-(-n // window), heads), WARPS,
-        rowptr, col, edge, *inputs, exact, grad_query, grad_bias, n, **options,
+        rowptr, col, perm, *inputs, out_acc, grad_query, grad_bias, n, **options,
     )  # fmt: skip
     launch(
         _backward_key, (-(-m // window), heads), WARPS,
-        rowptr, col, edge, colptr, row, *inputs, grad_key, grad_value, n, m, **options,
+        rowptr, col, perm, colptr, row, *inputs, grad_key, grad_value, n, m, **options,
     )  # fmt: skip
     return grad_query, grad_key, grad_value, grad_bias
 
@@ -189,14 +189,14 @@ def product(weight, table, mask, ACC: tl.constexpr):
 
 @triton.jit
 def score_tile(
-    q, k, start, first, last, j, edge, bias, head, scale, HEADS: tl.constexpr, ACC: tl.constexpr
+    q, k, start, first, last, j, perm, bias, head, scale, HEADS: tl.constexpr, ACC: tl.constexpr
 ):
     """Scores [I, J], -inf off the edges; which pairs are edges; the numbers of those."""
     mask = (j[None, :] >= first[:, None]) & (j[None, :] < last[:, None])
     position = start[:, None] + (j[None, :] - first[:, None])
     score = tl.dot(q, tl.trans(k), input_precision="ieee", out_dtype=ACC) * scale
     if bias is not None:
-        name = tl.load(edge + position, mask=mask, other=0).to(tl.int64)
+        name = tl.load(perm + position, mask=mask, other=0).to(tl.int64)
         score += tl.load(bias + name * HEADS + head, mask=mask, other=0.0).to(ACC)
     return tl.where(mask, score, float("-inf")), mask, position
 
@@ -216,7 +216,7 @@ def head_terms(table, row, live, head, other, HEADS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _forward(
-    offsets, col, edge, query, key, value, bias, out, row_max, row_sum, num_rows,
+    offsets, col, perm, query, key, value, bias, out, row_max, row_sum, num_rows,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr,
@@ -236,7 +236,7 @@ def _forward(
         k = table_tile(key, j, near, head, HEADS, CHANNELS, C)
         v = table_tile(value, j, near, head, HEADS, VALUE_CHANNELS, V)
         score, mask, position = score_tile(
-            q, k, start, first, last, j, edge, bias, head, scale, HEADS, ACC
+            q, k, start, first, last, j, perm, bias, head, scale, HEADS, ACC
         )
         highest = tl.maximum(top, tl.max(score, 1))
         shrink = tl.exp(top - level(highest))
@@ -256,12 +256,12 @@ def _forward(
 
 @triton.jit
 def gradient_tile(
-    q, k, g, v, start, first, last, j, edge, bias, top, inverse, delta, head, scale,
+    q, k, g, v, start, first, last, j, perm, bias, top, inverse, delta, head, scale,
     seed, threshold, keep_scale, HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Weights that passed dropout and gradients of the scores, [I, J]; the edges and numbers."""
     score, mask, position = score_tile(
-        q, k, start, first, last, j, edge, bias, head, scale, HEADS, ACC
+        q, k, start, first, last, j, perm, bias, head, scale, HEADS, ACC
     )
     weight = tl.where(mask, tl.exp(score - spread(top)) * spread(inverse), 0.0)
     inner = tl.dot(g, tl.trans(v), input_precision="ieee", out_dtype=ACC)
@@ -276,7 +276,7 @@ def gradient_tile(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _backward_query(
-    offsets, col, edge, grad_out, query, key, value, bias, row_max, row_sum, delta_out, out,
+    offsets, col, perm, grad_out, query, key, value, bias, row_max, row_sum, delta_out, out,
     grad_query, grad_bias, num_rows,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
@@ -302,11 +302,11 @@ def _backward_query(
         k = table_tile(key, j, near, head, HEADS, CHANNELS, C)
         v = table_tile(value, j, near, head, HEADS, VALUE_CHANNELS, V)
         _passed, grad, mask, position = gradient_tile(
-            q, k, g, v, start, first, last, j, edge, bias, top, inverse, delta, head, scale,
+            q, k, g, v, start, first, last, j, perm, bias, top, inverse, delta, head, scale,
             seed, threshold, keep_scale, HEADS, ACC,
         )  # fmt: skip
         if grad_bias is not None:
-            name = tl.load(edge + position, mask=mask, other=0).to(tl.int64)
+            name = tl.load(perm + position, mask=mask, other=0).to(tl.int64)
             tl.store(grad_bias + name * HEADS + head, grad, mask=mask)
         acc += product(grad * scale, k, mask, ACC)
         low += TILE
@@ -315,7 +315,7 @@ def _backward_query(
 
 @triton.jit(do_not_specialize=["num_rows", "num_columns"])
 def _backward_key(
-    offsets, col, edge, colptr, row_index, grad_out, query, key, value, bias, row_max, row_sum,
+    offsets, col, perm, colptr, row_index, grad_out, query, key, value, bias, row_max, row_sum,
     delta_in, grad_key, grad_value, num_rows, num_columns,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
@@ -341,7 +341,7 @@ def _backward_key(
         inverse = reciprocal(head_terms(row_sum, row, live, head, 1.0, HEADS))
         delta = head_terms(delta_in, row, live, head, 0.0, HEADS)
         passed, grad, mask, _position = gradient_tile(
-            q, k, g, v, start, first, last, j, edge, bias, top, inverse, delta, head, scale,
+            q, k, g, v, start, first, last, j, perm, bias, top, inverse, delta, head, scale,
             seed, threshold, keep_scale, HEADS, ACC,
         )  # fmt: skip
         mask = tl.trans(mask)

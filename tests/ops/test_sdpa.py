@@ -6,7 +6,7 @@ import torch
 import gattn
 from gattn import graphs
 from gattn.functional import dot_product_attention
-from gattn.ops import dense
+from gattn.ops import sdpa
 
 BLOCKS = {
     "complete, one size": lambda: graphs.complete([64, 64, 64]),
@@ -23,13 +23,13 @@ EVERY = pytest.mark.parametrize("name", BLOCKS)
 def calls(monkeypatch):
     """The shapes with which torch's attention is called."""
     seen = []
-    attention = dense.F.scaled_dot_product_attention
+    attention = sdpa.F.scaled_dot_product_attention
 
     def counted(query, *args, **options):
         seen.append(tuple(query.shape))
         return attention(query, *args, **options)
 
-    monkeypatch.setattr(dense.F, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(sdpa.F, "scaled_dot_product_attention", counted)
     monkeypatch.delenv("GATTN_BACKEND", raising=False)
     return seen
 
@@ -130,9 +130,9 @@ def test_a_backend_asked_for_is_obeyed(calls, monkeypatch):
 
 @pytest.mark.parametrize("name", ["complete, large and small", "causal, large and small"])
 def test_derivatives_of_first_and_second_order(name, calls, monkeypatch):
-    monkeypatch.setitem(dense.FEWEST_PAIRS, "complete", 16)
-    monkeypatch.setitem(dense.FEWEST_PAIRS, "causal", 16)
-    monkeypatch.setattr(dense.cut, "__defaults__", (dense.FEWEST_PAIRS, 3))
+    monkeypatch.setitem(sdpa.FEWEST_PAIRS, "complete", 16)
+    monkeypatch.setitem(sdpa.FEWEST_PAIRS, "causal", 16)
+    monkeypatch.setattr(sdpa.cut, "__defaults__", (sdpa.FEWEST_PAIRS, 3))
     sizes = [5, 2, 0, 5, 4]
     graph = graphs.causal(sizes) if "causal" in name else graphs.complete(sizes)
     tensors = inputs(graph, heads=1, channels=2)
