@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 
+from gattn import cache, torch_internals
+from gattn.cache import outside_transforms
 from gattn.kernels import cpu, runs, traits
 from gattn.kernels import layout as reference
 from gattn.kernels.blocks import Blocks
@@ -18,24 +17,6 @@ from gattn.kernels.layout import Layout
 
 _INTS = (int, torch.SymInt)
 _REMEMBERED = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
-_F = TypeVar("_F", bound=Callable[..., Any])
-_T = TypeVar("_T")
-
-
-def outside_transforms(function: _F) -> _F:
-    """Make normal tensors in inference mode and under torch.func: a graph outlives both."""
-
-    @functools.wraps(function)
-    def make(*args: Any, **options: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return function(*args, **options)
-        transformed = torch._C._are_functorch_transforms_active()
-        if not (transformed or torch.is_inference_mode_enabled()):
-            return function(*args, **options)
-        with torch.inference_mode(False), torch._C._DisableFuncTorch():
-            return function(*args, **options)
-
-    return cast(_F, make)
 
 
 class Graph:
@@ -78,7 +59,7 @@ class Graph:
     the edges that stand before the loops, or None where every edge was kept."""
     blocks: Blocks | None
     """The sizes that a complete or causal graph was made of (see :mod:`gattn.graphs`)."""
-    _derived: dict[Any, Any]
+    derived: dict[Any, Any]
     """What was built from this graph and is kept with it."""
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
@@ -90,19 +71,20 @@ class Graph:
         self._set(_build(source, destination, num_src, num_dst), None)
 
     @classmethod
-    def _from_layout(cls, layout: Layout, kept: Tensor | None = None) -> Graph:
+    def from_layout(cls, layout: Layout, kept: Tensor | None = None) -> Graph:
+        """The graph of edges that are laid out already, and within range."""
         graph = cls.__new__(cls)
         graph._set(layout, kept)
         return graph
 
     @classmethod
     @outside_transforms
-    def _from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
+    def from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
         """The edges j -> i for first[i] <= j < last[i]; both bounds ascend with i."""
-        return cls._from_layout(runs.build(first, last, num_src, num_edges))
+        return cls.from_layout(runs.build(first, last, num_src, num_edges))
 
     @classmethod
-    def _from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
+    def from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
         """A complete or causal graph, whose edges are laid out when first asked for."""
         graph = cls.__new__(cls)
         graph._fill(
@@ -112,7 +94,7 @@ class Graph:
             device=device,
             kept=None,
             blocks=blocks,
-            _derived={},
+            derived={},
         )
         return graph
 
@@ -126,7 +108,7 @@ class Graph:
             device=layout.rowptr.device,
             kept=kept,
             blocks=None,
-            _derived={},
+            derived={},
         )
 
     def _fill(self, **fields: Any) -> None:
@@ -200,7 +182,7 @@ class Graph:
         if device == self.device:
             return self
         if self.blocks is not None:
-            return Graph._from_blocks(self.blocks, device)
+            return Graph.from_blocks(self.blocks, device)
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Graph:
@@ -223,7 +205,7 @@ class Graph:
         place = torch.searchsorted(held, sought).clamp(max=max(self.num_edges - 1, 0))
         new = held[place] != sought if self.num_edges else torch.ones_like(sought, dtype=torch.bool)
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
-        return Graph._from_layout(_sort(source, destination, *self.size))
+        return Graph.from_layout(_sort(source, destination, *self.size))
 
     @outside_transforms
     def with_self_loops(self) -> Graph:
@@ -254,7 +236,7 @@ class Graph:
         if not torch.compiler.is_compiling():
             traits.carry(self.layout, layout, move)
             traits.carry_longest(self.layout, layout, more, turned)
-        return Graph._from_layout(layout, kept)
+        return Graph.from_layout(layout, kept)
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
@@ -273,84 +255,10 @@ def _restore_blocks(blocks: tuple[Any, ...], where: Tensor) -> Graph:
     fit = queries == keys if blocks.causal else len(queries) == len(keys)
     if not fit or not all(isinstance(s, int) and s >= 0 for s in (*queries, *keys)):
         raise ValueError(f"a pickled Graph must hold the sizes of blocks; got {blocks}")
-    return Graph._from_blocks(blocks, where.device)
+    return Graph.from_blocks(blocks, where.device)
 
 
 torch.serialization.add_safe_globals([_restore_edges, _restore_blocks])
-
-
-def remember(graph: Graph, key: object, build: Callable[[], _T]) -> _T:
-    """What was built from a graph, kept with it; under torch.compile it is built in place."""
-    if torch.compiler.is_compiling():
-        return build()
-    if key not in graph._derived:
-        graph._derived[key] = outside_transforms(build)()
-    return graph._derived[key]
-
-
-class _Memory:
-    """What was laid out for a tensor, while that tensor lives and is not modified."""
-
-    def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[Any], Any, dict[Any, Graph]]] = {}
-
-    def lookup(self, tensor: Tensor) -> dict[Any, Graph]:
-        """The graphs remembered for this very tensor in its present version."""
-        if tensor.is_inference():
-            return {}
-        state = _state(tensor)
-        entry = self._entries.get(id(tensor))
-        if entry is not None and entry[0]() is tensor and entry[1] == state:
-            return entry[2]
-        graphs: dict[Any, Graph] = {}
-        self.remember(tensor, graphs)
-        return graphs
-
-    def remember(self, tensor: Tensor, graphs: dict[Any, Graph]) -> None:
-        """Let these be the graphs of this very tensor in its present version."""
-        key = id(tensor)
-        forget = weakref.ref(tensor, lambda ref: self._forget(key, ref))
-        self._entries[key] = (forget, _state(tensor), graphs)
-
-    def _forget(self, key: int, ref: weakref.ref[Any]) -> None:
-        entry = self._entries.get(key)
-        if entry is not None and entry[0] is ref:
-            del self._entries[key]
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-def _state(tensor: Tensor) -> tuple[Any, ...]:
-    """What tells that a tensor still holds what it held: its memory, and torch's count of writes.
-
-    An EdgeIndex or an Index counts the writes to the tensor inside it, not its own; a sparse
-    matrix holds its entries in two.
-    """
-    return tensor.shape, *(
-        (part._version, part.data_ptr(), part.device, part.shape, part.stride())
-        for part in _parts(tensor)
-    )
-
-
-def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The dense tensors that hold the edges of this one."""
-    if tensor.layout == torch.strided:
-        return (getattr(tensor, "_data", tensor),)
-    if tensor.layout == torch.sparse_coo:
-        return (tensor._indices(),)
-    if tensor.layout == torch.sparse_csr:
-        return tensor.crow_indices(), tensor.col_indices()
-    return tensor.ccol_indices(), tensor.row_indices()
-
-
-_memory = _Memory()
-
-
-def share_graphs(given: Tensor, made: Tensor) -> None:
-    """Let a sparse matrix have the graphs of the one whose places of entries it took over."""
-    if not made.is_inference():
-        _memory.remember(made, _memory.lookup(given))
 
 
 def as_graph(
@@ -372,9 +280,13 @@ def as_graph(
         plain = Graph(edges, size)  # a dict of sizes would tie what is traced to these ones
         return plain.with_self_loops() if self_loops else plain
     if isinstance(edges, Graph):
-        graphs = edges._derived
-    elif isinstance(edges, Tensor) and edges.layout in _REMEMBERED and not _is_wrapped(edges):
-        graphs = _memory.lookup(edges)
+        graphs = edges.derived
+    elif (
+        isinstance(edges, Tensor)
+        and edges.layout in _REMEMBERED
+        and not torch_internals.is_wrapped(edges)
+    ):
+        graphs = cache.of_tensor(edges)
     else:
         graphs = {}
     key = (_as_size(size), self_loops)
@@ -485,14 +397,13 @@ def _check_range(index: Tensor, size: int, role: str) -> None:
     )
 
 
-def _is_wrapped(edges: Tensor) -> bool:
-    """Whether a transform of torch.func made the tensor, or maps over it."""
-    return _functorch.is_functorch_wrapped_tensor(edges)
-
-
 def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
     """Raise where edges were made or mapped over within a transform of torch.func."""
-    if not torch.compiler.is_compiling() and isinstance(edges, Tensor) and _is_wrapped(edges):
+    if (
+        not torch.compiler.is_compiling()
+        and isinstance(edges, Tensor)
+        and torch_internals.is_wrapped(edges)
+    ):
         raise ValueError(
             f"{name} must be made outside of the transforms of torch.func{instead}; got edges that "
             "were made or mapped over within one"

@@ -19,8 +19,8 @@ from torch_geometric import EdgeIndex
 
 import gattn.graph
 import gattn.graphs
-from gattn import Graph
-from gattn.graph import _memory, as_graph
+from gattn import Graph, cache
+from gattn.graph import as_graph
 from gattn.kernels import cpu, traits
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout
@@ -154,7 +154,7 @@ def test_indices_are_32_bit_where_they_fit(sizes, dtype):
 @CASES
 def test_incidence(case):
     graph = case.graph()
-    found = Graph._from_layout(graph.layout.incidence())
+    found = Graph.from_layout(graph.layout.incidence())
     number = torch.arange(graph.num_edges)
     wanted = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
     assert found.size == wanted.size
@@ -166,11 +166,11 @@ def test_incidence(case):
 def test_graph_without_layout_of_64_bit_positions():
     """With 64-bit positions every operator still has one dtype to read."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
-    wide = Graph._from_layout(type(layout)(*(t.long() for t in layout)))
+    wide = Graph.from_layout(type(layout)(*(t.long() for t in layout)))
     x = torch.randn(3, 2, 4)
     got = gattn.functional.dot_product_attention(x, x, x, wide, impl="reference")
     expected = gattn.functional.dot_product_attention(
-        x, x, x, Graph._from_layout(layout), impl="reference"
+        x, x, x, Graph.from_layout(layout), impl="reference"
     )
     assert torch.equal(got, expected)
     assert wide.transpose().layout.csr2csc.dtype == torch.int64
@@ -470,7 +470,7 @@ def test_the_largest_degrees_go_along_to_a_device():
     assert [traits.longest(t) for t in (turned.layout.rowptr, turned.layout.colptr)] == [2, 3]
     more = moved._on_same_nodes(Layout(*(t.clone() for t in moved.layout)), more=1)
     assert [traits.longest(t) for t in (more.layout.rowptr, more.layout.colptr)] == [4, 3]
-    unknown = Graph._from_layout(Layout(*(t.clone() for t in moved.layout)))
+    unknown = Graph.from_layout(Layout(*(t.clone() for t in moved.layout)))
     assert traits.longest(unknown.transpose().layout.rowptr) is None
 
 
@@ -535,17 +535,17 @@ def test_equal_tensors_are_not_confused(sorts):
 
 def test_memory_holds_neither_tensor_nor_graph():
     gc.collect()  # what other tests left in cycles must not go between the counts
-    before = len(_memory)
+    before = cache.size()
     edge_index = torch.tensor([[0, 1], [1, 0]])
     graph = weakref.ref(as_graph(edge_index, 2))
-    assert len(_memory) == before + 1
+    assert cache.size() == before + 1
     assert graph() is not None
     tensor = weakref.ref(edge_index)
     del edge_index
     gc.collect()
     assert tensor() is None
     assert graph() is None
-    assert len(_memory) == before
+    assert cache.size() == before
 
 
 def test_reused_addresses_are_not_confused():
@@ -625,14 +625,14 @@ def test_sparse_matrices_are_remembered(sorts, make, indices):
 @ignore_beta
 def test_memory_holds_no_sparse_matrix(make, indices):
     gc.collect()  # what other tests left in cycles must not go between the counts
-    before = len(_memory)
+    before = cache.size()
     adj_t = make(torch.eye(3))
     graph = weakref.ref(as_graph(adj_t))
-    assert len(_memory) == before + 1
+    assert cache.size() == before + 1
     del adj_t
     gc.collect()
     assert graph() is None
-    assert len(_memory) == before
+    assert cache.size() == before
 
 
 def test_other_memory_in_a_sparse_matrix_is_seen():

@@ -336,7 +336,7 @@ def test_a_batch_of_small_graphs_is_known_as_one():
     batch = graphs.batched(edges, own)
     own.zero_()
     assert torch.equal(traits.known(batch.layout.rowptr).windows, ptr.int())
-    incidence = gattn.Graph._from_layout(batch.layout.incidence())
+    incidence = gattn.Graph.from_layout(batch.layout.incidence())
     chain = torch.arange(65)
     large = graphs.batched(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
     dense = graphs.disjoint([graphs.complete([9]), graphs.complete([9])])

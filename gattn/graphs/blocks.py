@@ -67,7 +67,7 @@ def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
                 [0, 1, 1, 2, 2, 2]])
     """
     sizes = check_sizes("sizes", sizes)
-    return Graph._from_blocks(Blocks(sizes, sizes, True), as_device(device))
+    return Graph.from_blocks(Blocks(sizes, sizes, True), as_device(device))
 
 
 def band(
@@ -107,7 +107,7 @@ def band(
     first = torch.maximum(start, node - width)
     last = node + 1 if one_sided else torch.minimum(end, node + width + 1)
     num_edges = sum(_edges_of_band(size, width, one_sided) for size in sizes)
-    return Graph._from_runs(first, last, sum(sizes), num_edges)
+    return Graph.from_runs(first, last, sum(sizes), num_edges)
 
 
 def bipartite(
@@ -146,7 +146,7 @@ def bipartite(
             "query_sizes and key_sizes must be of one length; got "
             f"{len(query_sizes)} and {len(key_sizes)}"
         )
-    return Graph._from_blocks(Blocks(query_sizes, key_sizes, False), as_device(device))
+    return Graph.from_blocks(Blocks(query_sizes, key_sizes, False), as_device(device))
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -11,8 +11,9 @@ from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttribu
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
+from gattn.cache import cached
 from gattn.functional import aggregate
-from gattn.graph import Graph, _memory, as_graph, outside_transforms, remember
+from gattn.graph import Graph, as_graph
 
 
 def read_edges(
@@ -77,10 +78,7 @@ def _coalesced(edge_index: Any) -> Any:
         return edge_index
     if edge_index.is_coalesced() or torch.compiler.is_compiling():
         return edge_index.coalesce()
-    remembered: dict[Any, Any] = _memory.lookup(edge_index)
-    if "coalesced" not in remembered:
-        remembered["coalesced"] = outside_transforms(edge_index.detach().coalesce)()
-    return remembered["coalesced"]
+    return cached(edge_index, "coalesced", lambda: edge_index.detach().coalesce())
 
 
 def _is_hybrid(edge_index: Any) -> bool:
@@ -229,8 +227,8 @@ def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
-    of_destination = remember(graph, "to edges", lambda: _incidence(graph).transpose())
-    of_source = remember(graph, "from edges", lambda: _incidence(graph.transpose()).transpose())
+    of_destination = cached(graph, "to edges", lambda: _incidence(graph).transpose())
+    of_source = cached(graph, "from edges", lambda: _incidence(graph.transpose()).transpose())
     return _plain_sum(query_score, of_destination) + _plain_sum(key_score, of_source)
 
 
@@ -244,4 +242,4 @@ def _incidence(graph: Graph) -> Graph:
 
     Sums over it are the same on every backend and in every run, as those over any graph.
     """
-    return remember(graph, "incidence", lambda: Graph._from_layout(graph.layout.incidence()))
+    return cached(graph, "incidence", lambda: Graph.from_layout(graph.layout.incidence()))

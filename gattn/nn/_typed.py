@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, outside_transforms
+from gattn.cache import outside_transforms
+from gattn.graph import Graph
 from gattn.nn._checks import check_tensor
 from gattn.nn.segments import lay_out
 
@@ -73,10 +74,10 @@ def _latest(graph: Graph, name: str, made_of: tuple[Any, ...], build: Callable[[
     """
     if torch.compiler.is_compiling():
         return build()
-    kept = graph._derived.get(name)
+    kept = graph.derived.get(name)
     if kept is None or not _same(kept[0], made_of):
         held = tuple(x if isinstance(x, int) else weakref.ref(x) for x in made_of)
-        kept = graph._derived[name] = held, outside_transforms(build)()
+        kept = graph.derived[name] = held, outside_transforms(build)()
     return kept[1]
 
 

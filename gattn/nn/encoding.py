@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
-from gattn.graph import as_graph, remember
+from gattn.cache import cached
+from gattn.graph import as_graph
 from gattn.nn._checks import check_at_least
 from gattn.nn.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
@@ -189,7 +190,7 @@ class LaplacianEncoding(Module):
             [n, channels].
         """
         graph = as_graph(edges, num_nodes)
-        vectors = remember(
+        vectors = cached(
             graph, ("laplacian", self.k), lambda: laplacian_eigenvectors(graph, k=self.k)
         )
         return self.encode(vectors.to(self.lin.weight.dtype))
@@ -264,7 +265,7 @@ class RandomWalkEncoding(Module):
             [n, channels].
         """
         graph = as_graph(edges, num_nodes)
-        found = remember(
+        found = cached(
             graph, ("walk", self.steps), lambda: return_probabilities(graph, steps=self.steps)
         )
         return self.encode(found.to(self.lin.weight.dtype))

@@ -8,17 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch_geometric.nn.aggr import Aggregation
 
-from gattn import graphs
+from gattn import graphs, torch_internals
+from gattn.cache import cached, outside_transforms
 from gattn.graph import (
     Graph,
-    _memory,
     check_count,
     check_made_outside,
-    outside_transforms,
-    remember,
 )
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, index_dtype, offsets
@@ -108,12 +105,10 @@ def segment_graph(
     assert name is not None
     if torch.compiler.is_compiling():
         segments = _count(name) if segments is None else segments
-        return Graph._from_layout(_traced_layout(_membership(name, ptr, rows), segments))
+        return Graph.from_layout(_traced_layout(_membership(name, ptr, rows), segments))
     check_made_outside("index and ptr", name)
-    remembered, key = _memory.lookup(name), ("segments", rows, segments, ptr is not None)
-    if key not in remembered:
-        remembered[key] = _segments(name, ptr, rows, segments)
-    return remembered[key]
+    key = "segments", rows, segments, ptr is not None
+    return cached(name, key, lambda: _segments(name, ptr, rows, segments))
 
 
 def members(segments: Graph) -> Tensor:
@@ -135,7 +130,7 @@ def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | N
     """
     if torch.compiler.is_compiling():
         return _traced_within(segments, width)
-    return remember(segments, "within", lambda: _within(segments)), None
+    return cached(segments, "within", lambda: _within(segments)), None
 
 
 def from_points(segments: Graph, points: int) -> Graph:
@@ -151,7 +146,7 @@ def from_points(segments: Graph, points: int) -> Graph:
         destination = row.repeat_interleave(points)
         return lay_out(source, destination, (segments.num_dst * points, segments.num_src))
 
-    return remember(segments, ("from_points", points), build)
+    return cached(segments, ("from_points", points), build)
 
 
 def among_points(segments: Graph, points: int) -> Graph:
@@ -165,13 +160,13 @@ def among_points(segments: Graph, points: int) -> Graph:
         source = (first[:, None] + number).flatten()
         return lay_out(source, node.repeat_interleave(points), (total, total))
 
-    return remember(segments, ("among_points", points), build)
+    return cached(segments, ("among_points", points), build)
 
 
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
     """The graph of these edges; in operations that can be traced where that is called for."""
     if torch.compiler.is_compiling():
-        return Graph._from_layout(reference.build(source, destination, *size))
+        return Graph.from_layout(reference.build(source, destination, *size))
     return Graph(torch.stack([source, destination]), size)
 
 
@@ -220,8 +215,8 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
     """All rows in one segment: for a number of rows the same graph each time."""
     if torch.compiler.is_compiling():
         member = torch.zeros(rows, dtype=torch.int64, device=device)
-        return Graph._from_layout(_traced_layout(member, 1))
-    if _get_current_dispatch_mode() is not None:  # what is laid out may not be real
+        return Graph.from_layout(_traced_layout(member, 1))
+    if torch_internals.dispatch_mode_active():  # what is laid out may not be real
         return graphs.bipartite([1], [rows], device=device)
     return _remembered_segment(rows, device)
 

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.graph import as_graph, share_graphs
+from gattn import cache
+from gattn.graph import as_graph
 from gattn.ops import checks
 from gattn.ops.backend import select
 from gattn.ops.edge import aggregate
@@ -70,7 +71,7 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
     """Dropout of the entries of a COO, CSR or CSC matrix, whose graph stays the same."""
     x = x.coalesce() if x.layout == torch.sparse_coo else x
     made = _with_values(x, dropout(x.values(), p))
-    share_graphs(x, made)
+    cache.share(x, made)
     return made
 
 

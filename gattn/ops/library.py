@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
-from torch.autograd import forward_ad
 
+from gattn import torch_internals
 from gattn.ops.backend import launchers
 
 _library = torch.library.Library("gattn", "DEF")
@@ -42,18 +41,20 @@ def define(
         return getattr(launchers(args[-1]), name)(*args[:-1])
 
     def autograd(*args: Any) -> Any:
-        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+        if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
             raise RuntimeError(
                 f"gattn::{name} has no forward-mode derivative; impl='reference' has one"
             )
         if function is not None and wants_grad(*args):
-            if torch._C._are_functorch_transforms_active():
+            if torch_internals.transforms_active():
                 refuse()
             return function.apply(*args)
         return below_autograd(operator, *args)
 
     def refuse(*args: Any) -> Any:
-        raise RuntimeError(_TRANSFORMED.format(name=name, transform=transform()))
+        raise RuntimeError(
+            _TRANSFORMED.format(name=name, transform=torch_internals.innermost_transform())
+        )
 
     _library.impl(name, kernel, "CompositeExplicitAutograd")
     _library.impl(name, autograd, "Autograd")
@@ -62,25 +63,19 @@ def define(
     return operator
 
 
-def transform() -> str:
-    """Name of the innermost transform of torch.func that is at work."""
-    layer = _functorch.peek_interpreter_stack()
-    return "transform" if layer is None else layer.key().name.lower()
-
-
 def _has_tangent(arg: Any) -> bool:
     """Whether forward-mode differentiation carries a tangent on this argument."""
-    return isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
+    return isinstance(arg, Tensor) and torch_internals.has_tangent(arg)
 
 
 def is_transformed() -> bool:
     """Whether torch.func or forward-mode differentiation is at work."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return torch_internals.transforms_active() or torch_internals.forward_mode_active()
 
 
 def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:
     """Call an operator without recording it."""
-    with torch._C._AutoDispatchBelowAutograd():
+    with torch_internals.below_autograd():
         return operator(*args)
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn import torch_internals
 from gattn.graph import Graph
 from gattn.ops import checks
 from gattn.ops.edge import aggregate, edge_dot
@@ -68,7 +69,7 @@ def linear_attention(
     queries = segments if query_segments is None else query_segments
     _check(query, key, value, segments, queries)
     query, key, values = _features(query, key, value, feature_map)
-    transformed = torch._C._are_functorch_transforms_active()
+    transformed = torch_internals.transforms_active()
     outer, inner = (_outer, _inner) if transformed else (_Outer.apply, _Inner.apply)
     memory = outer(key, values, segments, impl)
     ones = key.new_ones(key.shape[0], 1)

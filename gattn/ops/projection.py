@@ -107,7 +107,7 @@ def _has_onednn(x: Tensor) -> bool:
         x.dtype == torch.float32
         and torch.backends.mkl.is_available()
         and torch.backends.mkldnn.is_available()
-        and torch._C._get_mkldnn_enabled()
+        and torch.backends.mkldnn.enabled
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
 

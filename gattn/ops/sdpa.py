@@ -25,9 +25,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gattn.graph import Graph, remember
+from gattn import torch_internals
+from gattn.cache import cached
+from gattn.graph import Graph
 from gattn.kernels.blocks import Blocks
-from gattn.ops.library import is_transformed, reference_gradients, transform, wants_grad
+from gattn.ops.library import is_transformed, reference_gradients, wants_grad
 
 # Measured by benchmarks/dense_rule.py: in smaller blocks the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
@@ -62,7 +64,9 @@ def plan_for(
         return None
     if graph.device.type != "cpu":
         return None
-    if is_transformed() and (transform() != "vmap" or wants_grad(query, value)):
+    if is_transformed() and (
+        torch_internals.innermost_transform() != "vmap" or wants_grad(query, value)
+    ):
         return None  # the operator says what to do instead
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None
@@ -72,7 +76,7 @@ def plan_for(
         plan = cut(graph.blocks)
         return plan if plan.groups and not plan.small else None
     blocks = graph.blocks
-    plan = remember(graph, "dense", lambda: cut(blocks))
+    plan = cached(graph, "dense", lambda: cut(blocks))
     return plan if plan.groups else None
 
 
@@ -137,7 +141,7 @@ def cut(
 
 def _graph_of_rest(graph: Graph, rest: Blocks) -> Graph:
     """The small blocks as a graph, laid out once for the graph that holds them."""
-    return remember(graph, "rest", lambda: Graph._from_blocks(rest, graph.device))
+    return cached(graph, "rest", lambda: Graph.from_blocks(rest, graph.device))
 
 
 def _call(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:

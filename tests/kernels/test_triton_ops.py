@@ -364,7 +364,7 @@ def test_tuned_tiles(tmp_path, monkeypatch):
 
 def test_long_indices():
     g = graph("hub")
-    g = Graph._from_layout(type(g.layout)(*(t.long() for t in g.layout)))
+    g = Graph.from_layout(type(g.layout)(*(t.long() for t in g.layout)))
     check("dot_product_attention", g, 2, 3, features=2)
 
 

@@ -5,8 +5,7 @@ import gc
 import pytest
 import torch
 
-from gattn import Graph
-from gattn.graph import _memory
+from gattn import Graph, cache
 from gattn.nn import (
     FAConv,
     GATConv,
@@ -80,9 +79,9 @@ def test_a_matrix_with_doubles_is_laid_out_once():
     adj_t._indices()[1, 4] = 1
     assert read_edges(adj_t, None, x, x)[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
     gc.collect()  # what other tests left in cycles must not go between the counts
-    before = len(_memory)
+    before = cache.size()
     del adj_t, first
-    assert len(_memory) == before - 2
+    assert cache.size() == before - 2
 
 
 @pytest.mark.parametrize(

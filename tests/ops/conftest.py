@@ -177,7 +177,7 @@ def _errors(operator, inputs, graph, channels, options):
 
 def wide(graph):
     """The same graph with int64 indices."""
-    return Graph._from_layout(Layout(*(t.long() for t in graph.layout)))
+    return Graph.from_layout(Layout(*(t.long() for t in graph.layout)))
 
 
 def _random():

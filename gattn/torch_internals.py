@@ -1,0 +1,69 @@
+"""What gattn uses of torch that torch does not promise to keep, in one place.
+
+| name here            | without it                                                               |
+|----------------------|--------------------------------------------------------------------------|
+| transforms_active    | taken for inactive: graphs made inside torch.func are cached as they are |
+| innermost_transform  | errors say "transform" in place of the transform's name                  |
+| is_wrapped           | edges made inside torch.func are not told from others                    |
+| transforms_disabled  | nothing is disabled                                                      |
+| forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
+| dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
+| below_autograd       | gattn does not import: no operator could be called without being recorded |
+
+``tests/test_torch_internals.py`` removes each of them and imports gattn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+below_autograd: Callable[[], contextlib.AbstractContextManager[None]]
+below_autograd = torch._C._AutoDispatchBelowAutograd
+"""A context in which operators are not recorded."""
+
+transforms_active: Callable[[], bool]
+transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+"""Whether a transform of torch.func is at work."""
+
+transforms_disabled: Callable[[], contextlib.AbstractContextManager[None]]
+transforms_disabled = getattr(torch._C, "_DisableFuncTorch", contextlib.nullcontext)
+"""A context in which no transform of torch.func is at work."""
+
+_functorch: Any = getattr(torch._C, "_functorch", None)
+
+
+def innermost_transform() -> str:
+    """Name of the innermost transform of torch.func that is at work: "vmap", "grad", ..."""
+    peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
+    layer = peek()
+    return "transform" if layer is None else layer.key().name.lower()
+
+
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a transform of torch.func made the tensor, or maps over it."""
+    test = getattr(_functorch, "is_functorch_wrapped_tensor", None)
+    return test is not None and test(tensor)
+
+
+def forward_mode_active() -> bool:
+    """Whether forward-mode differentiation is at work."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
+def has_tangent(tensor: Tensor) -> bool:
+    """Whether forward-mode differentiation carries a tangent on this tensor."""
+    return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def dispatch_mode_active() -> bool:
+    """Whether operators are intercepted, so that their results may not be real."""
+    from torch.utils import _python_dispatch
+
+    current = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
+    return current() is not None
