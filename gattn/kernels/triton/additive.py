@@ -15,9 +15,9 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices an
 
 The backward is one pass over the edges, by source. The gradient of a softmax sums to zero over a
 row. So, with O+ and p+ the output and the softmax mass of the edges whose z = a_i + b_j + c_ij is
-positive, and t the negative slope, da_i = (1 - t) <dO_i, O+_i - p+_i O_i>, without a pass over
-edges. The forward takes that difference before O_i is rounded to 16 bits, where it would lose its
-digits. docs/kernels.md derives it.
+positive, da_i = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without a pass over edges. The
+forward takes that difference before O_i is rounded to 16 bits, where it would lose its digits.
+docs/kernels.md derives it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch import Tensor
 from gattn.kernels.triton.launch import (
     ACCUMULATOR,
     LaunchPlan,
+    Sums,
     contiguous,
     dropout_args,
     empty_sum,
@@ -84,18 +85,19 @@ def additive_forward(
 
     cut = graph_ptr_of(layout) is None
     plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, cut=cut)
-    sums = [row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None]
-    splits = [*plan.workspaces(*sums), plan.workspace(heads) if save_positive_part else None]
+    sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
+    splits = plan.workspaces(sums)
+    if save_positive_part:  # p+ is needed for the merge alone
+        splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(
         additive_forward_kernel,
         col, perm, *contiguous(query_score, key_score, value, edge_score),
-        *sums,
-        *splits,
+        *sums[:4], *splits,
         negative_slope=negative_slope, **drop,
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
-    plan.merge(splits, [*sums, None], drop["keep_scale"], centered=save_positive_part)
+    plan.merge(splits, sums, drop["keep_scale"], centered=save_positive_part)
     out, out_acc = round_out(out_acc, value.dtype)
     return out, row_max, row_sum, out_pos_centered, out_acc
 
@@ -141,14 +143,14 @@ def additive_backward(
             HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4,
             H=plan.tile.heads, C=pad(channels),
         )  # fmt: skip
-    sums = [None, None, grad_value, None, grad_key]
-    splits = plan.workspaces(*sums)
+    sums = Sums(a=grad_value, c=grad_key)
+    splits = plan.workspaces(sums)
     plan.run(
         additive_backward_key_kernel,
         graph_ptr, row, csr2csc, perm,
         *of_rows,
         key_score, value, edge_score, grad_value, grad_key, grad_edge,
-        splits[2], splits[4],
+        splits.a, splits.c,
         negative_slope=negative_slope, **dropout_args(seed, dropout),
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip

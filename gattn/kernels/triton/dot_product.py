@@ -36,6 +36,7 @@ from gattn.kernels.triton import banded
 from gattn.kernels.triton.edge import sum_rows, weighted_sum
 from gattn.kernels.triton.launch import (
     LaunchPlan,
+    Sums,
     contiguous,
     dropout_args,
     empty_sum,
@@ -101,18 +102,18 @@ def dot_product_forward(
 
     width, cut = max(channels, value_channels), graph_ptr_of(layout) is None
     plan = LaunchPlan(layout, heads, width, query.dtype, unroll=4, cut=cut)
-    sums = [row_max, row_sum, out_acc, edge_out]
-    splits = plan.workspaces(*sums)
+    sums = Sums(row_max, row_sum, out_acc, edge_out)
+    splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
     plan.run(
         dot_product_forward_kernel,
         col, perm, *contiguous(query, key, value, bias, edge_query, edge_attr),
-        *sums, *splits,
+        *sums[:4], *splits[:4],
         scale=scale, **drop,
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
     )  # fmt: skip
-    plan.merge([*splits, None], [*sums, None], drop["keep_scale"])
+    plan.merge(splits, sums, drop["keep_scale"])
     if edge_out is None:
         out, out_acc = round_out(out_acc, value.dtype)
         return out, row_max, row_sum, out_acc, row_max.new_empty(0, heads, 0)
@@ -164,8 +165,8 @@ def dot_product_backward(
 
     width, graph_ptr = max(channels, value_channels), graph_ptr_of(layout)
     plan = LaunchPlan(layout, heads, width, query.dtype, unroll=2, graph_ptr=graph_ptr)
-    sums = [None, None, grad_query, grad_edge_query, None]
-    splits = plan.workspaces(*sums)
+    sums = Sums(a=grad_query, b=grad_edge_query)
+    splits = plan.workspaces(sums)
     grad_key = grad_value = None
     if graph_ptr is not None:
         grad_key, grad_value = key.new_empty(key.shape), value.new_empty(value.shape)
@@ -174,7 +175,7 @@ def dot_product_backward(
         graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
         grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
         out_acc, edge_out, row_max, row_sum,
-        *sums[2:4], *splits[2:4], grad_bias, edge_alpha, edge_grad_dot,
+        grad_query, grad_edge_query, splits.a, splits.b, grad_bias, edge_alpha, edge_grad_dot,
         scale=scale, **dropout_args(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),

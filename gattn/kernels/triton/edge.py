@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels.triton.launch import LaunchPlan, contiguous
+from gattn.kernels.triton.launch import LaunchPlan, Sums, contiguous
 from gattn.kernels.triton.primitives import (
     expand_last,
     gather,
@@ -43,9 +43,9 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     plan = LaunchPlan(layout, heads, 1, score.dtype, unroll=2)
     row_max = score.new_empty(plan.num_rows, heads, dtype=acc_dtype(score.dtype))
     row_sum = row_max.new_empty(row_max.shape)
-    sums = [row_max, row_sum, None, None, None]
-    splits = plan.workspaces(*sums)
-    plan.run(edge_softmax_kernel, perm, score, out, splits[0], splits[1])
+    sums = Sums(row_max, row_sum)
+    splits = plan.workspaces(sums)
+    plan.run(edge_softmax_kernel, perm, score, out, splits.row_max, splits.row_sum)
     plan.merge(splits, sums)
     if plan.has_splits:
         plan.run(edge_softmax_splits_kernel, perm, score, row_max, row_sum, out, only_splits=True)
@@ -64,9 +64,9 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
     plan = LaunchPlan(layout, heads, 1, alpha.dtype, unroll=2)
     grad_sum = alpha.new_empty(plan.num_rows, heads, dtype=acc_dtype(alpha.dtype))
     alpha_sum = grad_sum.new_empty(plan.num_rows, heads, 1)
-    sums = [None, None, alpha_sum, None, grad_sum]
-    splits = plan.workspaces(*sums)
-    plan.run(edge_softmax_backward_kernel, perm, alpha, grad, out, splits[2], splits[4])
+    sums = Sums(a=alpha_sum, c=grad_sum)
+    splits = plan.workspaces(sums)
+    plan.run(edge_softmax_backward_kernel, perm, alpha, grad, out, splits.a, splits.c)
     plan.merge(splits, sums)
     if plan.has_splits:
         plan.run(
@@ -108,12 +108,12 @@ def weighted_sum(
     other = None if other_table is None else other_table.new_empty(num_rows, heads, other_channels)
     width = max(channels, other_channels)
     plan = LaunchPlan(layout, heads, width, table.dtype, unroll=4, transposed=transposed)
-    sums = [None, None, out, other, None]
-    splits = plan.workspaces(*sums)
+    sums = Sums(a=out, b=other)
+    splits = plan.workspaces(sums)
     plan.run(
         weighted_sum_kernel,
         index, order, reorder, weight, table, other_weight, other_table,
-        out, other, splits[2], splits[3],
+        out, other, splits.a, splits.b,
         TABLE_HEADS=table.shape[1], CHANNELS=channels, OTHER_CHANNELS=other_channels,
         C=pad(channels), D=pad(other_channels),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
@@ -29,6 +29,21 @@ MERGE_BYTES = 128
 MERGE_TILE, MERGE_SPLITS = 8192, 128
 """Bytes and splits that it reads at once, at most: a hub has thousands of splits."""
 ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
+
+
+class Sums(NamedTuple):
+    """What a pass adds up over each row, each optional; or the partial results of its splits."""
+
+    row_max: Tensor | None = None
+    """[n, h]: with it, a, b and c are sums under softmax."""
+    row_sum: Tensor | None = None
+    """[n, h]"""
+    a: Tensor | None = None
+    """[n, h, any]"""
+    b: Tensor | None = None
+    """[n, h, any]"""
+    c: Tensor | None = None
+    """[n, h]"""
 
 
 class LaunchPlan:
@@ -85,9 +100,9 @@ class LaunchPlan:
         size = (self.num_splits, *shape) if self.has_splits else (0,)
         return self.offsets.new_empty(size, dtype=self.acc_dtype)
 
-    def workspaces(self, *sums: Tensor | None) -> list[Tensor | None]:
-        """Room for the partial results of each of these sums [rows, ...]; None stays None."""
-        return [None if x is None else self.workspace(*x.shape[1:]) for x in sums]
+    def workspaces(self, sums: Sums) -> Sums:
+        """Room for the partial results of these sums; None stays None."""
+        return Sums(*(None if x is None else self.workspace(*x.shape[1:]) for x in sums))
 
     def run(
         self,
@@ -115,18 +130,15 @@ class LaunchPlan:
 
     def merge(
         self,
-        splits: list[Tensor | None],
-        sums: list[Tensor | None],
+        splits: Sums,
+        sums: Sums,
         keep_scale: float = 1.0,
         centered: bool = False,
     ) -> None:
-        """Add the partial results of cut rows: of (row_max, row_sum, a, b, c), some absent.
-
-        With ``centered``, b becomes b - c a.
-        """
+        """Add the partial results of cut rows; with ``centered``, b becomes b - c a."""
         if not self.has_splits:
             return
-        a, b = (0 if x is None else x.shape[2] for x in sums[2:4])
+        a, b = (0 if x is None else x.shape[2] for x in (sums.a, sums.b))
         head_bytes = pad(max(a, b)) * self.acc_dtype.itemsize
         heads = min(pad(self.heads), max(1, MERGE_BYTES // head_bytes))
         at_once = min(MERGE_SPLITS, max(1, MERGE_TILE // (heads * head_bytes)))
@@ -171,12 +183,12 @@ def empty_sum(like: Tensor, in_acc_dtype: bool, *shape: int) -> Tensor:
     return like.new_empty(shape, dtype=acc_dtype(like.dtype) if in_acc_dtype else like.dtype)
 
 
-def round_out(sum: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def round_out(out_acc: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return out and out_acc: the sum in ``dtype``, and the sum itself where that rounds it.
 
-    A launcher has the output summed into `empty_sum(value, needs_backward, ...)`: out_acc is kept
-    where backward may follow and rounding would show in its <dO, O>, that is in 16 bits.
+    A launcher has the output summed into ``empty_sum(value, needs_backward, ...)``. So out_acc is
+    kept where backward may follow and rounding would show in its <dO, O>, that is in 16 bits.
     """
-    if sum.dtype == dtype:
-        return sum, sum.new_empty(0, dtype=acc_dtype(dtype))
-    return sum.to(dtype), sum
+    if out_acc.dtype == dtype:
+        return out_acc, out_acc.new_empty(0, dtype=acc_dtype(dtype))
+    return out_acc.to(dtype), out_acc

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from gattn.kernels.triton.launch import (
     LaunchPlan,
+    Sums,
     contiguous,
     dropout_args,
     empty_sum,
@@ -74,17 +75,17 @@ def mlp_forward(
     out_acc = empty_sum(query, needs_backward, n, heads, value_channels)
     cut = graph_ptr_of(layout) is None
     plan = mlp_plan(layout, query, value_channels, edge_attr, unroll=4, cut=cut)
-    sums = [row_max, row_sum, out_acc]
-    splits = plan.workspaces(*sums)
+    sums = Sums(row_max, row_sum, out_acc)
+    splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
     plan.run(
         mlp_forward_kernel,
         col, perm, *contiguous(query, key, value, weight, edge_attr, features_first(edge_proj)),
-        *sums, *splits,
+        *sums[:3], *splits[:3],
         negative_slope=negative_slope, **drop,
         **mlp_constants(channels, value_channels, edge_attr, activation),
     )  # fmt: skip
-    plan.merge([*splits, None, None], [*sums, None, None], drop["keep_scale"])
+    plan.merge(splits, sums, drop["keep_scale"])
     out, out_acc = round_out(out_acc, query.dtype)
     return out, row_max, row_sum, out_acc
 

@@ -34,7 +34,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels.triton.launch import ACCUMULATOR, contiguous, dropout_args, launch
+from gattn.kernels.triton.launch import ACCUMULATOR, Sums, contiguous, dropout_args, launch
 from gattn.kernels.triton.mlp import (
     activation_and_grad,
     add_edge_term,
@@ -107,15 +107,15 @@ def mlp_backward(
 
     graph_ptr = graph_ptr_of(layout)
     plan = mlp_plan(layout, query, value_channels, edge_attr, unroll=2, graph_ptr=graph_ptr)
-    sums = [None, None, grad_query, None, None]
-    splits = plan.workspaces(*sums)
+    sums = Sums(a=grad_query)
+    splits = plan.workspaces(sums)
     programs = min(plan.programs, WEIGHT_PROGRAMS) if graph_ptr is None else plan.programs
     partial_grad_weight = row_max.new_empty(programs, heads, channels)
     plan.run(
         mlp_backward_query_kernel,
         graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
         grad_out, query, key, value, weight, edge_attr, edge_proj_t, out_acc, row_max, row_sum,
-        grad_query, splits[2], partial_grad_weight, edge_alpha, edge_grad_score, destination,
+        grad_query, splits.a, partial_grad_weight, edge_alpha, edge_grad_score, destination,
         plan.programs,
         negative_slope=negative_slope, **dropout_args(seed, dropout), **constants,
         programs=programs,
@@ -125,12 +125,12 @@ def mlp_backward(
 
     if graph_ptr is None:
         plan = mlp_plan(layout, query, value_channels, edge_attr, unroll=2, transposed=True)
-        sums = [None, None, grad_key, grad_value, None]
-        splits = plan.workspaces(*sums)
+        sums = Sums(a=grad_key, b=grad_value)
+        splits = plan.workspaces(sums)
         plan.run(
             mlp_backward_key_kernel,
             row, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-            edge_alpha, edge_grad_score, *sums[2:4], *splits[2:4],
+            edge_alpha, edge_grad_score, grad_key, grad_value, splits.a, splits.b,
             negative_slope=negative_slope, **constants,
         )  # fmt: skip
         plan.merge(splits, sums)
