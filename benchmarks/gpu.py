@@ -45,6 +45,7 @@ import gattn
 from benchmarks import gpu_cases, record
 from benchmarks.gpu_cases import CannotRun, Case, Function, Inputs
 from gattn.kernels.triton import tiles
+from gattn.kernels.triton.launch import launch
 
 OPERATORS = ("additive", "mlp", "dot_product", "dot_product+edges")
 SHAPES = ((8, 16), (4, 32), (1, 128), (4, 64))
@@ -500,7 +501,7 @@ def gather_bandwidth(timer: Timer, rows: int, width: int) -> float:
     out = torch.empty(count // 64, width // 4, device=timer.device)
 
     def run() -> None:
-        tiles.launch(_gather_rows, (count // 64,), 4, table, index, out, width // 4, 64)
+        launch(_gather_rows, (count // 64,), 4, table, index, out, width // 4, 64)
 
     return count * width / timer.median(run)
 

@@ -29,7 +29,7 @@ import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 from triton.runtime.interpreter import InterpretedFunction, _patch_lang  # noqa: E402
 
-from gattn.kernels.triton import primitives, tiles  # noqa: E402
+from gattn.kernels.triton import launch, primitives, tiles  # noqa: E402
 
 gpu = pytest.mark.gpu
 needs_cuda = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
@@ -50,7 +50,7 @@ InterpretedFunction.__call__ = call_helper
 @pytest.fixture(autouse=True)
 def small_tiles():
     """Tiles small enough that little graphs have cut rows and several programs."""
-    with tiles.override(segment=4, rows=4, unroll=2):
+    with tiles.override(split=4, rows=4, unroll=2):
         yield
 
 
@@ -65,7 +65,7 @@ def graph(name: str) -> Graph:
         edges, size = random(6, 6, 17)
     elif name == "bipartite":
         edges, size = random(3, 7, 11)
-    elif name == "hub":  # one row of eight segments and one column of three
+    elif name == "hub":  # one row of eight splits and one column of three
         edges, size = random(5, 5, 50)
         edges[1, :34], edges[0, 34:] = 2, 1
     elif name == "multi":  # repeated edges and loops
@@ -200,14 +200,14 @@ def molecules() -> Graph:
 
 @pytest.mark.parametrize(("op", "options"), CASES[:9], ids=NAMES[:9])
 def test_whole_graphs_take_one_kernel_each_way(op, options, monkeypatch):
-    g, launched, launch = molecules(), [], tiles.launch
+    g, launched, original = molecules(), [], launch.launch
 
     def record(kernel, *args, **kwargs):
         launched.append(getattr(kernel, "fn", kernel).__name__)
-        launch(kernel, *args, **kwargs)
+        original(kernel, *args, **kwargs)
 
-    monkeypatch.setattr(tiles, "launch", record)
-    with tiles.override(segment=4):
+    monkeypatch.setattr(launch, "launch", record)
+    with tiles.override(split=4):
         tensors, others = inputs(op, g, 4, 5, **options)
         run(op, g, tensors, others, torch.float32, "triton")
     features = "features" in options and op == "dot_product_attention"
@@ -229,7 +229,7 @@ RUNS = {
 def test_graphs_made_of_runs(name, options, monkeypatch):
     g = RUNS[name]()
     calls = []
-    monkeypatch.setattr(tiles, "launch", lambda *args, **kwargs: calls.append(args[0]))
+    monkeypatch.setattr(launch, "launch", lambda *args, **kwargs: calls.append(args[0]))
     check("dot_product_attention", g, 2, 5, torch.float32, **options)
     assert not calls  # the tiles of the general path were not asked
 
@@ -266,27 +266,27 @@ def test_half_precision(op, dtype):
     check(op, graph("hub"), 2, 8, dtype)
 
 
-@pytest.mark.parametrize("segment", [8, 256])
-def test_the_gradients_of_a_rows_scores_sum_to_zero(segment):
+@pytest.mark.parametrize("split", [8, 256])
+def test_the_gradients_of_a_rows_scores_sum_to_zero(split):
     score = torch.randn(33, 2, generator=torch.Generator().manual_seed(0)).half().to(DEVICE)
     node = torch.arange(33, device=DEVICE)
     g = Graph(torch.stack([node, torch.zeros_like(node)]), (33, 1))
     score.requires_grad_()
-    with tiles.override(segment=segment):
+    with tiles.override(split=split):
         gattn.functional.edge_softmax(score, g, impl="triton").sum().backward()
     assert score.grad.abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "edge_softmax"])
 def test_many_cut_rows(op):
-    """More segments than a program of the merge looks at; parts of a row that it reads in turns."""
+    """More splits than a program of the merge looks at; splits of a row that it reads in turns."""
     generator = torch.Generator().manual_seed(3)
     degree = torch.tensor([0, 7, 300, 1, 90, 8, 9, 0, 41, 2])
     target = torch.arange(10).repeat_interleave(degree)
     edges = torch.stack([torch.randint(10, target.shape, generator=generator), target])
-    assert edges.shape[1] // 2 > 2 * tiles.SPAN
-    assert degree.max() // 2 > tiles.MOST_PARTS
-    with tiles.override(segment=2, rows=16):
+    assert edges.shape[1] // 2 > 2 * launch.MERGE_SPAN
+    assert degree.max() // 2 > launch.MERGE_SPLITS
+    with tiles.override(split=2, rows=16):
         check(op, Graph(edges.to(DEVICE), 10), 3, 5)
 
 
@@ -294,18 +294,18 @@ ATTENTION = ["additive_attention", "dot_product_attention", "mlp_attention"]
 
 
 @pytest.mark.parametrize("op", [*ATTENTION, "edge_softmax"])
-@pytest.mark.parametrize("longest", [5, 8, 10**6])
-def test_what_is_known_of_the_longest_row(op, longest):
-    """Cut or not, in segments or not: a bound that is too high changes nothing, bit by bit."""
+@pytest.mark.parametrize("max_degree", [5, 8, 10**6])
+def test_what_is_known_of_the_largest_degree(op, max_degree):
+    """Cut or not, in splits or not: a bound that is too high changes nothing, bit by bit."""
     g = graph("plain")
     assert g.in_degree().max() <= 5
     assert g.out_degree().max() <= 5
-    traits.note_longest(g.layout, longest, longest)
-    walk = tiles.Walk(g.layout.rowptr, 17, 2, 4, torch.float32, unroll=1)
-    assert walk.num_segments == 4
-    assert walk.cuts == (longest >= 8)
+    traits.note_longest(g.layout, max_degree, max_degree)
+    plan = launch.LaunchPlan(g.layout, 2, 4, torch.float32, unroll=1)
+    assert plan.num_splits == 4
+    assert plan.has_splits == (max_degree >= 8)
     check(op, g, 2, 4)
-    with tiles.override(segment=16):
+    with tiles.override(split=16):
         check(op, g, 2, 4)
     other = graph("plain")
     traits.note_longest(other.layout, 5, 5)
@@ -345,7 +345,7 @@ def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
 
 @pytest.mark.parametrize("op", ["additive_attention", "edge_softmax"])
 def test_default_tiles(op):
-    with tiles.override(segment=256, rows=1):
+    with tiles.override(split=256, rows=1):
         check(op, graph("hub"), 2, 16, torch.float32)
 
 
@@ -496,7 +496,7 @@ def test_dropout_mask_is_the_canonical_one():
 def write_mask(mask, seed, position, threshold, HEADS: tl.constexpr):
     edge, head = tl.arange(0, 8), tl.arange(0, 4)
     at = tl.load(position + edge)[:, None]
-    keep = primitives.kept(seed, at, head, threshold, HEADS)
+    keep = primitives.dropout_keep(seed, at, head, threshold, HEADS)
     tl.store(mask + edge[:, None, None] * 4 + head, keep)
 
 

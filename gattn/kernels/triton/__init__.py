@@ -1,9 +1,25 @@
-"""Launchers of the Triton kernels: the operators of `gattn.ops`, one file per score family."""
+"""Launchers of the Triton kernels: one for each operator of `gattn.ops`, under its name.
+
+A launcher's arguments are those of the operator's schema, in its order, but for the backend.
+
+| file              | operators                  | layers                                          |
+|-------------------|----------------------------|-------------------------------------------------|
+| `additive.py`     | `additive_*`               | GATConv, HANConv, GATEConv, learned queries     |
+| `mlp.py`          | `mlp_forward`, `mlp_score` | GATv2Conv, GraphAttention(score="additive")     |
+| `mlp_backward.py` | `mlp_backward`             | the same                                        |
+| `dot_product.py`  | `dot_product_*`            | TransformerConv, AGNNConv, HGTConv, GPSConv     |
+| `banded.py`       | the same on dense graphs   | self-attention over sets and sequences          |
+| `edge.py`         | `edge_*`, `aggregate`      | custom scores, SuperGATConv, RGATConv, FAConv   |
+
+Below them: `work.py` (which edges a program takes), `primitives.py` (what it computes with),
+`merge.py` (rows cut into splits), `tiles.py` (shapes of tiles), `launch.py` (grids and workspaces).
+"""
 
 from gattn.kernels.triton.additive import additive_backward, additive_forward
 from gattn.kernels.triton.dot_product import dot_product_backward, dot_product_forward
 from gattn.kernels.triton.edge import aggregate, edge_dot, edge_softmax, edge_softmax_backward
-from gattn.kernels.triton.mlp import mlp_backward, mlp_forward, mlp_score
+from gattn.kernels.triton.mlp import mlp_forward, mlp_score
+from gattn.kernels.triton.mlp_backward import mlp_backward
 
 __all__ = [
     "additive_backward",

@@ -1,20 +1,23 @@
 """Additive attention: out_i = sum_j softmax_j(LeakyReLU(a_i + b_j + c_ij)) v_j.
 
+Serves GATConv, HANConv, GATEConv, and the readouts with learned queries; forward and backward.
+
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c:
 
     forward   per edge         F s + h s + 4     v_j, b_j; col
               with c_ij        h s + 4           c_ij; perm
               per row          F s + h s + 2 h w + 8
-              for backward     F w + h w         D, p+
-    backward  per row          2 F s + F w + h (2 s + 6 w)    dO, O, D -> da and four terms
+              for backward     F w               O+ - p+ O
+    backward  per row          2 F s + F w + h (2 s + 6 w)    dO, O, O+ - p+ O -> da and four terms
               per edge         F s + 4 h w + 4   dO_i and the terms of i; row
               with c_ij        2 h s + 8         c_ij -> dc_ij; csr2csc, perm
               per source       2 F s + 2 h s + 8 v_j -> dv_j, b_j -> db_j
 
 The backward is one pass over the edges, by source. The gradient of a softmax sums to zero over a
-row; so, with O+ and p+ the output and the mass of the edges whose z = a_i + b_j + c_ij is
-positive, da_i = (1 - slope) <dO_i, D_i> with D_i = O+_i - p+_i O_i: no pass over edges at all. The
+row. So, with O+ and p+ the output and the softmax mass of the edges whose z = a_i + b_j + c_ij is
+positive, da_i = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without a pass over edges. The
 forward takes that difference before O_i is rounded to 16 bits, where it would lose its digits.
+docs/kernels.md derives it.
 """
 
 from __future__ import annotations
@@ -23,35 +26,37 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels.triton.primitives import (
-    gather,
-    head_block,
-    kept,
-    leaky,
-    level,
-    plane,
-    reciprocal,
-    scalar,
-    scatter,
-    settle,
-    soften,
-    spread,
-    take_edges,
-    take_piece,
-    take_rows,
-    take_work,
-)
-from gattn.kernels.triton.tiles import (
+from gattn.kernels.triton.launch import (
     ACCUMULATOR,
-    Walk,
+    LaunchPlan,
+    Sums,
     contiguous,
-    dropping,
+    dropout_args,
+    empty_sum,
     launch,
-    pad,
-    room,
-    rounded,
-    wide,
-    windows_of,
+    round_out,
+)
+from gattn.kernels.triton.primitives import (
+    acc_scalar,
+    dropout_factor,
+    dropout_keep,
+    expand_last,
+    gather,
+    head_channel_offsets,
+    leaky_relu,
+    online_softmax_step,
+    reciprocal,
+    safe_max,
+    scatter,
+    softmax_merge,
+)
+from gattn.kernels.triton.tiles import acc_dtype, graph_ptr_of, pad
+from gattn.kernels.triton.work import (
+    edge_positions,
+    head_block,
+    item_rows,
+    program_rows,
+    work_items,
 )
 
 
@@ -67,28 +72,33 @@ def additive_forward(
     save_positive_part: bool,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c], row_max and row_sum [n, h]; D and p+; out before rounding."""
-    rowptr, col, perm, *_ = layout
-    (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
-    like = value.new_empty(0, dtype=wide(value.dtype))
-    found = room(value, needs_backward, n, heads, channels)
-    row_max, row_sum = like.new_empty(n, heads), like.new_empty(n, heads)
-    kept_rows = n if save_positive_part else 0
-    out_pos_centered = like.new_empty(kept_rows, heads, channels)
-    mass_pos = like.new_empty(kept_rows, heads)
+    """Return out [n, h, c], row_max and row_sum [n, h], out_pos_centered and out_acc [n, h, c].
 
-    cut = windows_of(layout) is None
-    walk = Walk(rowptr, col.numel(), heads, channels, value.dtype, unroll=4, cut=cut)
-    sums = [row_max, row_sum, found]
-    sums += [out_pos_centered, mass_pos] if save_positive_part else [None, None]
-    parts = walk.parts(*sums)
-    drop = dropping(seed, dropout)
-    walk.run(
-        _forward, col, perm, *contiguous(query_score, key_score, value, edge_score), *sums, *parts,
-        slope=negative_slope, **drop, VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
+    The last two are empty where backward does not ask for them.
+    """
+    _, col, perm, *_ = layout
+    (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
+    row_max = value.new_empty(n, heads, dtype=acc_dtype(value.dtype))
+    row_sum = row_max.new_empty(n, heads)
+    out_acc = empty_sum(value, needs_backward, n, heads, channels)
+    out_pos_centered = row_max.new_empty(n if save_positive_part else 0, heads, channels)
+
+    cut = graph_ptr_of(layout) is None
+    plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, cut=cut)
+    sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
+    splits = plan.workspaces(sums)
+    if save_positive_part:  # p+ is needed for the merge alone
+        splits = splits._replace(c=plan.workspace(heads))
+    drop = dropout_args(seed, dropout)
+    plan.run(
+        additive_forward_kernel,
+        col, perm, *contiguous(query_score, key_score, value, edge_score),
+        *sums[:4], *splits,
+        negative_slope=negative_slope, **drop,
+        VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
-    walk.merge(parts, sums, drop["keep_scale"], centred=True)
-    out, out_acc = rounded(found, value.dtype, needs_backward)
+    plan.merge(splits, sums, drop["keep_scale"], centered=save_positive_part)
+    out, out_acc = round_out(out_acc, value.dtype)
     return out, row_max, row_sum, out_pos_centered, out_acc
 
 
@@ -108,249 +118,260 @@ def additive_backward(
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of query_score, key_score, value and, where given, edge_score."""
-    _, _, perm, colptr, row, csr2csc, *_ = layout
+    _, _, perm, _, row, csr2csc, *_ = layout
     (n, heads), (m, value_heads, channels) = query_score.shape, value.shape
     query_score, key_score, value, edge_score, grad_out = contiguous(
         query_score, key_score, value, edge_score, grad_out
     )
     grad_query = query_score.new_empty(n, heads)
     grad_key = key_score.new_empty(m, heads)
-    grad_edge = (
-        value.new_empty(0) if edge_score is None else edge_score.new_empty(*edge_score.shape)
-    )
-    shared = value_heads != heads
-    grad_value = value.new_empty(m, heads, channels, dtype=wide(value.dtype) if shared else None)
-    terms = row_max.new_empty(n, heads, 4)
+    grad_edge = None if edge_score is None else edge_score.new_empty(edge_score.shape)
+    is_grouped = value_heads != heads
+    grad_value = empty_sum(value, is_grouped, m, heads, channels)
+    row_terms = row_max.new_empty(n, heads, 4)
 
-    windows = windows_of(layout)
-    walk = Walk(colptr, row.numel(), heads, channels, value.dtype, unroll=4, windows=windows)
-    tile = walk.tile
+    graph_ptr = graph_ptr_of(layout)
+    plan = LaunchPlan(
+        layout, heads, channels, value.dtype, unroll=4, transposed=True, graph_ptr=graph_ptr
+    )
     centered = out_pos_centered if out_pos_centered.shape[0] else None
-    rows = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, terms
-    if windows is None:
+    of_rows = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms
+    if graph_ptr is None:
         launch(
-            _row_terms, (-(-n // 4), -(-heads // tile.heads)), 4, *rows, n, negative_slope,
-            HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4, H=tile.heads,
-            C=pad(channels),
+            additive_backward_query_kernel, (-(-n // 4), -(-heads // plan.tile.heads)), 4,
+            *of_rows, n, negative_slope,
+            HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4,
+            H=plan.tile.heads, C=pad(channels),
         )  # fmt: skip
-    sums = [None, None, grad_value, None, grad_key]
-    parts = walk.parts(*sums)
-    walk.run(
-        _backward, windows, row, csr2csc, perm, *rows, key_score, value, edge_score,
-        grad_value, grad_key, None if edge_score is None else grad_edge, parts[2], parts[4],
-        slope=negative_slope, **dropping(seed, dropout),
+    sums = Sums(a=grad_value, c=grad_key)
+    splits = plan.workspaces(sums)
+    plan.run(
+        additive_backward_key_kernel,
+        graph_ptr, row, csr2csc, perm,
+        *of_rows,
+        key_score, value, edge_score, grad_value, grad_key, grad_edge,
+        splits.a, splits.c,
+        negative_slope=negative_slope, **dropout_args(seed, dropout),
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
-    walk.merge(parts, sums)
-    if shared:
-        split = grad_value.unflatten(1, (heads // value_heads, value_heads))
-        grad_value = split.sum(1).to(value.dtype)
-    return grad_query, grad_key, grad_value, grad_edge
+    plan.merge(splits, sums)
+    if is_grouped:  # head h reads the value's head h % h_v
+        by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
+        grad_value = by_value_head.sum(1).to(value.dtype)
+    return grad_query, grad_key, grad_value, value.new_empty(0) if grad_edge is None else grad_edge
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _forward(
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def additive_forward_kernel(
     offsets, col, perm, query_score, key_score, value, edge_score,
-    row_max, row_sum, out, out_pos_centered, mass_pos,
-    part_max, part_sum, part_out, part_plus, part_mass,
-    num_rows, num_segments, slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
+    row_max, row_sum, out, out_pos_centered,
+    split_max, split_sum, split_out, split_out_pos, split_mass_pos,
+    num_rows, num_splits,
+    negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, VALUE_HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
-    UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations; D and p+ are kept where out_pos_centered is given."""
-    row, first, last, slot, whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    """Rows are destinations: O_i; and O+_i - p+_i O_i where room for it is given."""
+    row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    head, real = head_block(HEADS, H)
-    offset, inside = plane(head, real, CHANNELS, C)
-    value_offset = plane(head % VALUE_HEADS, real, CHANNELS, C)[0]
-    slope = scalar(slope, ACC)
+    head, head_mask = head_block(HEADS, H)
+    offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
+    value_offset = head_channel_offsets(head % VALUE_HEADS, head_mask, CHANNELS, C)[0]
+    negative_slope = acc_scalar(negative_slope, ACC)
 
-    a = gather(query_score, row, last > first, head, real, HEADS, ACC)
-    top = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
-    total = tl.zeros([SLOTS, ROWS, H], ACC)
+    a = gather(query_score, row, last > first, head, head_mask, HEADS, ACC)
+    m_i = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
+    l_i = tl.zeros([SLOTS, ROWS, H], ACC)
     acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
     if out_pos_centered is not None:
-        mass = tl.zeros([SLOTS, ROWS, H], ACC)
-        plus = tl.zeros([SLOTS, ROWS, H, C], ACC)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
+        mass_pos = tl.zeros([SLOTS, ROWS, H], ACC)
+        acc_pos = tl.zeros([SLOTS, ROWS, H, C], ACC)
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
         zs, scores, values = (), (), ()
         for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
             j = tl.load(col + position, mask=valid, other=0)
-            z = a[None] + gather(key_score, j, valid, head, real, HEADS, ACC)
+            z = a[None] + gather(key_score, j, valid, head, head_mask, HEADS, ACC)
             if edge_score is not None:
-                name = tl.load(perm + position, mask=valid, other=0)
-                z += gather(edge_score, name, valid, head, real, HEADS, ACC)
-            v = gather(value, j, valid, value_offset, inside, VALUE_HEADS * CHANNELS, ACC)
+                edge = tl.load(perm + position, mask=valid, other=0)
+                z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
+            v = gather(value, j, valid, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
             zs += (z,)
-            scores += (tl.where(spread(valid), leaky(z, slope), float("-inf")),)
+            score = leaky_relu(z, negative_slope)
+            scores += (tl.where(expand_last(valid), score, float("-inf")),)
             values += (v,)
-        weights, shrink, top = soften(scores, top)
-        total *= shrink
-        acc *= spread(shrink)
+        weights, rescale, m_i = online_softmax_step(scores, m_i)
+        l_i *= rescale
+        acc *= expand_last(rescale)
         if out_pos_centered is not None:
-            mass *= shrink
-            plus *= spread(shrink)
+            mass_pos *= rescale
+            acc_pos *= expand_last(rescale)
         for u in tl.static_range(UNROLL):
             weight = weights[u]
-            total += weight
+            l_i += weight
             if out_pos_centered is not None:
-                mass += tl.where(zs[u] > 0, weight, 0.0)
+                mass_pos += tl.where(zs[u] > 0, weight, 0.0)
             if seed is not None:
-                position = take_edges(first, last, step + u * SLOTS, SLOTS)[0]
-                weight = tl.where(kept(seed, position, head, threshold, HEADS), weight, 0.0)
-            acc += spread(weight) * values[u]
+                position = edge_positions(first, last, step + u * SLOTS, SLOTS)[0]
+                weight = tl.where(dropout_keep(seed, position, head, threshold, HEADS), weight, 0.0)
+            acc += expand_last(weight) * values[u]
             if out_pos_centered is not None:
-                plus += spread(tl.where(zs[u] > 0, weight, 0.0)) * values[u]
+                acc_pos += expand_last(tl.where(zs[u] > 0, weight, 0.0)) * values[u]
         step += SLOTS * UNROLL
 
-    factor, row_top, row_total = settle(top, total)
-    inverse = reciprocal(row_total)
-    scale = spread(inverse * scalar(keep_scale, ACC))
-    summed = tl.sum(acc * spread(factor), 0)
-    mean = summed * scale
-    scatter(row_max, row, whole, head, real, row_top, HEADS)
-    scatter(row_sum, row, whole, head, real, row_total, HEADS)
-    scatter(out, row, whole, offset, inside, mean, HEADS * CHANNELS)
-    scatter(part_max, slot, part, head, real, row_top, HEADS)
-    scatter(part_sum, slot, part, head, real, row_total, HEADS)
-    scatter(part_out, slot, part, offset, inside, summed, HEADS * CHANNELS)
+    factor, m_row, l_row = softmax_merge(m_i, l_i)
+    inv_sum = reciprocal(l_row)
+    scale = expand_last(inv_sum * acc_scalar(keep_scale, ACC))
+    out_sum = tl.sum(acc * expand_last(factor), 0)
+    out_row = out_sum * scale
+    scatter(row_max, row, is_whole, head, head_mask, m_row, HEADS)
+    scatter(row_sum, row, is_whole, head, head_mask, l_row, HEADS)
+    scatter(out, row, is_whole, offset, mask, out_row, HEADS * CHANNELS)
+    scatter(split_max, split, is_split, head, head_mask, m_row, HEADS)
+    scatter(split_sum, split, is_split, head, head_mask, l_row, HEADS)
+    scatter(split_out, split, is_split, offset, mask, out_sum, HEADS * CHANNELS)
     if out_pos_centered is not None:
-        summed = tl.sum(plus * spread(factor), 0)
-        row_mass = tl.sum(mass * factor, 0)
-        apart = summed * scale - spread(row_mass * inverse) * mean
-        scatter(out_pos_centered, row, whole, offset, inside, apart, HEADS * CHANNELS)
-        scatter(mass_pos, row, whole, head, real, row_mass * inverse, HEADS)
-        scatter(part_plus, slot, part, offset, inside, summed, HEADS * CHANNELS)
-        scatter(part_mass, slot, part, head, real, row_mass, HEADS)
+        out_pos = tl.sum(acc_pos * expand_last(factor), 0)
+        mass = tl.sum(mass_pos * factor, 0)
+        centered = out_pos * scale - expand_last(mass * inv_sum) * out_row
+        scatter(out_pos_centered, row, is_whole, offset, mask, centered, HEADS * CHANNELS)
+        scatter(split_out_pos, split, is_split, offset, mask, out_pos, HEADS * CHANNELS)
+        scatter(split_mass_pos, split, is_split, head, head_mask, mass, HEADS)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
-def _row_terms(
-    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, terms,
-    num_rows, slope: tl.float64,
+def additive_backward_query_kernel(
+    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+    num_rows, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """What `write_row_terms` writes, for all rows."""
+    """Rows are destinations: da_i, and the terms of a row that its edges need."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
-        row, row < num_rows, grad_out, out, out_pos_centered, query_score, row_max, row_sum,
-        grad_query, terms, slope, HEADS, CHANNELS, ACC, H, C,
+        row, row < num_rows,
+        grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+        negative_slope, HEADS, CHANNELS, ACC, H, C,
     )  # fmt: skip
 
 
 @triton.jit
 def write_row_terms(
-    row, live, grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, terms,
-    slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
+    row, live,
+    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+    negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """da_i, and what an edge needs of its destination: a_i, maximum, 1 / sum and <dO_i, O_i>.
+    """da_i, and what an edge needs of its destination: a_i, m_i, 1 / l_i and <dO_i, O_i>.
 
-    Without D, da_i is zero: the slope is 1, or nobody asks.
+    Without O+ - p+ O, da_i is zero: the negative slope is 1, or nobody asks.
     """
-    head, real = head_block(HEADS, H)
-    offset, inside = plane(head, real, CHANNELS, C)
-    g = gather(grad_out, row, live, offset, inside, HEADS * CHANNELS, ACC)
-    delta = tl.sum(g * gather(out, row, live, offset, inside, HEADS * CHANNELS, ACC), 2)
-    grad = tl.zeros_like(delta)
+    head, head_mask = head_block(HEADS, H)
+    offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
+    g = gather(grad_out, row, live, offset, mask, HEADS * CHANNELS, ACC)
+    delta = tl.sum(g * gather(out, row, live, offset, mask, HEADS * CHANNELS, ACC), 2)
+    grad_a = tl.zeros_like(delta)
     if out_pos_centered is not None:
-        apart = gather(out_pos_centered, row, live, offset, inside, HEADS * CHANNELS, ACC)
-        grad = (1.0 - scalar(slope, ACC)) * tl.sum(g * apart, 2)
-    scatter(grad_query, row, live, head, real, grad, HEADS)
+        centered = gather(out_pos_centered, row, live, offset, mask, HEADS * CHANNELS, ACC)
+        grad_a = (1.0 - acc_scalar(negative_slope, ACC)) * tl.sum(g * centered, 2)
+    scatter(grad_query, row, live, head, head_mask, grad_a, HEADS)
 
-    a = gather(query_score, row, live, head, real, HEADS, ACC)
-    top = level(gather(row_max, row, live, head, real, HEADS, ACC))
-    inverse = reciprocal(gather(row_sum, row, live, head, real, HEADS, ACC))
-    scatter(terms, row, live, head * 4, real, a, HEADS * 4)
-    scatter(terms, row, live, head * 4 + 1, real, top, HEADS * 4)
-    scatter(terms, row, live, head * 4 + 2, real, inverse, HEADS * 4)
-    scatter(terms, row, live, head * 4 + 3, real, delta, HEADS * 4)
+    a = gather(query_score, row, live, head, head_mask, HEADS, ACC)
+    m_row = safe_max(gather(row_max, row, live, head, head_mask, HEADS, ACC))
+    inv_sum = reciprocal(gather(row_sum, row, live, head, head_mask, HEADS, ACC))
+    scatter(row_terms, row, live, head * 4, head_mask, a, HEADS * 4)
+    scatter(row_terms, row, live, head * 4 + 1, head_mask, m_row, HEADS * 4)
+    scatter(row_terms, row, live, head * 4 + 2, head_mask, inv_sum, HEADS * 4)
+    scatter(row_terms, row, live, head * 4 + 3, head_mask, delta, HEADS * 4)
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _backward(
-    offsets, windows, row_index, csr2csc, perm, grad_out, out, out_pos_centered, query_score,
-    row_max, row_sum, grad_query, terms, key_score, value, edge_score,
-    grad_value, grad_key, grad_edge, part_value, part_key,
-    num_rows, num_segments, slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def additive_backward_key_kernel(
+    offsets, graph_ptr, row_index, csr2csc, perm,
+    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+    key_score, value, edge_score, grad_value, grad_key, grad_edge,
+    split_grad_value, split_grad_key,
+    num_rows, num_splits,
+    negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, VALUE_HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
-    UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are sources: dv_j and db_j are sums over the edges out of j; dc_ij is written.
+    """Rows are sources: dv_j and db_j, sums over the edges out of j; dc_ij of each edge.
 
-    With windows, the terms of their rows come first, in the same program.
+    With graph_ptr, the program first does the part of `additive_backward_query_kernel` for the
+    nodes of its graph.
     """
-    head, real = head_block(HEADS, H)
-    offset, inside = plane(head, real, CHANNELS, C)
-    value_offset = plane(head % VALUE_HEADS, real, CHANNELS, C)[0]
-    begin, end, stride = take_work(windows, ROWS)
-    if windows is not None:
-        piece = begin
-        while piece < end:
-            i = piece + tl.arange(0, ROWS)
+    head, head_mask = head_block(HEADS, H)
+    offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
+    value_offset = head_channel_offsets(head % VALUE_HEADS, head_mask, CHANNELS, C)[0]
+    begin, end, stride = work_items(graph_ptr, ROWS)
+    if graph_ptr is not None:
+        item = begin
+        while item < end:
+            i = item + tl.arange(0, ROWS)
             write_row_terms(
-                i, i < end, grad_out, out, out_pos_centered, query_score, row_max, row_sum,
-                grad_query, terms, slope, HEADS, CHANNELS, ACC, H, C,
+                i, i < end,
+                grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query,
+                row_terms, negative_slope, HEADS, CHANNELS, ACC, H, C,
             )  # fmt: skip
-            piece += stride
+            item += stride
         tl.debug_barrier()
-    slope, keep_scale = scalar(slope, ACC), scalar(keep_scale, ACC)
-    piece = begin
-    while piece < end:
-        row, first, last, slot, whole, part = take_piece(
-            piece, end, windows, offsets, num_rows, num_segments, ROWS, SEGMENT
+    negative_slope, keep_scale = acc_scalar(negative_slope, ACC), acc_scalar(keep_scale, ACC)
+    item = begin
+    while item < end:
+        row, first, last, split, is_whole, is_split = item_rows(
+            item, end, graph_ptr, offsets, num_rows, num_splits, ROWS, SPLIT
         )
         live = last > first
-        b = gather(key_score, row, live, head, real, HEADS, ACC)
-        v = gather(value, row, live, value_offset, inside, VALUE_HEADS * CHANNELS, ACC)
+        b = gather(key_score, row, live, head, head_mask, HEADS, ACC)
+        v = gather(value, row, live, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
         acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
         acc_key = tl.zeros([SLOTS, ROWS, H], ACC)
-        step, longest = 0, tl.max(last - first, 0)
-        while step < longest:
-            grads, zs, weights, deltas = (), (), (), ()
+        step, max_degree = 0, tl.max(last - first, 0)
+        while step < max_degree:
+            grads, zs, alphas, deltas = (), (), (), ()
             for u in tl.static_range(UNROLL):
-                position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 i = tl.load(row_index + position, mask=valid, other=0)
-                grads += (gather(grad_out, i, valid, offset, inside, HEADS * CHANNELS, ACC),)
-                z = b[None] + gather(terms, i, valid, head * 4, real, HEADS * 4, ACC)
+                grads += (gather(grad_out, i, valid, offset, mask, HEADS * CHANNELS, ACC),)
+                z = b[None] + gather(row_terms, i, valid, head * 4, head_mask, HEADS * 4, ACC)
                 if edge_score is not None:
-                    at = tl.load(csr2csc + position, mask=valid, other=0)
-                    name = tl.load(perm + at, mask=valid, other=0)
-                    z += gather(edge_score, name, valid, head, real, HEADS, ACC)
-                top = gather(terms, i, valid, head * 4 + 1, real, HEADS * 4, ACC)
-                inverse = gather(terms, i, valid, head * 4 + 2, real, HEADS * 4, ACC)
-                weight = tl.exp(leaky(z, slope) - top) * inverse
+                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                    edge = tl.load(perm + csr_position, mask=valid, other=0)
+                    z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
+                m_row = gather(row_terms, i, valid, head * 4 + 1, head_mask, HEADS * 4, ACC)
+                inv_sum = gather(row_terms, i, valid, head * 4 + 2, head_mask, HEADS * 4, ACC)
+                alpha = tl.exp(leaky_relu(z, negative_slope) - m_row) * inv_sum
                 zs += (z,)
-                weights += (tl.where(spread(valid), weight, 0.0),)
-                deltas += (gather(terms, i, valid, head * 4 + 3, real, HEADS * 4, ACC),)
+                alphas += (tl.where(expand_last(valid), alpha, 0.0),)
+                deltas += (gather(row_terms, i, valid, head * 4 + 3, head_mask, HEADS * 4, ACC),)
             for u in tl.static_range(UNROLL):
-                position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-                weight = weights[u]
-                passed = weight
-                inner = tl.sum(grads[u] * v[None], 3)
+                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+                alpha = alphas[u]
+                alpha_drop = alpha
+                grad_alpha = tl.sum(grads[u] * v[None], 3)
                 if seed is not None:
-                    at = tl.load(csr2csc + position, mask=valid, other=0)
-                    factor = tl.where(kept(seed, at, head, threshold, HEADS), keep_scale, 0.0)
-                    passed *= factor
-                    inner *= factor
-                acc += spread(passed) * grads[u]
-                grad = weight * (inner - deltas[u]) * tl.where(zs[u] > 0, 1.0, slope)
-                acc_key += grad
+                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                    factor = dropout_factor(seed, csr_position, head, threshold, keep_scale, HEADS)
+                    alpha_drop *= factor
+                    grad_alpha *= factor
+                acc += expand_last(alpha_drop) * grads[u]
+                grad_score = alpha * (grad_alpha - deltas[u])
+                grad_z = grad_score * tl.where(zs[u] > 0, 1.0, negative_slope)
+                acc_key += grad_z
                 if grad_edge is not None:
-                    at = tl.load(csr2csc + position, mask=valid, other=0)
-                    name = tl.load(perm + at, mask=valid, other=0)
-                    scatter(grad_edge, name, valid, head, real, grad, HEADS)
+                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                    edge = tl.load(perm + csr_position, mask=valid, other=0)
+                    scatter(grad_edge, edge, valid, head, head_mask, grad_z, HEADS)
             step += SLOTS * UNROLL
 
-        summed, summed_key = tl.sum(acc, 0), tl.sum(acc_key, 0)
-        scatter(grad_value, row, whole, offset, inside, summed, HEADS * CHANNELS)
-        scatter(grad_key, row, whole, head, real, summed_key, HEADS)
-        scatter(part_value, slot, part, offset, inside, summed, HEADS * CHANNELS)
-        scatter(part_key, slot, part, head, real, summed_key, HEADS)
-        piece += stride
+        grad_v, grad_b = tl.sum(acc, 0), tl.sum(acc_key, 0)
+        scatter(grad_value, row, is_whole, offset, mask, grad_v, HEADS * CHANNELS)
+        scatter(grad_key, row, is_whole, head, head_mask, grad_b, HEADS)
+        scatter(split_grad_value, split, is_split, offset, mask, grad_v, HEADS * CHANNELS)
+        scatter(split_grad_key, split, is_split, head, head_mask, grad_b, HEADS)
+        item += stride

@@ -1,5 +1,8 @@
 """Operators on edges: softmax of any score, weighted sums, dot products.
 
+They serve custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes; the
+weighted sums are also the pass by source of the dot product's backward.
+
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c:
 
     edge_softmax           per edge  3 h s + 8       score twice, the second time from cache; perm
@@ -17,35 +20,35 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gattn.kernels.triton.launch import LaunchPlan, Sums, contiguous
 from gattn.kernels.triton.primitives import (
+    expand_last,
     gather,
-    head_block,
-    level,
-    plane,
+    head_channel_offsets,
+    online_softmax_step,
     reciprocal,
+    safe_max,
     scatter,
-    settle,
-    soften,
-    spread,
-    take_edges,
-    take_rows,
+    softmax_merge,
 )
-from gattn.kernels.triton.tiles import Walk, contiguous, pad, wide
+from gattn.kernels.triton.tiles import acc_dtype, pad
+from gattn.kernels.triton.work import edge_positions, head_block, program_rows
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     """Return the softmax of [e, h] scores over the edges into each destination."""
-    rowptr, _, perm, *_ = layout
+    perm = layout[2]
     (score,), (e, heads) = contiguous(score), score.shape
     out = score.new_empty(e, heads)
-    walk = Walk(rowptr, e, heads, 1, score.dtype, unroll=2)
-    row_max = score.new_empty(walk.num_rows, heads, dtype=wide(score.dtype))
-    sums = [row_max, row_max.new_empty(row_max.shape), None, None, None]
-    parts = walk.parts(*sums)
-    walk.run(_softmax, perm, score, out, parts[0], parts[1])
-    walk.merge(parts, sums)
-    if walk.cuts:
-        walk.run(_softmax_segments, perm, score, sums[0], sums[1], out, segments=True)
+    plan = LaunchPlan(layout, heads, 1, score.dtype, unroll=2)
+    row_max = score.new_empty(plan.num_rows, heads, dtype=acc_dtype(score.dtype))
+    row_sum = row_max.new_empty(row_max.shape)
+    sums = Sums(row_max, row_sum)
+    splits = plan.workspaces(sums)
+    plan.run(edge_softmax_kernel, perm, score, out, splits.row_max, splits.row_sum)
+    plan.merge(splits, sums)
+    if plan.has_splits:
+        plan.run(edge_softmax_splits_kernel, perm, score, row_max, row_sum, out, only_splits=True)
     return out
 
 
@@ -55,296 +58,316 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
     The weights are summed, too: rounded to 16 bits they do not quite sum to one, and the gradients
     of a row's scores would not to zero.
     """
-    rowptr, _, perm, *_ = layout
+    perm = layout[2]
     (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
     out = alpha.new_empty(e, heads)
-    walk = Walk(rowptr, e, heads, 1, alpha.dtype, unroll=2)
-    inner = alpha.new_empty(walk.num_rows, heads, dtype=wide(alpha.dtype))
-    mass = inner.new_empty(walk.num_rows, heads, 1)
-    sums = [None, None, mass, None, inner]
-    parts = walk.parts(*sums)
-    walk.run(_softmax_backward, perm, alpha, grad, out, parts[2], parts[4])
-    walk.merge(parts, sums)
-    if walk.cuts:
-        walk.run(_softmax_backward_segments, perm, alpha, grad, mass, inner, out, segments=True)
+    plan = LaunchPlan(layout, heads, 1, alpha.dtype, unroll=2)
+    grad_sum = alpha.new_empty(plan.num_rows, heads, dtype=acc_dtype(alpha.dtype))
+    alpha_sum = grad_sum.new_empty(plan.num_rows, heads, 1)
+    sums = Sums(a=alpha_sum, c=grad_sum)
+    splits = plan.workspaces(sums)
+    plan.run(edge_softmax_backward_kernel, perm, alpha, grad, out, splits.a, splits.c)
+    plan.merge(splits, sums)
+    if plan.has_splits:
+        plan.run(
+            edge_softmax_backward_splits_kernel, perm, alpha, grad, alpha_sum, grad_sum, out,
+            only_splits=True,
+        )  # fmt: skip
     return out
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool) -> Tensor:
     """Return sum_j w_ij v_j for every destination i or, transposed, sum_i w_ij v_i for source j."""
-    rowptr, col, perm, colptr, row, csr2csc, *_ = layout
-    heads = weight.shape[1]
     weight, value = contiguous(weight, value)
-    if transposed:
-        return weighted_sum(colptr, row, csr2csc, perm, heads, weight, value)[0]
-    return weighted_sum(rowptr, col, perm, None, heads, weight, value)[0]
+    return weighted_sum(layout, weight, value, transposed=transposed)[0]
 
 
 def weighted_sum(
-    offsets: Tensor,
-    index: Tensor,
-    name: Tensor,
-    rename: Tensor | None,
-    heads: int,
+    layout: list[Tensor],
     weight: Tensor,
     table: Tensor,
     other_weight: Tensor | None = None,
     other_table: Tensor | None = None,
+    *,
+    transposed: bool = False,
+    csr_order: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Sum rows of one or two tables [., h_v, c] over the edges of each row of a layout.
+    """Sum rows of one or two tables [., h_v, c] over the edges of each row, weighted.
 
-    The weights of an edge stand at name[position], or at rename[name[position]] where given.
+    The weights [e, h] stand in the caller's order or, with ``csr_order``, which transposed sums
+    take alone, in CSR order.
     """
-    rows = offsets.numel() - 1
+    rowptr, col, perm, colptr, row, csr2csc, *_ = layout
+    offsets, index, order, reorder = rowptr, col, perm, None
+    if transposed:
+        offsets, index, order = colptr, row, csr2csc
+        reorder = None if csr_order else perm
+    num_rows, heads = offsets.numel() - 1, weight.shape[1]
     channels, other_channels = table.shape[2], 0 if other_table is None else other_table.shape[2]
-    out = table.new_empty(rows, heads, channels)
-    other = None if other_table is None else other_table.new_empty(rows, heads, other_channels)
+    out = table.new_empty(num_rows, heads, channels)
+    other = None if other_table is None else other_table.new_empty(num_rows, heads, other_channels)
     width = max(channels, other_channels)
-    walk = Walk(offsets, index.numel(), heads, width, table.dtype, unroll=4)
-    sums = [None, None, out, other, None]
-    parts = walk.parts(*sums)
-    walk.run(
-        _weighted_sum, index, name, rename, weight, table, other_weight, other_table,
-        out, other, parts[2], parts[3], TABLE_HEADS=table.shape[1],
-        CHANNELS=channels, OTHER_CHANNELS=other_channels, C=pad(channels), D=pad(other_channels),
+    plan = LaunchPlan(layout, heads, width, table.dtype, unroll=4, transposed=transposed)
+    sums = Sums(a=out, b=other)
+    splits = plan.workspaces(sums)
+    plan.run(
+        weighted_sum_kernel,
+        index, order, reorder, weight, table, other_weight, other_table,
+        out, other, splits.a, splits.b,
+        TABLE_HEADS=table.shape[1], CHANNELS=channels, OTHER_CHANNELS=other_channels,
+        C=pad(channels), D=pad(other_channels),
     )  # fmt: skip
-    walk.merge(parts, sums)
+    plan.merge(splits, sums)
     return out, other
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
     """Return q_i . k_j for every edge and head: [e, h]."""
-    rowptr, col, perm, *_ = layout
+    _, col, perm, *_ = layout
     (_, heads, channels), key_heads = query.shape, key.shape[1]
     query, key = contiguous(query, key)
     out = query.new_empty(col.numel(), heads)
-    walk = Walk(rowptr, col.numel(), heads, channels, query.dtype, unroll=4)
-    walk.run(
-        _edge_dot, col, perm, query, key, out,
+    plan = LaunchPlan(layout, heads, channels, query.dtype, unroll=4)
+    plan.run(
+        edge_dot_kernel,
+        col, perm, query, key, out,
         KEY_HEADS=key_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     return out
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _softmax(
-    offsets, perm, score, out, part_max, part_sum, num_rows, num_segments,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_kernel(
+    offsets, perm, score, out, split_max, split_sum, num_rows, num_splits,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
-    H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of whole rows; maximum and sum of parts."""
-    _row, first, last, slot, whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    """Softmax of rows that are not cut; maximum and sum of splits."""
+    _row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    head, real = head_block(HEADS, H)
-    top = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
-    total = tl.zeros([SLOTS, ROWS, H], ACC)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
+    head, head_mask = head_block(HEADS, H)
+    m_i = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
+    l_i = tl.zeros([SLOTS, ROWS, H], ACC)
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
         scores = ()
         for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(perm + position, mask=valid, other=0)
-            scores += (gather(score, name, valid, head, real, HEADS, ACC, float("-inf")),)
-        weights, shrink, top = soften(scores, top)
-        total *= shrink
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            edge = tl.load(perm + position, mask=valid, other=0)
+            scores += (gather(score, edge, valid, head, head_mask, HEADS, ACC, float("-inf")),)
+        weights, rescale, m_i = online_softmax_step(scores, m_i)
+        l_i *= rescale
         for u in tl.static_range(UNROLL):
-            total += weights[u]
+            l_i += weights[u]
         step += SLOTS * UNROLL
-    _factor, row_top, row_total = settle(top, total)
-    scatter(part_max, slot, part, head, real, row_top, HEADS)
-    scatter(part_sum, slot, part, head, real, row_total, HEADS)
-    _write_softmax(
-        perm, score, out, first, tl.where(whole, last, first), level(row_top),
-        reciprocal(row_total), head, real, HEADS, ACC, SLOTS,
+    _factor, m_row, l_row = softmax_merge(m_i, l_i)
+    scatter(split_max, split, is_split, head, head_mask, m_row, HEADS)
+    scatter(split_sum, split, is_split, head, head_mask, l_row, HEADS)
+    write_softmax(
+        perm, score, out, first, tl.where(is_whole, last, first), safe_max(m_row),
+        reciprocal(l_row), head, head_mask, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _softmax_segments(
-    offsets, perm, score, row_max, row_sum, out, num_rows, num_segments,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_splits_kernel(
+    offsets, perm, score, row_max, row_sum, out, num_rows, num_splits,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
-    H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of the parts of cut rows, from the statistics of those rows."""
-    row, first, last, _slot, _whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    """Softmax of the splits of cut rows, from the maxima and sums of those rows."""
+    row, first, last, _split, _is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    head, real = head_block(HEADS, H)
-    top = gather(row_max, row, part, head, real, HEADS, ACC)
-    total = gather(row_sum, row, part, head, real, HEADS, ACC)
-    _write_softmax(
-        perm, score, out, first, tl.where(part, last, first), level(top), reciprocal(total),
-        head, real, HEADS, ACC, SLOTS,
+    head, head_mask = head_block(HEADS, H)
+    m_row = gather(row_max, row, is_split, head, head_mask, HEADS, ACC)
+    l_row = gather(row_sum, row, is_split, head, head_mask, HEADS, ACC)
+    write_softmax(
+        perm, score, out, first, tl.where(is_split, last, first), safe_max(m_row),
+        reciprocal(l_row), head, head_mask, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit
-def _write_softmax(
-    perm, score, out, first, last, top, inverse, head, real,
+def write_softmax(
+    perm, score, out, first, last, m_row, inv_sum, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
-        position, valid = take_edges(first, last, step, SLOTS)
-        name = tl.load(perm + position, mask=valid, other=0)
-        x = gather(score, name, valid, head, real, HEADS, ACC)
-        scatter(out, name, valid, head, real, tl.exp(x - top[None]) * inverse[None], HEADS)
+    """Write alpha_ij = exp(s_ij - m_i) / l_i for the edges first to last - 1."""
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
+        position, valid = edge_positions(first, last, step, SLOTS)
+        edge = tl.load(perm + position, mask=valid, other=0)
+        x = gather(score, edge, valid, head, head_mask, HEADS, ACC)
+        alpha = tl.exp(x - m_row[None]) * inv_sum[None]
+        scatter(out, edge, valid, head, head_mask, alpha, HEADS)
         step += SLOTS
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _softmax_backward(
-    offsets, perm, alpha, grad, out, part_mass, part_inner, num_rows, num_segments,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_backward_kernel(
+    offsets, perm, alpha, grad, out, split_alpha_sum, split_grad_sum, num_rows, num_splits,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
-    H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of whole rows; the sums of alpha and of alpha grad of parts."""
-    _row, first, last, slot, whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    """Gradient of rows that are not cut; the sums of alpha and of alpha grad of splits."""
+    _row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    head, real = head_block(HEADS, H)
-    inner = tl.zeros([SLOTS, ROWS, H], ACC)
-    mass = tl.zeros([SLOTS, ROWS, H], ACC)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
+    head, head_mask = head_block(HEADS, H)
+    acc_grad = tl.zeros([SLOTS, ROWS, H], ACC)
+    acc_alpha = tl.zeros([SLOTS, ROWS, H], ACC)
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
         for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(perm + position, mask=valid, other=0)
-            x = gather(alpha, name, valid, head, real, HEADS, ACC)
-            mass += x
-            inner += x * gather(grad, name, valid, head, real, HEADS, ACC)
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            edge = tl.load(perm + position, mask=valid, other=0)
+            x = gather(alpha, edge, valid, head, head_mask, HEADS, ACC)
+            acc_alpha += x
+            acc_grad += x * gather(grad, edge, valid, head, head_mask, HEADS, ACC)
         step += SLOTS * UNROLL
-    row_mass, row_inner = tl.sum(mass, 0), tl.sum(inner, 0)
-    scatter(part_mass, slot, part, head, real, row_mass, HEADS)
-    scatter(part_inner, slot, part, head, real, row_inner, HEADS)
-    _write_softmax_backward(
-        perm, alpha, grad, out, first, tl.where(whole, last, first),
-        row_inner * reciprocal(row_mass), head, real, HEADS, ACC, SLOTS,
+    alpha_sum, grad_sum = tl.sum(acc_alpha, 0), tl.sum(acc_grad, 0)
+    scatter(split_alpha_sum, split, is_split, head, head_mask, alpha_sum, HEADS)
+    scatter(split_grad_sum, split, is_split, head, head_mask, grad_sum, HEADS)
+    write_softmax_backward(
+        perm, alpha, grad, out, first, tl.where(is_whole, last, first),
+        grad_sum * reciprocal(alpha_sum), head, head_mask, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _softmax_backward_segments(
-    offsets, perm, alpha, grad, row_mass, row_inner, out, num_rows, num_segments,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_backward_splits_kernel(
+    offsets, perm, alpha, grad, row_alpha_sum, row_grad_sum, out, num_rows, num_splits,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
-    H: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the parts of cut rows, from the sums over those rows."""
-    row, first, last, _slot, _whole, part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    """Gradient of the splits of cut rows, from the sums over those rows."""
+    row, first, last, _split, _is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    head, real = head_block(HEADS, H)
-    mass = gather(row_mass, row, part, head, real, HEADS, ACC)
-    mean = gather(row_inner, row, part, head, real, HEADS, ACC) * reciprocal(mass)
-    _write_softmax_backward(
-        perm, alpha, grad, out, first, tl.where(part, last, first), mean,
-        head, real, HEADS, ACC, SLOTS,
+    head, head_mask = head_block(HEADS, H)
+    alpha_sum = gather(row_alpha_sum, row, is_split, head, head_mask, HEADS, ACC)
+    grad_sum = gather(row_grad_sum, row, is_split, head, head_mask, HEADS, ACC)
+    mean = grad_sum * reciprocal(alpha_sum)
+    write_softmax_backward(
+        perm, alpha, grad, out, first, tl.where(is_split, last, first), mean,
+        head, head_mask, HEADS, ACC, SLOTS,
     )  # fmt: skip
 
 
 @triton.jit
-def _write_softmax_backward(
-    perm, alpha, grad, out, first, last, mean, head, real,
+def write_softmax_backward(
+    perm, alpha, grad, out, first, last, mean, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
-        position, valid = take_edges(first, last, step, SLOTS)
-        name = tl.load(perm + position, mask=valid, other=0)
-        weight = gather(alpha, name, valid, head, real, HEADS, ACC)
-        g = gather(grad, name, valid, head, real, HEADS, ACC)
-        scatter(out, name, valid, head, real, weight * (g - mean[None]), HEADS)
+    """Write alpha_ij (grad_ij - mean_i) for the edges first to last - 1."""
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
+        position, valid = edge_positions(first, last, step, SLOTS)
+        edge = tl.load(perm + position, mask=valid, other=0)
+        x = gather(alpha, edge, valid, head, head_mask, HEADS, ACC)
+        g = gather(grad, edge, valid, head, head_mask, HEADS, ACC)
+        scatter(out, edge, valid, head, head_mask, x * (g - mean[None]), HEADS)
         step += SLOTS
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _weighted_sum(
-    offsets, index, name, rename, weight, table, other_weight, other_table,
-    out, other_out, part, other_part, num_rows, num_segments,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def weighted_sum_kernel(
+    offsets, index, order, reorder, weight, table, other_weight, other_table,
+    out, other_out, split_out, split_other_out,
+    num_rows, num_splits,
     HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
-    H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """out = sum of weight x table and, where given, other_out likewise, in one pass."""
-    row, first, last, slot, whole, cut = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    """out = sum of weight x table and, where given, other_out likewise, in one pass.
+
+    The weights of the edge at a position stand at order[position], or at reorder[order[position]]
+    where reorder is given.
+    """
+    row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
     sum_rows(
-        row, first, last, slot, whole, cut, index, name, rename, weight, table, other_weight,
-        other_table, out, other_out, part, other_part, HEADS, TABLE_HEADS, CHANNELS,
-        OTHER_CHANNELS, ACC, SLOTS, ROWS, H, C, D, UNROLL,
+        row, first, last, split, is_whole, is_split,
+        index, order, reorder, weight, table, other_weight, other_table,
+        out, other_out, split_out, split_other_out,
+        HEADS, TABLE_HEADS, CHANNELS, OTHER_CHANNELS, ACC, SLOTS, ROWS, H, C, D, UNROLL,
     )  # fmt: skip
 
 
 @triton.jit
 def sum_rows(
-    row, first, last, slot, whole, cut, index, name, rename, weight, table, other_weight,
-    other_table, out, other_out, part, other_part,
+    row, first, last, split, is_whole, is_split,
+    index, order, reorder, weight, table, other_weight, other_table,
+    out, other_out, split_out, split_other_out,
     HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """The same for the rows [R] and edges of one piece of work."""
-    head, real = head_block(HEADS, H)
-    offset, inside = plane(head, real, CHANNELS, C)
-    table_offset = plane(head % TABLE_HEADS, real, CHANNELS, C)[0]
+    """The same for the rows [R] of one work item."""
+    head, head_mask = head_block(HEADS, H)
+    offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
+    table_offset = head_channel_offsets(head % TABLE_HEADS, head_mask, CHANNELS, C)[0]
     acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
     if other_table is not None:
-        other_offset, other_inside = plane(head, real, OTHER_CHANNELS, D)
+        other_offset, other_mask = head_channel_offsets(head, head_mask, OTHER_CHANNELS, D)
         other_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
         for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
             j = tl.load(index + position, mask=valid, other=0)
-            at = tl.load(name + position, mask=valid, other=0)
-            if rename is not None:
-                at = tl.load(rename + at, mask=valid, other=0)
-            x = gather(table, j, valid, table_offset, inside, TABLE_HEADS * CHANNELS, ACC)
-            acc += spread(gather(weight, at, valid, head, real, HEADS, ACC)) * x
+            edge = tl.load(order + position, mask=valid, other=0)
+            if reorder is not None:
+                edge = tl.load(reorder + edge, mask=valid, other=0)
+            x = gather(table, j, valid, table_offset, mask, TABLE_HEADS * CHANNELS, ACC)
+            w = gather(weight, edge, valid, head, head_mask, HEADS, ACC)
+            acc += expand_last(w) * x
             if other_table is not None:
                 x = gather(
-                    other_table, j, valid, other_offset, other_inside, HEADS * OTHER_CHANNELS, ACC
+                    other_table, j, valid, other_offset, other_mask, HEADS * OTHER_CHANNELS, ACC
                 )
-                other_acc += spread(gather(other_weight, at, valid, head, real, HEADS, ACC)) * x
+                w = gather(other_weight, edge, valid, head, head_mask, HEADS, ACC)
+                other_acc += expand_last(w) * x
         step += SLOTS * UNROLL
-    summed = tl.sum(acc, 0)
-    scatter(out, row, whole, offset, inside, summed, HEADS * CHANNELS)
-    if part is not None:
-        scatter(part, slot, cut, offset, inside, summed, HEADS * CHANNELS)
+    row_sum = tl.sum(acc, 0)
+    scatter(out, row, is_whole, offset, mask, row_sum, HEADS * CHANNELS)
+    if split_out is not None:
+        scatter(split_out, split, is_split, offset, mask, row_sum, HEADS * CHANNELS)
     if other_table is not None:
-        summed = tl.sum(other_acc, 0)
+        other_sum = tl.sum(other_acc, 0)
         width: tl.constexpr = HEADS * OTHER_CHANNELS
-        scatter(other_out, row, whole, other_offset, other_inside, summed, width)
-        if other_part is not None:
-            scatter(other_part, slot, cut, other_offset, other_inside, summed, width)
+        scatter(other_out, row, is_whole, other_offset, other_mask, other_sum, width)
+        if split_other_out is not None:
+            scatter(split_other_out, split, is_split, other_offset, other_mask, other_sum, width)
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def _edge_dot(
-    offsets, col, perm, query, key, out, num_rows, num_segments,
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_dot_kernel(
+    offsets, col, perm, query, key, out, num_rows, num_splits,
     HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
-    UNROLL: tl.constexpr, SEGMENT: tl.constexpr,
+    UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Rows are destinations: the query is read once."""
-    row, first, last, _slot, _whole, _part = take_rows(
-        tl.program_id(0), offsets, num_rows, num_segments, ROWS, SEGMENT
+    row, first, last, _split, _is_whole, _is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    head, real = head_block(HEADS, H)
-    offset, inside = plane(head, real, CHANNELS, C)
-    key_offset = plane(head % KEY_HEADS, real, CHANNELS, C)[0]
-    q = gather(query, row, last > first, offset, inside, HEADS * CHANNELS, ACC)
-    step, longest = 0, tl.max(last - first, 0)
-    while step < longest:
+    head, head_mask = head_block(HEADS, H)
+    offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
+    key_offset = head_channel_offsets(head % KEY_HEADS, head_mask, CHANNELS, C)[0]
+    q = gather(query, row, last > first, offset, mask, HEADS * CHANNELS, ACC)
+    step, max_degree = 0, tl.max(last - first, 0)
+    while step < max_degree:
         keys = ()
         for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
             j = tl.load(col + position, mask=valid, other=0)
-            keys += (gather(key, j, valid, key_offset, inside, KEY_HEADS * CHANNELS, ACC),)
+            keys += (gather(key, j, valid, key_offset, mask, KEY_HEADS * CHANNELS, ACC),)
         for u in tl.static_range(UNROLL):
-            position, valid = take_edges(first, last, step + u * SLOTS, SLOTS)
-            name = tl.load(perm + position, mask=valid, other=0)
-            scatter(out, name, valid, head, real, tl.sum(q[None] * keys[u], 3), HEADS)
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            edge = tl.load(perm + position, mask=valid, other=0)
+            scatter(out, edge, valid, head, head_mask, tl.sum(q[None] * keys[u], 3), HEADS)
         step += SLOTS * UNROLL

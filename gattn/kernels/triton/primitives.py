@@ -1,214 +1,107 @@
-"""Pieces that the kernels share: the division of work, gathers, softmax, dropout, the merge.
+"""What the kernels compute with: addresses, loads and stores, the online softmax, dropout.
 
-**Division of work.** A kernel walks the rows of a compressed layout: destinations with their
-incoming edges (CSR) or sources with their outgoing ones (CSC). A row of fewer than SEGMENT edges
-is *short*; a program takes ROWS consecutive short rows. A longer row of D edges is cut into
-D // SEGMENT segments of SEGMENT edges, the last one with up to SEGMENT - 1 more; a program takes
-ROWS segments. The segments of row i are numbered offsets[i] // SEGMENT and on: two rows never
-share a number, all are below e // SEGMENT, and the row of segment x is the one that holds position
-(x + 1) * SEGMENT - 1. So the grid follows from n and e alone, which the host knows, and no list of
-long rows is ever built. Each segment of a row cut in two or more leaves a partial result in a
-workspace at its number, and `merge` adds those of a row in their order: the same bits every run.
-
-**Whole graphs.** Where the nodes of a batch of small graphs are known to fall into windows that no
-edge crosses (`gattn.kernels.traits`), no row is cut, and one program does both passes of a
-backward for the nodes of its window, with a barrier between them: one kernel.
-
-**Tiles.** The edges of a program stand in tiles [K, R, H, C]: slot, row, head, channel. Slots are
-the slowest axis, so that Triton lays lanes along channels, heads and rows first. Every slot keeps
-its own running softmax and sums; they are added up once, at the end of the row: no shuffle and no
-barrier in the loop over edges. UNROLL tiles are loaded before the first is used.
+Tables are [rows, h, c] or [rows, h], rows side by side. A gather reads the rows `index` [K, R] of a
+table at the offsets [H] or [H, C] of this program's heads, as a tile [K, R, H] or [K, R, H, C].
 """
 
 import triton
 import triton.language as tl
 
-FAN: tl.constexpr = tl.constexpr(32)
-"""Candidates that one round of `find_row` tells apart."""
-
 
 @triton.jit
-def find_row(offsets, position, num_rows):
-    """The row that holds each of the positions [R]: the last i with offsets[i] <= position."""
-    low = tl.zeros_like(position)
-    span = num_rows
-    while span > 1:
-        step = tl.cdiv(span, FAN)
-        jump = tl.arange(0, FAN)[:, None].to(position.dtype) * step
-        probe = low[None, :] + jump
-        exists = (jump < span) & (probe < num_rows)
-        below = exists & (tl.load(offsets + probe, mask=exists, other=0) <= position[None, :])
-        low += step * (tl.sum(below.to(position.dtype), 0) - 1)
-        span = step
-    return low
-
-
-@triton.jit
-def take_rows(program, offsets, num_rows, num_segments, ROWS: tl.constexpr, SEGMENT: tl.constexpr):
-    """What a program works on: ROWS runs of edges, each a short row or a segment.
-
-    Returns (row, first, last, slot, whole, part), all [R]: the edges first to last belong to row;
-    `whole` where they are all of its edges; `part` where they are a part, numbered slot.
-    """
-    index_type = offsets.dtype.element_ty
-    lane = tl.arange(0, ROWS).to(index_type)
-    segment_programs = tl.cdiv(num_segments, ROWS)
-    if program < segment_programs:
-        slot = program.to(index_type) * ROWS + lane
-        live = slot < num_segments
-        row = find_row(offsets, tl.where(live, slot, 0) * SEGMENT + (SEGMENT - 1), num_rows)
-        start, stop = tl.load(offsets + row), tl.load(offsets + row + 1)
-        parts = (stop - start) // SEGMENT
-        part = slot - start // SEGMENT
-        live = live & (part >= 0) & (part < parts)
-        first = start + part * SEGMENT
-        last = tl.where(part == parts - 1, stop, first + SEGMENT)
-    else:
-        row = (program - segment_programs).to(index_type) * ROWS + lane
-        live = row < num_rows
-        first = tl.load(offsets + row, mask=live, other=0)
-        last = tl.load(offsets + row + 1, mask=live, other=0)
-        live = live & (last - first < SEGMENT)
-        slot = tl.zeros_like(row)
-        parts = tl.zeros_like(row)
-    row, first, last = tl.where(live, row, 0), tl.where(live, first, 0), tl.where(live, last, 0)
-    return row, first, last, slot, live & (parts < 2), live & (parts > 1)
-
-
-@triton.jit
-def take_work(windows, ROWS: tl.constexpr):
-    """First piece of work of this program, the end, and the step from one to the next.
-
-    A piece is the number of a program of `take_rows`, one for each program; where whole graphs
-    are given to a program, the node offsets of which are `windows`, it is a node.
-    """
-    program = tl.program_id(0)
-    if windows is None:
-        return program, program + 1, 1
-    else:
-        return tl.load(windows + program), tl.load(windows + program + 1), ROWS
-
-
-@triton.jit
-def take_piece(
-    piece, end, windows, offsets, num_rows, num_segments, ROWS: tl.constexpr, SEGMENT: tl.constexpr
-):
-    """The rows of a piece of work, as `take_rows` returns them."""
-    if windows is None:
-        return take_rows(piece, offsets, num_rows, num_segments, ROWS, SEGMENT)
-    else:
-        row = (piece + tl.arange(0, ROWS)).to(offsets.dtype.element_ty)
-        live = row < end
-        row = tl.where(live, row, 0)
-        first = tl.load(offsets + row, mask=live, other=0)
-        last = tl.load(offsets + row + 1, mask=live, other=0)
-        return row, first, last, row, live, row < 0
-
-
-@triton.jit
-def take_edges(first, last, step, SLOTS: tl.constexpr):
-    """Positions of the edges of one tile and which exist: [K, R]."""
-    position = first[None, :] + step + tl.arange(0, SLOTS)[:, None]
-    return position, position < last[None, :]
-
-
-@triton.jit
-def head_block(HEADS: tl.constexpr, H: tl.constexpr):
-    """The heads of this program and which exist: [H]."""
-    head = tl.program_id(1) * H + tl.arange(0, H)
-    return head, head < HEADS
-
-
-@triton.jit
-def plane(head, real, CHANNELS: tl.constexpr, C: tl.constexpr):
-    """Offsets of (head, channel) in a row of heads x CHANNELS numbers, and which exist: [H, C]."""
+def head_channel_offsets(head, head_mask, CHANNELS: tl.constexpr, C: tl.constexpr):
+    """Offsets of (head, channel) in a row [h, CHANNELS], and which exist: [H, C]."""
     channel = tl.arange(0, C)
     offset = head[:, None] * CHANNELS + channel[None, :]
-    return offset, real[:, None] & (channel < CHANNELS)[None, :]
+    return offset, head_mask[:, None] & (channel < CHANNELS)[None, :]
 
 
 @triton.jit
-def spread(x):
+def expand_last(x):
     """Add a trailing axis."""
     return tl.expand_dims(x, -1)
 
 
 @triton.jit
-def point(table, index, offset, STRIDE: tl.constexpr):
-    """Addresses of offset [H] or [H, C] in the rows `index` of a table, in 64 bits."""
-    base = spread(index.to(tl.int64) * STRIDE)
+def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
+    """Addresses of the offsets [H] or [H, C] in the rows `index` of a table, in 64 bits."""
+    base = expand_last(index.to(tl.int64) * STRIDE)
     if len(offset.shape) == 2:
-        base = spread(base)
+        base = expand_last(base)
     return table + (base + offset)
 
 
 @triton.jit
-def within(valid, inside):
-    """Which (row, offset) exist."""
-    valid = spread(valid)
-    if len(inside.shape) == 2:
-        valid = spread(valid)
-    return valid & inside
+def element_mask(valid, mask):
+    """Which (row, offset) exist, from which rows and which offsets do."""
+    valid = expand_last(valid)
+    if len(mask.shape) == 2:
+        valid = expand_last(valid)
+    return valid & mask
 
 
 @triton.jit
-def gather(table, index, valid, offset, inside, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
-    """Rows of a table in the accumulation type: [*index, *offset], `other` where not valid."""
-    mask = within(valid, inside)
-    return tl.load(point(table, index, offset, STRIDE), mask=mask, other=other).to(ACC)
+def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
+    """Read rows of a table, in the accumulator's type; `other` where a row is not valid."""
+    exists = element_mask(valid, mask)
+    return tl.load(element_ptrs(table, index, offset, STRIDE), mask=exists, other=other).to(ACC)
 
 
 @triton.jit
-def scatter(table, index, valid, offset, inside, x, STRIDE: tl.constexpr):
+def scatter(table, index, valid, offset, mask, x, STRIDE: tl.constexpr):
     """Write rows of a table, in its type."""
-    tl.store(point(table, index, offset, STRIDE), x, mask=within(valid, inside))
+    tl.store(element_ptrs(table, index, offset, STRIDE), x, mask=element_mask(valid, mask))
 
 
 @triton.jit
-def scalar(x, ACC: tl.constexpr):
-    """A number from the host in the accumulation type."""
+def acc_scalar(x, ACC: tl.constexpr):
+    """A number from the host in the accumulator's type."""
     return tl.full([], x, ACC)
 
 
 @triton.jit
-def reciprocal(total):
-    """1 / total, and 1 where it is zero: a row without any weight."""
-    return 1.0 / tl.where(total == 0, 1.0, total)
+def reciprocal(row_sum):
+    """1 / row_sum, and 1 where it is zero: a row without any weight."""
+    return 1.0 / tl.where(row_sum == 0, 1.0, row_sum)
 
 
 @triton.jit
-def level(top):
-    """What to subtract from the scores of a row before exp: the maximum, or 0 where it is -inf."""
-    return tl.where(top == float("-inf"), 0.0, top)
+def safe_max(row_max):
+    """What to subtract from the scores before exp: the maximum, or 0 where it is -inf."""
+    return tl.where(row_max == float("-inf"), 0.0, row_max)
 
 
 @triton.jit
-def soften(scores, top):
+def online_softmax_step(scores, m_i):
     """One step of the running softmax of every slot, over a tuple of scores [K, R, H].
 
-    Returns the unnormalised weights, the factor by which older sums shrink, and the new maximum.
+    Returns the unnormalised weights exp(s - m'), the factor exp(m - m') by which older sums are
+    rescaled, and the new maximum m'.
     """
-    highest = top
+    highest = m_i
     for u in tl.static_range(len(scores)):
         highest = tl.maximum(highest, scores[u])
     weights = ()
     for u in tl.static_range(len(scores)):
-        weights += (tl.exp(scores[u] - level(highest)),)
-    return weights, tl.exp(top - level(highest)), highest
+        weights += (tl.exp(scores[u] - safe_max(highest)),)
+    return weights, tl.exp(m_i - safe_max(highest)), highest
 
 
 @triton.jit
-def settle(top, total):
-    """The softmax of a row from those of its slots: factors [K, R, H], maximum and sum [R, H]."""
-    highest = tl.max(top, 0)
-    factor = tl.exp(top - level(highest)[None])
-    return factor, highest, tl.sum(total * factor, 0)
+def softmax_merge(m_i, l_i):
+    """Merge the softmaxes of a row's slots, from their maxima m_i and sums l_i [K, R, H].
+
+    Returns the factors [K, R, H] of the slots' sums, and the row's maximum and sum [R, H].
+    """
+    highest = tl.max(m_i, 0)
+    factor = tl.exp(m_i - safe_max(highest)[None])
+    return factor, highest, tl.sum(l_i * factor, 0)
 
 
 @triton.jit
-def kept(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Which weights dropout keeps: positions [K, R] x heads [H]; see gattn.kernels.philox."""
-    counter = spread(position.to(tl.int64) * HEADS) + head
+def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
+    """Which weights dropout keeps: CSR positions [K, R] x heads [H]; see gattn.kernels.philox."""
+    counter = expand_last(position.to(tl.int64) * HEADS) + head
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
     zero = tl.zeros_like(low)
     draw = tl.philox(tl.load(seed), low, high, zero, zero)[0]
@@ -216,127 +109,23 @@ def kept(seed, position, head, threshold, HEADS: tl.constexpr):
 
 
 @triton.jit
-def leaky(x, slope):
+def dropout_factor(seed, position, head, threshold, keep_scale, HEADS: tl.constexpr):
+    """What dropout multiplies a weight by: keep_scale = 1 / (1 - p), or 0."""
+    return tl.where(dropout_keep(seed, position, head, threshold, HEADS), keep_scale, 0.0)
+
+
+@triton.jit
+def leaky_relu(x, negative_slope):
     """LeakyReLU."""
-    return tl.where(x > 0, x, x * slope)
+    return tl.where(x > 0, x, x * negative_slope)
 
 
 @triton.jit
 def tanh(x):
     """Hyperbolic tangent: a ratio of polynomials near zero, exponentials elsewhere."""
     square = x * x
-    top = x * (135135.0 + square * (17325.0 + square * (378.0 + square)))
-    bottom = 135135.0 + square * (62370.0 + square * (3150.0 + square * 28.0))
-    fall = tl.exp(-2.0 * tl.abs(x))
-    far = (1.0 - fall) / (1.0 + fall)
-    return tl.where(tl.abs(x) < 0.5, top / bottom, tl.where(x < 0, -far, far))
-
-
-@triton.jit(do_not_specialize=["num_rows", "num_segments"])
-def merge(
-    offsets, part_max, part_sum, part_a, part_b, part_c, row_max, row_sum, a, b, c,
-    num_rows, num_segments, keep_scale: tl.float64,
-    HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr,
-    ACC: tl.constexpr, SPAN: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, A: tl.constexpr,
-    B: tl.constexpr, SEGMENT: tl.constexpr, CENTRED: tl.constexpr,
-):  # fmt: skip
-    """Add the partial results of each row that was cut, in their order.
-
-    Accumulators a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. With
-    part_max they are unnormalised sums under softmax; then a and b are scaled by keep_scale too.
-    CENTRED: c x a is subtracted from b.
-    Program (x, y): the rows whose first segments have numbers from x SPAN on, and a block of heads.
-    Reads and writes s(A_CHANNELS + B_CHANNELS + 3) bytes per head for each segment and row.
-    """
-    lane = tl.arange(0, SPAN)
-    slot = tl.program_id(0).to(offsets.dtype.element_ty) * SPAN + lane
-    live = slot < num_segments
-    row = find_row(offsets, tl.where(live, slot, 0) * SEGMENT + (SEGMENT - 1), num_rows)
-    start, stop = tl.load(offsets + row), tl.load(offsets + row + 1)
-    parts = (stop - start) // SEGMENT
-    leads = live & (slot == start // SEGMENT) & (parts > 1)
-
-    found = tl.min(tl.where(leads, lane, SPAN))
-    while found < SPAN:
-        here = lane == found
-        merge_row(
-            pick(row, here), pick(slot, here), pick(slot + parts, here),
-            part_max, part_sum, part_a, part_b, part_c, row_max, row_sum, a, b, c, keep_scale,
-            HEADS, A_CHANNELS, B_CHANNELS, ACC, PARTS, H, A, B, CENTRED,
-        )  # fmt: skip
-        found = tl.min(tl.where(leads & (lane > found), lane, SPAN))
-
-
-@triton.jit
-def pick(x, here):
-    """The one element of a vector of integers that is told: [1]."""
-    return tl.sum(tl.where(here, x, 0)).to(x.dtype) + tl.zeros([1], x.dtype)
-
-
-@triton.jit
-def merge_row(
-    row, first, last, part_max, part_sum, part_a, part_b, part_c, row_max, row_sum, a, b, c,
-    keep_scale,
-    HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr, ACC: tl.constexpr,
-    PARTS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr, CENTRED: tl.constexpr,
-):  # fmt: skip
-    """Add the partial results number first to last of a row, all [1]."""
-    steps = tl.max(last - first, 0)
-    head, real = head_block(HEADS, H)
-    whole = last > first
-
-    if part_max is not None:
-        top = tl.full([PARTS, 1, H], float("-inf"), ACC)
-        step = 0
-        while step < steps:
-            index, valid = take_edges(first, last, step, PARTS)
-            found = gather(part_max, index, valid, head, real, HEADS, ACC, float("-inf"))
-            top = tl.maximum(top, found)
-            step += PARTS
-        highest = tl.max(top, 0)
-        total = tl.zeros([PARTS, 1, H], ACC)
-    if a is not None:
-        a_offset, a_inside = plane(head, real, A_CHANNELS, A)
-        a_acc = tl.zeros([PARTS, 1, H, A], ACC)
-    if b is not None:
-        b_offset, b_inside = plane(head, real, B_CHANNELS, B)
-        b_acc = tl.zeros([PARTS, 1, H, B], ACC)
-    if c is not None:
-        c_acc = tl.zeros([PARTS, 1, H], ACC)
-    step = 0
-    while step < steps:
-        index, valid = take_edges(first, last, step, PARTS)
-        factor = tl.full([PARTS, 1, H], 1.0, ACC)
-        if part_max is not None:
-            found = gather(part_max, index, valid, head, real, HEADS, ACC, float("-inf"))
-            factor = tl.exp(found - level(highest)[None])
-            total += factor * gather(part_sum, index, valid, head, real, HEADS, ACC)
-        if a is not None:
-            x = gather(part_a, index, valid, a_offset, a_inside, HEADS * A_CHANNELS, ACC)
-            a_acc += spread(factor) * x
-        if b is not None:
-            x = gather(part_b, index, valid, b_offset, b_inside, HEADS * B_CHANNELS, ACC)
-            b_acc += spread(factor) * x
-        if c is not None:
-            c_acc += factor * gather(part_c, index, valid, head, real, HEADS, ACC)
-        step += PARTS
-
-    inverse = tl.full([1, H], 1.0, ACC)
-    scale = tl.full([1, H], 1.0, ACC)
-    if part_max is not None:
-        summed = tl.sum(total, 0)
-        inverse = reciprocal(summed)
-        scale = inverse * scalar(keep_scale, ACC)
-        scatter(row_max, row, whole, head, real, highest, HEADS)
-        scatter(row_sum, row, whole, head, real, summed, HEADS)
-    if c is not None:
-        mass = tl.sum(c_acc, 0) * inverse
-        scatter(c, row, whole, head, real, mass, HEADS)
-    if a is not None:
-        mean = tl.sum(a_acc, 0) * spread(scale)
-        scatter(a, row, whole, a_offset, a_inside, mean, HEADS * A_CHANNELS)
-    if b is not None:
-        x = tl.sum(b_acc, 0) * spread(scale)
-        if CENTRED:
-            x -= spread(mass) * mean
-        scatter(b, row, whole, b_offset, b_inside, x, HEADS * B_CHANNELS)
+    numerator = x * (135135.0 + square * (17325.0 + square * (378.0 + square)))
+    denominator = 135135.0 + square * (62370.0 + square * (3150.0 + square * 28.0))
+    decay = tl.exp(-2.0 * tl.abs(x))
+    far = (1.0 - decay) / (1.0 + decay)
+    return tl.where(tl.abs(x) < 0.5, numerator / denominator, tl.where(x < 0, -far, far))
