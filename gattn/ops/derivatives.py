@@ -23,13 +23,17 @@ def by_reference(
     return dict(zip(operator.inputs, found))
 
 
-def by_kernel(backward: Operator, gradients: Iterable[str], wants: Iterable[str] = ()) -> Derivative:
+def by_kernel(
+    backward: Operator, gradients: Iterable[str], wants: Iterable[str] = (), **called: str
+) -> Derivative:
     """First derivatives by an operator, those of higher order by the reference.
 
-    Its first input is the gradient; the others have the names that forward gave them. It returns
-    the ``gradients`` of these inputs, and computes those in ``wants`` only where they are needed.
+    The operator returns the ``gradients`` of these inputs, of those in ``wants`` only where they
+    are needed. Its own first input is the gradient that came; the others are called as they were
+    in forward, or what ``called`` says was called otherwise there.
     """
     gradients, flags = tuple(gradients), {f"wants_{name}": name for name in wants}
+    names = tuple(called.get(name, name) for name in backward.parameters)
 
     def derivative(
         operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
@@ -39,7 +43,7 @@ def by_kernel(backward: Operator, gradients: Iterable[str], wants: Iterable[str]
         given[backward.inputs[0]] = grad
         for flag, name in flags.items():
             given[flag] = name in wanted
-        found = backward.overload(*map(given.__getitem__, backward.parameters))
+        found = backward.overload(*map(given.__getitem__, names))
         return dict(zip(gradients, found if len(gradients) > 1 else (found,)))
 
     return derivative

@@ -160,10 +160,10 @@ _softmax_backward = Operator(
 _softmax = Operator(
     "edge_softmax",
     inputs={"score": "e h"},
-    outputs={"alpha": Out("e h")},
+    outputs={"out": Out("e h")},
     reference=reference.edge_softmax,
-    derivative=by_kernel(_softmax_backward, ["score"]),
-    saves=["score", "alpha"],
+    derivative=by_kernel(_softmax_backward, ["score"], alpha="out"),
+    saves=["score", "out"],
 )
 _aggregate = Operator(
     "aggregate",

@@ -134,7 +134,7 @@ class Operator:
         overload = getattr(torch.ops.gattn, name).default
 
         def kernel(*args: Any) -> Any:
-            if args[-1] == "cpu" and hasattr(cpu, "launcher"):
+            if args[-1] == "cpu":
                 return self._on_cpu(args)
             return getattr(launchers(args[-1]), name)(*args[:-1])
 
@@ -174,10 +174,10 @@ class Operator:
         return self._returned(outputs)
 
     @functools.cached_property
-    def _launch(self) -> Callable[[Sequence[Any]], None]:
+    def _launch(self) -> cpu.Launcher:
         lengths = (self._lengths.get(letter) for letter in self._shapes.letters)
         names = (*self.parameters, *self.outputs, *lengths)
-        return cpu.launcher(
+        return cpu.Launcher(
             self.name,
             {n: at for at, n in enumerate(names) if n and n not in (*self._flags, "backend")},
         )

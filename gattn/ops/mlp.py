@@ -34,7 +34,7 @@ _score = Operator(
     "mlp_score",
     inputs={"query": "n h c", "key": "m h c", "weight": "h c", **EDGES},
     settings={"activation": ACTIVATIONS, "negative_slope": float},
-    outputs={"score": Out("e h")},
+    outputs={"out": Out("e h")},
     reference=reference.mlp_score,
     derivative=by_reference,
     saves=("query", "key", "weight", *EDGES),

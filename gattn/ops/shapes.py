@@ -20,8 +20,8 @@ from gattn.kernels.precision import acc_dtype, is_rounded
 Empty = Callable[..., Tensor]
 """Makes room: ``empty(like, *shape, dtype=dtype)``."""
 
-_OF_LAYOUT = {"n": ("rowptr", "colptr", 1), "m": ("colptr", "rowptr", 1), "e": ("col", "row", 0)}
-"""Where a length is read that no input has: a field, that of the transposed graph, what is over."""
+_FIELDS = {"n": ("rowptr", "colptr"), "m": ("colptr", "rowptr"), "e": ("col", "row")}
+"""Which tensor of a layout has a length that no input has, and which that of its transpose."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,32 +61,42 @@ class Shapes:
     ) -> None:
         """``instead`` names the input that serves where another is absent."""
         at = {name: position for position, name in enumerate(parameters)}
-        found: dict[str, tuple[int, int, int | None]] = {}
+        sources: dict[str, tuple[int | None, int, int | None]] = {}
         for name in sorted(inputs, key=lambda name: inputs[name].endswith("?")):  # given ones first
             other = at[instead[name]] if name in instead else None
             for axis, letter in enumerate(inputs[name].rstrip("?").split()):
-                found.setdefault(letter, (at[name], axis, other))
-        used = {letter for out in outputs.values() for letter in out.shape.split()}
-        self._found = tuple(found.values())
-        self._of_layout = tuple(_OF_LAYOUT[letter] for letter in sorted(used - set(found)))
-        self.letters = (*found, *sorted(used - set(found)))
+                sources.setdefault(letter, (at[name], axis, other))
+        for letter in (letter for out in outputs.values() for letter in out.shape.split()):
+            sources.setdefault(letter, (None, 0, None))
+        self.letters = tuple(sources)
+        self._sources = tuple(
+            (*source, [Layout._fields.index(field) for field in _FIELDS.get(letter, ())])
+            for letter, source in sources.items()
+        )
         self._layout, self._transposed = at.get("layout"), at.get("transposed")
         self._like = at[next(iter(inputs))]
         self._rooms = tuple(_Room(out, self.letters, at) for out in outputs.values())
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
-        """The length of each letter, 0 for those of absent inputs."""
+        """The length of each letter, 0 for that of an absent input."""
         lengths = []
-        for position, axis, instead in self._found:
-            t = args[position]
+        for position, axis, instead, fields in self._sources:
+            t = None if position is None else args[position]
             if t is None and instead is not None:
                 t = args[instead]
-            lengths.append(0 if t is None else t.size(axis))
-        for field, field_transposed, over in self._of_layout:
-            layout = Layout(*args[self._layout])
-            turned = self._transposed is not None and args[self._transposed]
-            lengths.append(getattr(layout, field_transposed if turned else field).size(0) - over)
+            if t is not None:
+                lengths.append(t.size(axis))
+            elif fields:
+                lengths.append(self._length_of_layout(args, fields))
+            else:
+                lengths.append(0)
         return lengths
+
+    def _length_of_layout(self, args: Sequence[Any], fields: Sequence[int]) -> int:
+        is_transposed = self._transposed is not None and args[self._transposed]
+        field = fields[1 if is_transposed else 0]
+        length = args[self._layout][field].size(0)
+        return length - 1 if Layout._fields[field] in ("rowptr", "colptr") else length
 
     def room(self, args: Sequence[Any], lengths: Sequence[int], empty: Empty) -> list[Tensor]:
         """Uninitialised memory for the outputs."""
