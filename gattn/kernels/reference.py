@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gattn.kernels import philox
 from gattn.kernels.layout import Layout, num_rows
+from gattn.kernels.precision import acc_dtype
 
 
 def additive_attention(
@@ -24,7 +25,7 @@ def additive_attention(
     dropout: float,
 ) -> Tensor:
     """out_i = sum_j softmax_j(LeakyReLU(a_i + b_j + c_ij)) v_j, with a, b, c scalars per head."""
-    score = additive_score(query_score, key_score, edge_score, layout, negative_slope)
+    score = _additive_score(query_score, key_score, edge_score, layout, negative_slope)
     return _attend(score, value, layout, seed, dropout)
 
 
@@ -41,14 +42,14 @@ def dot_product_attention(
     dropout: float,
 ) -> Tensor:
     """out_i = sum_j softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij)."""
-    score = dot_product_score(query, key, bias, edge_attr, edge_proj, layout, scale)
+    score = _dot_product_score(query, key, bias, edge_attr, edge_proj, layout, scale)
     return _attend(score, value, layout, seed, dropout, _project(edge_attr, edge_proj, layout))
 
 
 def mlp_attention(
     query: Tensor,
     key: Tensor,
-    value: Tensor,
+    value: Tensor | None,
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
@@ -58,43 +59,10 @@ def mlp_attention(
     negative_slope: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j softmax_j(w . act(q_i + k_j + W a_ij)) v_j."""
-    score = mlp_score(query, key, weight, edge_attr, edge_proj, layout, activation, negative_slope)
-    return _attend(score, value, layout, seed, dropout)
-
-
-def additive_score(
-    query_score: Tensor,
-    key_score: Tensor,
-    edge_score: Tensor | None,
-    layout: Layout,
-    negative_slope: float,
-) -> Tensor:
-    """LeakyReLU(a_i + b_j + c_ij) in CSR order: [e, h]."""
-    score = _wide(query_score)[layout.destinations()] + _wide(key_score)[layout.col.long()]
-    if edge_score is not None:
-        score = score + _wide(edge_score)[layout.perm.long()]
-    return F.leaky_relu(score, negative_slope)
-
-
-def dot_product_score(
-    query: Tensor,
-    key: Tensor,
-    bias: Tensor | None,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    layout: Layout,
-    scale: float,
-) -> Tensor:
-    """scale q_i . (k_j + W a_ij) + bias_ij in CSR order: [e, h]."""
-    keys = _serve(_wide(key)[layout.col.long()], query.shape[1])
-    projected = _project(edge_attr, edge_proj, layout)
-    if projected is not None:
-        keys = keys + projected
-    score = scale * (_wide(query)[layout.destinations()] * keys).sum(-1)
-    if bias is not None:
-        score = score + _wide(bias)[layout.perm.long()]
-    return score
+    """out_i = sum_j softmax_j(w . act(q_i + k_j + W a_ij)) v_j; value None means key."""
+    edges = edge_attr, edge_proj
+    score = _mlp_score(query, key, weight, *edges, layout, activation, negative_slope)
+    return _attend(score, key if value is None else value, layout, seed, dropout)
 
 
 def mlp_score(
@@ -107,51 +75,115 @@ def mlp_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """w . act(q_i + k_j + W a_ij) in CSR order: [e, h]; w is [h, c]."""
-    hidden = _wide(query)[layout.destinations()] + _wide(key)[layout.col.long()]
-    projected = _project(edge_attr, edge_proj, layout)
-    if projected is not None:
-        hidden = hidden + projected
-    hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
-    return (_wide(weight) * hidden).sum(-1)
+    """w . act(q_i + k_j + W a_ij) for every edge and head, in the caller's order: [e, h]."""
+    edges = edge_attr, edge_proj
+    score = _mlp_score(query, key, weight, *edges, layout, activation, negative_slope)
+    return _to_caller(score, layout).to(query.dtype)
 
 
 def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
     """Softmax of [e, h] scores over the edges into each destination, in the caller's order."""
-    alpha = _softmax(_wide(score)[layout.perm.long()], layout)
-    return to_caller(alpha, layout).to(score.dtype)
+    alpha = _softmax(_to_acc(score)[layout.perm.long()], layout)
+    return _to_caller(alpha, layout).to(score.dtype)
 
 
-def aggregate(weight: Tensor, value: Tensor, layout: Layout) -> Tensor:
-    """out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order."""
-    return _sum(_wide(weight)[layout.perm.long()], value, layout)
+def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = False) -> Tensor:
+    """out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order.
+
+    Transposed, it is the sum over the edges out of a node: out_j = sum_i w_ij v_i.
+    """
+    layout = layout.transpose() if transposed else layout
+    return _sum(_to_acc(weight)[layout.perm.long()], value, layout)
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
     """q_i . k_j for every edge and head, in the caller's order: [e, h]."""
-    score = dot_product_score(query, key, None, None, None, layout, 1.0)
-    return to_caller(score, layout).to(query.dtype)
+    score = _dot_product_score(query, key, None, None, None, layout, 1.0)
+    return _to_caller(score, layout).to(query.dtype)
 
 
-def to_caller(edges: Tensor, layout: Layout) -> Tensor:
+def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
+    """s_tjh = v_jh . a_th for every node, of features [m, h, c] and vectors [t, h, c]."""
+    return torch.einsum("mhc,thc->tmh", value, vectors)
+
+
+def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    """Zero the numbers [k] that the generator drops and scale the rest by 1 / (1 - p)."""
+    return _drop(_to_acc(x).unsqueeze(1), seed, p).squeeze(1).to(x.dtype)
+
+
+def _to_caller(edges: Tensor, layout: Layout) -> Tensor:
     """Bring rows from CSR order into the caller's edge order."""
     return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
 
 
-def _wide(x: Tensor) -> Tensor:
-    """fp32 for 16-bit floats, otherwise x itself."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+def _additive_score(
+    query_score: Tensor,
+    key_score: Tensor,
+    edge_score: Tensor | None,
+    layout: Layout,
+    negative_slope: float,
+) -> Tensor:
+    """LeakyReLU(a_i + b_j + c_ij) in CSR order: [e, h]."""
+    score = _to_acc(query_score)[layout.destinations()] + _to_acc(key_score)[layout.col.long()]
+    if edge_score is not None:
+        score = score + _to_acc(edge_score)[layout.perm.long()]
+    return F.leaky_relu(score, negative_slope)
+
+
+def _dot_product_score(
+    query: Tensor,
+    key: Tensor,
+    bias: Tensor | None,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: Layout,
+    scale: float,
+) -> Tensor:
+    """scale q_i . (k_j + W a_ij) + bias_ij in CSR order: [e, h]."""
+    keys = _repeat_heads(_to_acc(key)[layout.col.long()], query.shape[1])
+    projected = _project(edge_attr, edge_proj, layout)
+    if projected is not None:
+        keys = keys + projected
+    score = scale * (_to_acc(query)[layout.destinations()] * keys).sum(-1)
+    if bias is not None:
+        score = score + _to_acc(bias)[layout.perm.long()]
+    return score
+
+
+def _mlp_score(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    layout: Layout,
+    activation: str,
+    negative_slope: float,
+) -> Tensor:
+    """w . act(q_i + k_j + W a_ij) in CSR order: [e, h]; w is [h, c]."""
+    hidden = _to_acc(query)[layout.destinations()] + _to_acc(key)[layout.col.long()]
+    projected = _project(edge_attr, edge_proj, layout)
+    if projected is not None:
+        hidden = hidden + projected
+    hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
+    return (_to_acc(weight) * hidden).sum(-1)
+
+
+def _to_acc(x: Tensor) -> Tensor:
+    """The numbers in the dtype that sums run in."""
+    return x.to(acc_dtype(x.dtype))
 
 
 def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout) -> Tensor | None:
     """W a_ij in CSR order: [e, h, c], from a [e, d] and W [h, c, d]."""
     if edge_attr is None or edge_proj is None:
         return None
-    return torch.einsum("ed,hcd->ehc", _wide(edge_attr)[layout.perm.long()], _wide(edge_proj))
+    return torch.einsum("ed,hcd->ehc", _to_acc(edge_attr)[layout.perm.long()], _to_acc(edge_proj))
 
 
-def _serve(x: Tensor, heads: int) -> Tensor:
-    """Let the heads of x serve so many heads in turn: [e, heads, c]."""
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """The heads of x over and over, up to so many: [e, heads, c]."""
     return x if x.shape[1] == heads else x.repeat(1, heads // x.shape[1], 1)
 
 
@@ -190,7 +222,7 @@ def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None) -> Tensor:
     """out_i = sum_j alpha_ij v_j; the h_v heads of value serve the h heads of alpha in turn."""
-    values = _serve(_wide(value)[layout.col.long()], alpha.shape[1])
+    values = _repeat_heads(_to_acc(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:
         values = values + edge_value
     out = values.new_zeros(num_rows(layout.rowptr), *values.shape[1:])

@@ -21,7 +21,7 @@ from gattn.nn._edges import (
     sum_incoming,
     with_weights,
 )
-from gattn.ops.checks import acc_dtype
+from gattn.kernels.precision import acc_dtype
 
 
 class FAConv(AttentionConv):

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import reference
-from gattn.kernels.layout import Layout
+from gattn.kernels.precision import to_acc
 from gattn.ops import checks
-from gattn.ops.backend import select
 from gattn.ops.edge import edge_softmax
-from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
+from gattn.ops.family import Family
+from gattn.ops.library import wants_grad
+from gattn.ops.shapes import Out, acc, out_acc
+
+ADDITIVE = Family(
+    "additive",
+    inputs={"query_score": "n h", "key_score": "m h", "value": "m g c", "edge_score": "e h?"},
+    settings={"negative_slope": float, "dropout": float},
+    flags=["save_positive_part"],
+    outputs={
+        "out": Out("n h c"),
+        "row_max": acc("n h"),
+        "row_sum": acc("n h"),
+        "out_pos_centered": acc("n h c", "save_positive_part"),
+        "out_acc": out_acc("n h c"),
+    },
+    reference=reference.additive_attention,
+)
 
 
 def additive_attention(
@@ -68,13 +81,10 @@ def additive_attention(
     checks.check_probability("dropout", dropout)
     seed = checks.new_seed(dropout, value.device)
     inputs = query_score, key_score, value, edge_score
-    backend = select(impl, value.device)
-    if backend == "reference":
-        return reference.additive_attention(*inputs, graph.layout, seed, negative_slope, dropout)
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
-    flags = save_positive_part, wants_grad(*inputs)
-    return _forward(*inputs, graph.layout, seed, negative_slope, dropout, *flags, backend)[0]
+    settings, flags = (negative_slope, dropout), (save_positive_part,)
+    return ADDITIVE.attend(inputs, graph.layout, seed, settings, impl, flags)
 
 
 def additive_attention_weights(
@@ -117,7 +127,7 @@ def additive_attention_weights(
     """
     _check(query_score, key_score, edge_score, graph, negative_slope)
     source, destination = graph.edge_index
-    query, key, edge = checks.to_acc(query_score, key_score, edge_score)
+    query, key, edge = to_acc(query_score, key_score, edge_score)
     score = query[destination] + key[source]
     if edge is not None:
         score = score + edge
@@ -145,94 +155,3 @@ def _check(
     checks.check_number("negative_slope", negative_slope)
 
 
-class _AdditiveAttention(torch.autograd.Function):
-    """inputs: a, b, v, c; outputs: out and, for backward, what the one-pass formula needs."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, seed, negative_slope, dropout, _, _, backend = args
-        outputs = below_autograd(_forward, *args)
-        out, *statistics, out_acc = outputs
-        ctx.save_for_backward(*inputs, seed, value_sum(out, out_acc), *statistics, *layout)
-        ctx.settings = negative_slope, dropout, backend
-        ctx.mark_non_differentiable(*outputs[1:])
-        ctx.set_materialize_grads(False)
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        a, b, v, c, seed, *outputs = ctx.saved_tensors
-        outputs, layout = outputs[:4], Layout(*outputs[4:])
-        negative_slope, dropout, backend = ctx.settings
-        if grads[0] is None:
-            return (None,) * 11
-        if torch.is_grad_enabled():
-            found = reference_gradients(
-                lambda a, b, v, c: reference.additive_attention(
-                    a, b, v, c, layout, seed, negative_slope, dropout
-                ),
-                (a, b, v, c),
-                grads,
-            )
-        else:
-            found = _backward(
-                grads[0], a, b, v, c, *outputs, layout, seed, negative_slope, dropout, backend
-            )
-        return *found[:3], found[3] if c is not None else None, *(None,) * 7
-
-
-def _fake_forward(
-    query_score: Tensor,
-    key_score: Tensor,
-    value: Tensor,
-    edge_score: Tensor | None,
-    layout: list[Tensor],
-    seed: Tensor | None,
-    negative_slope: float,
-    dropout: float,
-    save_positive_part: bool,
-    needs_backward: bool,
-    backend: str,
-) -> tuple[Tensor, ...]:
-    n, heads, channels = query_score.shape[0], query_score.shape[1], value.shape[2]
-    wide = checks.acc_dtype(value.dtype)
-    kept = n if save_positive_part else 0
-    return (
-        value.new_empty(n, heads, channels),
-        value.new_empty(n, heads, dtype=wide),
-        value.new_empty(n, heads, dtype=wide),
-        value.new_empty(kept, heads, channels, dtype=wide),
-        checks.empty_out_acc(value, needs_backward, n, heads, channels),
-    )
-
-
-def _fake_backward(
-    grad_out: Tensor,
-    query_score: Tensor,
-    key_score: Tensor,
-    value: Tensor,
-    edge_score: Tensor | None,
-    *rest: Any,
-) -> tuple[Tensor, ...]:
-    return (
-        query_score.new_empty(query_score.shape),
-        key_score.new_empty(key_score.shape),
-        value.new_empty(value.shape),
-        value.new_empty(0) if edge_score is None else edge_score.new_empty(edge_score.shape),
-    )
-
-
-_backward = define(
-    "additive_backward(Tensor grad_out, Tensor query_score, Tensor key_score, Tensor value, "
-    "Tensor? edge_score, Tensor out_acc, Tensor row_max, Tensor row_sum, "
-    "Tensor out_pos_centered, Tensor[] layout, Tensor? seed, float negative_slope, float dropout, "
-    "str backend) -> (Tensor, Tensor, Tensor, Tensor)",
-    _fake_backward,
-)
-_forward = define(
-    "additive_forward(Tensor query_score, Tensor key_score, Tensor value, Tensor? edge_score, "
-    "Tensor[] layout, Tensor? seed, float negative_slope, float dropout, bool save_positive_part, "
-    "bool needs_backward, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _fake_forward,
-    _AdditiveAttention,
-)

@@ -97,21 +97,3 @@ def new_seed(dropout: float, device: torch.device) -> Tensor | None:
     if dropout == 0.0:
         return None
     return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
-
-
-def acc_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that an operator sums in: fp64 for fp64, otherwise fp32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def to_acc(*tensors: Tensor | None) -> tuple[Any, ...]:
-    """The tensors in the dtype that an operator sums in; None stays None."""
-    return tuple(None if t is None else t.to(acc_dtype(t.dtype)) for t in tensors)
-
-
-def empty_out_acc(like: Tensor, needs_backward: bool, *shape: int, adds: bool = False) -> Tensor:
-    """Room for the sum of the values where backward asks and out, rounded or added to, differs."""
-    differs = adds or like.dtype.itemsize == 2
-    return like.new_empty(
-        shape if needs_backward and differs else (0,), dtype=acc_dtype(like.dtype)
-    )

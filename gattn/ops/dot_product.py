@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import reference
-from gattn.kernels.layout import Layout
+from gattn.kernels.precision import to_acc
 from gattn.ops import checks, sdpa
-from gattn.ops.backend import select
 from gattn.ops.edge import edge_dot, edge_softmax
-from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
+from gattn.ops.family import Family
+from gattn.ops.shapes import Out, acc, out_acc
+
+DOT_PRODUCT = Family(
+    "dot_product",
+    inputs={
+        "query": "n h c", "key": "m h c", "value": "m h w", "bias": "e h?",
+        "edge_attr": "e d?", "edge_proj": "h c d?",
+    },
+    settings={"scale": float, "dropout": float},
+    outputs={
+        "out": Out("n h w"),
+        "row_max": acc("n h"),
+        "row_sum": acc("n h"),
+        "out_acc": out_acc("n h w", added="edge_proj"),
+        "edge_out": acc("n h d", "edge_proj", "needs_backward"),
+    },
+    reference=reference.dot_product_attention,
+    costly=["edge_attr"],
+)  # fmt: skip
 
 
 def dot_product_attention(
@@ -80,14 +97,8 @@ def dot_product_attention(
     if plan is not None:
         on_edges = functools.partial(dot_product_attention, scale=scale)
         return sdpa.attend(query, key, value, graph, scale, plan, on_edges)
-    backend = select(impl, value.device)
-    if backend == "reference":
-        return reference.dot_product_attention(
-            query, key, value, bias, edge_attr, edge_proj, graph.layout, seed, scale, dropout
-        )
     inputs = query, key, value, bias, edge_attr, edge_proj
-    needs_backward = wants_grad(*inputs)
-    return _forward(*inputs, graph.layout, seed, scale, dropout, needs_backward, backend)[0]
+    return DOT_PRODUCT.attend(inputs, graph.layout, seed, (scale, dropout), impl)
 
 
 def dot_product_attention_weights(
@@ -137,7 +148,7 @@ def dot_product_attention_weights(
     _check(query, key, bias, edge_attr, edge_proj, graph)
     channels = query.shape[2]
     scale, dtype = _resolve_scale(scale, channels), query.dtype
-    query, key, bias, edge_attr, edge_proj = checks.to_acc(query, key, bias, edge_attr, edge_proj)
+    query, key, bias, edge_attr, edge_proj = to_acc(query, key, bias, edge_attr, edge_proj)
     score = edge_dot(query, key, graph, impl=impl)
     if edge_attr is not None and edge_proj is not None:
         edge_query = _project("nhc,hcd->nhd", query, edge_proj)
@@ -189,95 +200,3 @@ def _check(
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
 
 
-class _DotProductAttention(torch.autograd.Function):
-    """inputs: q, k, v, bias, a, W; outputs: out and what backward asks for."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, seed, scale, dropout, _, backend = args
-        outputs = below_autograd(_forward, *args)
-        out, row_max, row_sum, out_acc, edge_out = outputs
-        statistics = value_sum(out, out_acc), row_max, row_sum, edge_out
-        ctx.save_for_backward(*inputs, seed, *statistics, *layout)
-        ctx.settings = scale, dropout, backend
-        ctx.mark_non_differentiable(*outputs[1:])
-        ctx.set_materialize_grads(False)
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        saved = ctx.saved_tensors  # read once, as checkpointing demands
-        *inputs, seed = saved[:7]
-        statistics, layout = saved[7:11], Layout(*saved[11:])
-        scale, dropout, backend = ctx.settings
-        if grads[0] is None:
-            return (None,) * 12
-        if torch.is_grad_enabled():
-            found = reference_gradients(
-                lambda q, k, v, b, a, proj: reference.dot_product_attention(
-                    q, k, v, b, a, proj, layout, seed, scale, dropout
-                ),
-                tuple(inputs),
-                grads[:1],
-            )
-        else:
-            found = _backward(
-                grads[0], *inputs, *statistics, layout, seed, scale, dropout,
-                ctx.needs_input_grad[4], backend,
-            )  # fmt: skip
-        given = (
-            g if t is not None and needed else None
-            for g, t, needed in zip(found, inputs, ctx.needs_input_grad)
-        )
-        return *given, *(None,) * 6
-
-
-def _fake_forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    layout: list[Tensor],
-    seed: Tensor | None,
-    scale: float,
-    dropout: float,
-    needs_backward: bool,
-    backend: str,
-) -> tuple[Tensor, ...]:
-    n, heads, _ = query.shape
-    shape = n, heads, value.shape[2]
-    wide = checks.acc_dtype(query.dtype)
-    kept = n if edge_proj is not None and needs_backward else 0
-    features = 0 if edge_proj is None else edge_proj.shape[2]
-    return (
-        value.new_empty(shape),
-        value.new_empty(n, heads, dtype=wide),
-        value.new_empty(n, heads, dtype=wide),
-        checks.empty_out_acc(value, needs_backward, *shape, adds=edge_proj is not None),
-        value.new_empty(kept, heads, features, dtype=wide),
-    )
-
-
-def _fake_backward(grad_out: Tensor, *rest: Any) -> Any:
-    query, key, value, bias, edge_attr, edge_proj = rest[:6]
-    edge_attr = edge_attr if rest[-2] else None
-    inputs = query, key, value, bias, edge_attr, edge_proj
-    return tuple(grad_out.new_empty(0 if t is None else t.shape) for t in inputs)
-
-
-_backward = define(
-    "dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? bias, "
-    "Tensor? edge_attr, Tensor? edge_proj, Tensor out_acc, Tensor row_max, Tensor row_sum, "
-    "Tensor edge_out, Tensor[] layout, Tensor? seed, float scale, float dropout, "
-    "bool wants_edge_attr, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _fake_backward,
-)
-_forward = define(
-    "dot_product_forward(Tensor query, Tensor key, Tensor value, Tensor? bias, "
-    "Tensor? edge_attr, Tensor? edge_proj, Tensor[] layout, Tensor? seed, float scale, "
-    "float dropout, bool needs_backward, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _fake_forward,
-    _DotProductAttention,
-)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import reference
-from gattn.kernels.layout import Layout
 from gattn.ops import checks
-from gattn.ops.backend import select
-from gattn.ops.library import below_autograd, define, reference_gradients
+from gattn.ops.derivatives import by_kernel
+from gattn.ops.library import Given, Gradients, Operator
+from gattn.ops.shapes import Out
 
 
 def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
@@ -45,10 +42,7 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
     checks.check_graph(graph)
     checks.check_floats(graph, score=score)
     checks.check_shape("score", score, graph.num_edges, "h")
-    backend = select(impl, score.device)
-    if backend == "reference":
-        return reference.edge_softmax(score, graph.layout)
-    return _softmax(score, graph.layout, backend)
+    return _softmax(score, graph.layout, impl=impl)
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
@@ -83,10 +77,7 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None =
     checks.check_shape("weight", weight, graph.num_edges, "h")
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
     checks.check_grouped("value", weight.shape[1], value.shape[1])
-    backend = select(impl, value.device)
-    if backend == "reference":
-        return reference.aggregate(weight, value, graph.layout)
-    return _aggregate(weight, value, graph.layout, False, backend)
+    return _aggregate(weight, value, graph.layout, False, impl=impl)
 
 
 def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
@@ -121,80 +112,39 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = Non
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     checks.check_shape("key", key, graph.num_src, "h_k", query.shape[2])
     checks.check_grouped("key", query.shape[1], key.shape[1])
-    backend = select(impl, query.device)
-    if backend == "reference":
-        return reference.edge_dot(query, key, graph.layout)
-    return _dot(query, key, graph.layout, backend)
+    return _dot(query, key, graph.layout, impl=impl)
 
 
-class _EdgeSoftmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, score: Tensor, layout: list[Tensor], backend: str) -> Tensor:
-        alpha = below_autograd(_softmax, score, layout, backend)
-        ctx.save_for_backward(score, alpha, *layout)
-        ctx.backend = backend
-        return alpha
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        score, alpha, *layout = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            (found,) = reference_gradients(
-                lambda s: reference.edge_softmax(s, Layout(*layout)), (score,), (grad,)
-            )
-        else:
-            found = _softmax_backward(grad, alpha, layout, ctx.backend)
-        return found, None, None
+def _aggregate_gradients(
+    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+) -> Gradients:
+    """Dot products at the edges, and sums over the edges turned round."""
+    weight, value, layout = given["weight"], given["value"], given["layout"]
+    transposed, backend = given["transposed"], given["backend"]
+    found = {}
+    if "weight" in wanted:
+        query, key = (value, grad) if transposed else (grad, value)
+        if 0 < query.shape[1] < key.shape[1]:  # of the two, key may have the fewer heads
+            query = query.repeat(1, key.shape[1] // query.shape[1], 1)
+        found["weight"] = _dot.overload(query, key, layout, backend)
+    if "value" in wanted:
+        summed = _aggregate.overload(weight, grad, layout, not transposed, backend)
+        found["value"] = _fold_heads(summed, value.shape[1])
+    return found
 
 
-class _Aggregate(torch.autograd.Function):
-    """Forward sums over the edges into a node or, transposed, over those out of it."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Tensor:
-        weight, value, layout, transposed, backend = args
-        ctx.save_for_backward(weight, value, *layout)
-        ctx.settings = transposed, backend
-        return below_autograd(_aggregate, weight, value, layout, transposed, backend)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        weight, value, *layout = ctx.saved_tensors
-        transposed, backend = ctx.settings
-        grad_weight = grad_value = None
-        if ctx.needs_input_grad[0]:
-            ends = (value, grad) if transposed else (grad, value)
-            grad_weight = _dot_grouped(*ends, layout, backend)
-        if ctx.needs_input_grad[1]:
-            summed = _aggregate(weight, grad, layout, not transposed, backend)
-            grad_value = _fold_heads(summed, value.shape[1])
-        return grad_weight, grad_value, None, None, None
-
-
-class _EdgeDot(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, layout: list[Tensor], backend: str) -> Tensor:
-        ctx.save_for_backward(query, key, *layout)
-        ctx.backend = backend
-        return below_autograd(_dot, query, key, layout, backend)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        query, key, *layout = ctx.saved_tensors
-        grad_query = grad_key = None
-        if ctx.needs_input_grad[0]:
-            grad_query = _aggregate(grad, key, layout, False, ctx.backend)
-        if ctx.needs_input_grad[1]:
-            summed = _aggregate(grad, query, layout, True, ctx.backend)
-            grad_key = _fold_heads(summed, key.shape[1])
-        return grad_query, grad_key, None, None
-
-
-def _dot_grouped(query: Tensor, key: Tensor, layout: list[Tensor], backend: str) -> Tensor:
-    """Dot products where either end may hold the fewer heads."""
-    if 0 < query.shape[1] < key.shape[1]:
-        query = query.repeat(1, key.shape[1] // query.shape[1], 1)
-    return _dot(query, key, layout, backend)
+def _dot_gradients(
+    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+) -> Gradients:
+    """Sums over the edges into a node, and over those out of it."""
+    query, key, layout, backend = (given[n] for n in ("query", "key", "layout", "backend"))
+    found = {}
+    if "query" in wanted:
+        found["query"] = _aggregate.overload(grad, key, layout, False, backend)
+    if "key" in wanted:
+        summed = _aggregate.overload(grad, query, layout, True, backend)
+        found["key"] = _fold_heads(summed, key.shape[1])
+    return found
 
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
@@ -202,30 +152,34 @@ def _fold_heads(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[1] == heads else x.unflatten(1, (x.shape[1] // heads, heads)).sum(1)
 
 
-def _fake_aggregate(
-    weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool, backend: str
-) -> Tensor:
-    rows = layout[3 if transposed else 0].shape[0] - 1
-    return value.new_empty(rows, weight.shape[1], value.shape[2])
-
-
-_softmax_backward = define(
-    "edge_softmax_backward(Tensor grad, Tensor alpha, Tensor[] layout, str backend) -> Tensor",
-    lambda grad, alpha, layout, backend: alpha.new_empty(alpha.shape),
+_softmax_backward = Operator(
+    "edge_softmax_backward",
+    inputs={"grad": "e h", "alpha": "e h"},
+    outputs={"grad_score": Out("e h")},
 )
-_softmax = define(
-    "edge_softmax(Tensor score, Tensor[] layout, str backend) -> Tensor",
-    lambda score, layout, backend: score.new_empty(score.shape),
-    _EdgeSoftmax,
+_softmax = Operator(
+    "edge_softmax",
+    inputs={"score": "e h"},
+    outputs={"out": Out("e h")},
+    reference=reference.edge_softmax,
+    derivative=by_kernel(_softmax_backward, ["score"], alpha="out"),
+    saves=["score", "out"],
 )
-_aggregate = define(
-    "aggregate(Tensor weight, Tensor value, Tensor[] layout, bool transposed, str backend) "
-    "-> Tensor",
-    _fake_aggregate,
-    _Aggregate,
+_aggregate = Operator(
+    "aggregate",
+    inputs={"weight": "e h", "value": "k g c"},
+    settings={"transposed": bool},
+    outputs={"out": Out("n h c")},
+    reference=reference.aggregate,
+    derivative=_aggregate_gradients,
+    saves=["weight", "value"],
 )
-_dot = define(
-    "edge_dot(Tensor query, Tensor key, Tensor[] layout, str backend) -> Tensor",
-    lambda query, key, layout, backend: query.new_empty(layout[1].shape[0], query.shape[1]),
-    _EdgeDot,
+_dot = Operator(
+    "edge_dot",
+    inputs={"query": "n h c", "key": "m g c"},
+    outputs={"out": Out("e h")},
+    lengths={"h": "heads", "g": "key_heads", "c": "channels"},
+    reference=reference.edge_dot,
+    derivative=_dot_gradients,
+    saves=["query", "key"],
 )

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from gattn import cache
 from gattn.graph import as_graph
+from gattn.kernels import reference
 from gattn.ops import checks
 from gattn.ops.backend import select
 from gattn.ops.edge import aggregate
-from gattn.ops.library import below_autograd, define, is_transformed
+from gattn.ops.library import Given, Gradients, Operator, is_transformed
+from gattn.ops.shapes import Out
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SPARSE = (torch.sparse_coo, torch.sparse_csr)
@@ -108,24 +110,27 @@ def dropout(x: Tensor, p: float) -> Tensor:
     if x.dtype not in checks.FLOATS or is_transformed() or select(None, x.device) != "cpu":
         return F.dropout(x, p)
     seed = checks.new_seed(p, x.device)
-    return x if seed is None else _dropout(x, seed, p, "cpu")
+    if seed is None:
+        return x
+    return _dropout(x.reshape(-1), seed, p, impl="cpu").view(x.shape)
 
 
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, seed: Tensor, p: float, backend: str) -> Tensor:
-        ctx.save_for_backward(seed)
-        ctx.settings = p, backend
-        return below_autograd(_dropout, x, seed, p, backend)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        (seed,) = ctx.saved_tensors
-        return _dropout(grad, seed, *ctx.settings), None, None, None
+def _dropout_gradients(
+    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+) -> Gradients:
+    """The same mask on the gradient."""
+    return {"x": operator.overload(grad, given["seed"], given["dropout"], given["backend"])}
 
 
-_dropout = define(
-    "dropout(Tensor x, Tensor seed, float p, str backend) -> Tensor",
-    lambda x, seed, p, backend: x.new_empty(x.shape),
-    _Dropout,
+_dropout = Operator(
+    "dropout",
+    inputs={"x": "k"},
+    layout=False,
+    seed="Tensor",
+    settings={"dropout": float},
+    lengths={"k": "numel"},
+    outputs={"out": Out("k")},
+    reference=reference.dropout,
+    derivative=_dropout_gradients,
+    saves=["seed"],
 )

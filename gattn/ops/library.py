@@ -1,23 +1,43 @@
-"""Registration of the fused operators with torch's dispatcher.
+"""Operators of torch's dispatcher, each declared once.
 
-An operator has one kernel function per backend, a fake one for tracing, and an autograd
-function. Registering the latter at the dispatcher's Autograd key keeps the operator opaque to
-torch.compile and costs less per call than torch.library.register_autograd.
+From its declaration an operator has its schema, its kernel on every backend, a fake one for
+tracing, and its derivative. The derivative is registered at the dispatcher's Autograd key: that
+keeps the operator opaque to torch.compile and costs less per call than
+torch.library.register_autograd.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gattn import torch_internals
-from gattn.ops.backend import launchers
+from gattn.kernels import cpu
+from gattn.kernels.layout import Layout
+from gattn.ops.backend import launchers, select
+from gattn.ops.shapes import Out, Shapes
+
+Given = dict[str, Any]
+"""What an operator was called with and what it returned, by name, as far as it is kept."""
+Gradients = Mapping[str, Tensor | None]
+Derivative = Callable[["Operator", Tensor, Given, frozenset[str]], Gradients]
+"""(operator, gradient of its first output, what was given, inputs whose gradients are wanted)."""
+Setting = type[float] | type[bool] | tuple[str, ...]
+"""A number, a boolean, or a choice among words."""
+
+OPERATORS: dict[str, "Operator"] = {}
+"""Every operator that is declared, by name."""
+
+LENGTHS = {
+    "h": "heads", "g": "value_heads", "c": "channels", "w": "value_channels", "d": "features",
+}  # fmt: skip
+"""What the C++ kernels call the lengths that letters stand for."""
 
 _library = torch.library.Library("gattn", "DEF")
-
 _TRANSFORMED = (
     "gattn::{name} does not run under torch.func.{transform}. Its plain PyTorch form does: pass "
     "impl='reference' to the function, or set GATTN_BACKEND=reference. (Layers take b sets of "
@@ -25,42 +45,198 @@ _TRANSFORMED = (
 )
 
 
-def define(
-    schema: str, fake: Callable[..., Any], function: type[torch.autograd.Function] | None = None
-) -> Callable[..., Any]:
-    """Define an operator whose last argument names the backend that runs it.
+class Operator:
+    """An operator with its kernels: a function of that name in each backend's module.
 
-    Its launcher is the function of the same name in that backend's module. ``function`` is its
-    derivative; ``forward`` there calls :func:`below_autograd`.
+    Its arguments are the inputs, statistics, the layout, the seed, settings, flags and the name of
+    the backend; the reference takes the same up to the settings.
     """
-    name = schema.split("(")[0]
-    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    operator = getattr(torch.ops.gattn, name).default
 
-    def kernel(*args: Any) -> Any:
-        return getattr(launchers(args[-1]), name)(*args[:-1])
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: Mapping[str, str],
+        outputs: Mapping[str, Out],
+        statistics: Iterable[str] = (),
+        layout: bool = True,
+        seed: str | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        flags: Iterable[str] = (),
+        instead: Mapping[str, str] | None = None,
+        lengths: Mapping[str, str] = LENGTHS,
+        reference: Callable[..., Tensor] | None = None,
+        derivative: Derivative | None = None,
+        saves: Iterable[str] = (),
+    ) -> None:
+        """Define an operator.
 
-    def autograd(*args: Any) -> Any:
-        if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
+        Args:
+            name: its own and that of its kernels.
+            inputs: the shapes of tensors of one dtype, as in :mod:`gattn.ops.shapes`.
+            outputs: likewise.
+            statistics: tensors that another operator returned.
+            layout: whether it takes the layout of a graph.
+            seed: the type of the generator's key, "Tensor" or "Tensor?"; None for no key.
+            settings: numbers, booleans and choices.
+            flags: booleans that the reference does not take.
+            instead: for an input that may be absent, the one that then stands for it.
+            lengths: what the C++ kernel calls the lengths that letters stand for.
+            reference: the operator in plain PyTorch.
+            derivative: how the gradients of its inputs are found from that of its first output.
+            saves: what ``derivative`` is given, beside the layout, the settings and the flags.
+        """
+        settings, flags = settings or {}, tuple(flags)
+        types = {n: "Tensor?" if shape.endswith("?") else "Tensor" for n, shape in inputs.items()}
+        types |= dict.fromkeys(statistics, "Tensor")
+        types |= {"layout": "Tensor[]"} if layout else {}
+        types |= {"seed": seed} if seed else {}
+        types |= {n: getattr(kind, "__name__", "str") for n, kind in settings.items()}
+        types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
+        returned = ", ".join(["Tensor"] * len(outputs))
+        schema = ", ".join(f"{kind} {n}" for n, kind in types.items())
+        schema = f"{name}({schema}) -> " + (returned if len(outputs) == 1 else f"({returned})")
+
+        self.name = name
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.parameters = tuple(types)
+        self.reference, self.derivative = reference, derivative
+        self.of_reference = tuple(
+            n for n in types if n not in self.inputs and n not in flags and n != "backend"
+        )
+        self._shapes = Shapes(self.parameters, inputs, outputs, instead or {})
+        self._flags, self._lengths = flags, lengths
+        at = {n: position for position, n in enumerate(self.parameters)}
+        words = {n: kind for n, kind in settings.items() if isinstance(kind, tuple)}
+        self._words = tuple((at[n], kind) for n, kind in words.items())
+
+        self.saved = tuple(saves)
+        self._saves = tuple((*self.parameters, *self.outputs).index(n) for n in self.saved)
+        self._sum = "out_acc" in outputs
+        self._layout = at["layout"] if layout else None
+        self.unsaved = (*settings, *flags, "backend")
+        self._unsaved = slice(-len(self.unsaved), None)
+        self.recorded = type(f"_{name}", (_Recorded,), {})
+        self.overload = self._register(schema)
+        OPERATORS[name] = self
+
+    def __call__(self, *args: Any, impl: str | None) -> Any:
+        """Run it on the backend for the device of its first input, or on the one of this name."""
+        backend = select(impl, args[0].device)
+        if backend == "reference":
+            assert self.reference is not None
+            return self.reference(*args)
+        return self.overload(*args, backend)
+
+    def _register(self, schema: str) -> Callable[..., Any]:
+        name = self.name
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        overload = getattr(torch.ops.gattn, name).default
+
+        def kernel(*args: Any) -> Any:
+            if args[-1] == "cpu":
+                return self._on_cpu(args)
+            return getattr(launchers(args[-1]), name)(*args[:-1])
+
+        def autograd(*args: Any) -> Any:
+            if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
+                raise RuntimeError(
+                    f"gattn::{name} has no forward-mode derivative; impl='reference' has one"
+                )
+            if self.derivative is not None and wants_grad(*args):
+                if torch_internals.transforms_active():
+                    refuse()
+                return self.recorded.apply(self, *args)
+            return below_autograd(overload, *args)
+
+        def refuse(*args: Any) -> Any:
             raise RuntimeError(
-                f"gattn::{name} has no forward-mode derivative; impl='reference' has one"
+                _TRANSFORMED.format(name=name, transform=torch_internals.innermost_transform())
             )
-        if function is not None and wants_grad(*args):
-            if torch_internals.transforms_active():
-                refuse()
-            return function.apply(*args)
-        return below_autograd(operator, *args)
 
-    def refuse(*args: Any) -> Any:
-        raise RuntimeError(
-            _TRANSFORMED.format(name=name, transform=torch_internals.innermost_transform())
+        def fake(*args: Any) -> Any:
+            return self._returned(self._shapes.room(args, self._shapes.lengths(args), _fake_empty))
+
+        _library.impl(name, kernel, "CompositeExplicitAutograd")
+        _library.impl(name, autograd, "Autograd")
+        _library.impl(name, refuse, "FuncTorchBatched")
+        torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
+        return overload
+
+    def _on_cpu(self, args: Sequence[Any]) -> Any:
+        """Make room for the outputs and run the C++ kernel, which has a field for every name."""
+        lengths = self._shapes.lengths(args)
+        outputs = self._shapes.room(args, lengths, cpu.empty)
+        values = [*args, *outputs, *lengths]
+        for position, words in self._words:
+            values[position] = words.index(args[position])
+        self._launch(values)
+        return self._returned(outputs)
+
+    @functools.cached_property
+    def _launch(self) -> cpu.Launcher:
+        lengths = (self._lengths.get(letter) for letter in self._shapes.letters)
+        names = (*self.parameters, *self.outputs, *lengths)
+        return cpu.Launcher(
+            self.name,
+            {n: at for at, n in enumerate(names) if n and n not in (*self._flags, "backend")},
         )
 
-    _library.impl(name, kernel, "CompositeExplicitAutograd")
-    _library.impl(name, autograd, "Autograd")
-    _library.impl(name, refuse, "FuncTorchBatched")
-    torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
-    return operator
+    def _returned(self, outputs: list[Tensor]) -> Any:
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def keep(self, args: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[list[Any], Any]:
+        """What is saved: tensors, those of the layout last, and what is no tensor."""
+        if self._sum:
+            outputs = dict(zip(self.outputs, outputs))
+            outputs["out_acc"] = value_sum(outputs[self.outputs[0]], outputs["out_acc"])
+            outputs = outputs.values()
+        values = [*args, *outputs]
+        tensors = [values[position] for position in self._saves]
+        if self._layout is not None:
+            tensors += args[self._layout]
+        return tensors, args[self._unsaved]
+
+    def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> Given:
+        """What was saved, by name."""
+        given = dict(zip(self.saved, tensors))
+        if self._layout is not None:
+            given["layout"] = Layout(*tensors[len(self.saved) :])
+        given.update(zip(self.unsaved, rest))
+        return given
+
+
+class _Recorded(torch.autograd.Function):
+    """An operator as autograd sees it: its first output has a derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
+        found = below_autograd(operator.overload, *args)
+        outputs = found if isinstance(found, (tuple, list)) else (found,)
+        tensors, ctx.rest = operator.keep(args, outputs)
+        ctx.operator = operator
+        ctx.save_for_backward(*tensors)
+        ctx.mark_non_differentiable(*outputs[1:])
+        ctx.set_materialize_grads(False)
+        return tuple(outputs) if outputs is found else found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        operator: Operator = ctx.operator
+        tensors = ctx.saved_tensors  # read once, as checkpointing demands
+        needed = dict(zip(operator.parameters, ctx.needs_input_grad[1:]))
+        found: Gradients = {}
+        if grads[0] is not None:
+            assert operator.derivative is not None
+            wanted = frozenset(name for name, is_needed in needed.items() if is_needed)
+            found = operator.derivative(
+                operator, grads[0], operator.given(tensors, ctx.rest), wanted
+            )
+        return None, *(found.get(name) if is_needed else None for name, is_needed in needed.items())
+
+
+def _fake_empty(like: Tensor, *shape: int, dtype: torch.dtype) -> Tensor:
+    return like.new_empty(shape, dtype=dtype)
 
 
 def _has_tangent(arg: Any) -> bool:
@@ -79,37 +255,13 @@ def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:
         return operator(*args)
 
 
-def wants_grad(*args: Any) -> bool:
-    """Whether autograd will ask for the derivative with respect to one of these."""
-    return torch.is_grad_enabled() and any(
-        isinstance(arg, Tensor) and arg.requires_grad for arg in args
-    )
-
-
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
     """The sum of the values: ``out_acc`` where out was rounded or added to."""
     return out_acc if out_acc.numel() else out
 
 
-def reference_gradients(
-    function: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Any, ...]
-) -> tuple[Tensor | None, ...]:
-    """Gradients by differentiating the reference, themselves differentiable.
-
-    ``function`` takes the inputs and returns as many outputs as there are ``grads``. A gradient
-    that autograd did not ask for, or of an absent input, is None.
-    """
-    with torch.enable_grad():
-        # One tensor may stand for two inputs: an alias of its own tells their gradients apart.
-        inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
-        outputs = function(*inputs)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        wanted = [t for t in inputs if t is not None and t.requires_grad]
-        pairs = [(o, g) for o, g in zip(outputs, grads) if g is not None and o.requires_grad]
-        found = iter(
-            torch.autograd.grad(
-                [o for o, _ in pairs], wanted, [g for _, g in pairs],
-                create_graph=True, allow_unused=True,
-            )
-        )  # fmt: skip
-    return tuple(next(found) if t is not None and t.requires_grad else None for t in inputs)
+def wants_grad(*args: Any) -> bool:
+    """Whether autograd will ask for the derivative with respect to one of these."""
+    return torch.is_grad_enabled() and any(
+        isinstance(arg, Tensor) and arg.requires_grad for arg in args
+    )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gattn import torch_internals
 from gattn.graph import Graph
+from gattn.kernels.precision import acc_dtype
 from gattn.ops import checks
 from gattn.ops.edge import aggregate, edge_dot
 
@@ -146,7 +147,7 @@ def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """phi(q), phi(k) and v, in the dtype that sums are taken in."""
-    wide = checks.acc_dtype(query.dtype)
+    wide = acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
         return query, key, value

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import reference
-from gattn.kernels.layout import Layout
+from gattn.kernels.precision import to_acc
 from gattn.ops import checks
-from gattn.ops.backend import select
+from gattn.ops.derivatives import by_reference
 from gattn.ops.edge import edge_softmax
-from gattn.ops.library import below_autograd, define, reference_gradients, value_sum, wants_grad
+from gattn.ops.family import Family
+from gattn.ops.library import Operator
+from gattn.ops.shapes import Out, acc, out_acc
 
 ACTIVATIONS = ("leaky_relu", "tanh")
+EDGES = {"edge_attr": "e d?", "edge_proj": "h c d?"}
+MLP = Family(
+    "mlp",
+    inputs={"query": "n h c", "key": "m h c", "value": "m h w?", "weight": "h c", **EDGES},
+    instead={"value": "key"},
+    settings={"activation": ACTIVATIONS, "negative_slope": float, "dropout": float},
+    outputs={
+        "out": Out("n h w"),
+        "row_max": acc("n h"),
+        "row_sum": acc("n h"),
+        "out_acc": out_acc("n h w"),
+    },
+    reference=reference.mlp_attention,
+    costly=["edge_attr"],
+)
+_score = Operator(
+    "mlp_score",
+    inputs={"query": "n h c", "key": "m h c", "weight": "h c", **EDGES},
+    settings={"activation": ACTIVATIONS, "negative_slope": float},
+    outputs={"out": Out("e h")},
+    reference=reference.mlp_score,
+    derivative=by_reference,
+    saves=("query", "key", "weight", *EDGES),
+)
 
 
 def mlp_attention(
@@ -81,16 +104,9 @@ def mlp_attention(
     checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
     checks.check_probability("dropout", dropout)
     seed = checks.new_seed(dropout, value.device)
-    backend = select(impl, value.device)
+    inputs = query, key, None if value is key else value, weight, edge_attr, edge_proj
     settings = activation, negative_slope, dropout
-    if backend == "reference":
-        return reference.mlp_attention(
-            query, key, value, weight, edge_attr, edge_proj, graph.layout, seed, *settings
-        )
-    shared = None if value is key else value
-    inputs = query, key, shared, weight, edge_attr, edge_proj
-    needs_backward = wants_grad(*inputs)
-    return _forward(*inputs, graph.layout, seed, *settings, needs_backward, backend)[0]
+    return MLP.attend(inputs, graph.layout, seed, settings, impl)
 
 
 def mlp_attention_weights(
@@ -140,15 +156,8 @@ def mlp_attention_weights(
     """
     checks.check_number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
-    q, k, w, attr, proj = checks.to_acc(query, key, weight, edge_attr, edge_proj)
-    inputs = q, k, w, attr, proj
-    settings = activation, negative_slope
-    backend = select(impl, query.device)
-    if backend == "reference":
-        score = reference.mlp_score(*inputs, graph.layout, *settings)
-        score = reference.to_caller(score, graph.layout)
-    else:
-        score = _score(*inputs, graph.layout, *settings, backend)
+    inputs = to_acc(query, key, weight, edge_attr, edge_proj)
+    score = _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
     return edge_softmax(score, graph, impl=impl).to(query.dtype)
 
 
@@ -176,107 +185,3 @@ def _check(
         raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")
 
 
-class _MLPAttention(torch.autograd.Function):
-    """inputs: q, k, v (None where it is k), w, a, W; outputs: out and the softmax statistics."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, seed, activation, negative_slope, dropout, _, backend = args
-        outputs = below_autograd(_forward, *args)
-        out, *statistics, out_acc = outputs
-        ctx.save_for_backward(*inputs, seed, value_sum(out, out_acc), *statistics, *layout)
-        ctx.settings = activation, negative_slope, dropout, backend
-        ctx.mark_non_differentiable(*outputs[1:])
-        ctx.set_materialize_grads(False)
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        saved = ctx.saved_tensors  # read once, as checkpointing demands
-        *inputs, seed = saved[:7]
-        outputs, layout = saved[7:10], Layout(*saved[10:])
-        *settings, backend = ctx.settings
-        if grads[0] is None:
-            return (None,) * 13
-        if torch.is_grad_enabled():
-
-            def plain(q: Any, k: Any, v: Any, w: Any, a: Any, proj: Any) -> Tensor:
-                v = k if v is None else v
-                return reference.mlp_attention(q, k, v, w, a, proj, layout, seed, *settings)
-
-            found = reference_gradients(plain, tuple(inputs), grads[:1])
-        else:
-            found = _backward(
-                grads[0], *inputs, *outputs, layout, seed, *settings,
-                ctx.needs_input_grad[4], backend,
-            )  # fmt: skip
-        given = (
-            g if t is not None and needed else None
-            for g, t, needed in zip(found, inputs, ctx.needs_input_grad)
-        )
-        return *given, *(None,) * 7
-
-
-class _MLPScore(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        *inputs, layout, activation, negative_slope, _ = args
-        ctx.save_for_backward(*inputs, *layout)
-        ctx.settings = activation, negative_slope
-        return below_autograd(_score, *args)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        saved = ctx.saved_tensors
-        inputs, layout = saved[:5], Layout(*saved[5:])
-
-        def plain(q: Any, k: Any, w: Any, a: Any, proj: Any) -> Tensor:
-            score = reference.mlp_score(q, k, w, a, proj, layout, *ctx.settings)
-            return reference.to_caller(score, layout).to(grad.dtype)
-
-        return *reference_gradients(plain, inputs, (grad,)), *(None,) * 4
-
-
-def _fake_forward(
-    query: Tensor, key: Tensor, value: Tensor | None, *rest: Any
-) -> tuple[Tensor, ...]:
-    n, heads, _ = query.shape
-    wide = checks.acc_dtype(query.dtype)
-    shape = n, heads, (key if value is None else value).shape[2]
-    return (
-        query.new_empty(shape),
-        query.new_empty(n, heads, dtype=wide),
-        query.new_empty(n, heads, dtype=wide),
-        checks.empty_out_acc(query, rest[-2], *shape),
-    )
-
-
-def _fake_backward(grad_out: Tensor, *rest: Any) -> Any:
-    query, key, value, weight, edge_attr, edge_proj = rest[:6]
-    edge_attr = edge_attr if rest[-2] else None
-    inputs = query, key, value, weight, edge_attr, edge_proj
-    return tuple(grad_out.new_empty(0 if t is None else t.shape) for t in inputs)
-
-
-_backward = define(
-    "mlp_backward(Tensor grad_out, Tensor query, Tensor key, Tensor? value, Tensor weight, "
-    "Tensor? edge_attr, Tensor? edge_proj, Tensor out_acc, Tensor row_max, Tensor row_sum, "
-    "Tensor[] layout, Tensor? seed, str activation, float negative_slope, float dropout, "
-    "bool wants_edge_attr, str backend) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _fake_backward,
-)
-_forward = define(
-    "mlp_forward(Tensor query, Tensor key, Tensor? value, Tensor weight, Tensor? edge_attr, "
-    "Tensor? edge_proj, Tensor[] layout, Tensor? seed, str activation, float negative_slope, "
-    "float dropout, bool needs_backward, str backend) -> (Tensor, Tensor, Tensor, Tensor)",
-    _fake_forward,
-    _MLPAttention,
-)
-_score = define(
-    "mlp_score(Tensor query, Tensor key, Tensor weight, Tensor? edge_attr, Tensor? edge_proj, "
-    "Tensor[] layout, str activation, float negative_slope, str backend) -> Tensor",
-    lambda query, key, weight, edge_attr, edge_proj, layout, *rest: query.new_empty(
-        layout[1].shape[0], query.shape[1]
-    ),
-    _MLPScore,
-)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor
 
+from gattn.kernels import reference
 from gattn.ops.backend import select
-from gattn.ops.library import below_autograd, define
+from gattn.ops.derivatives import by_kernel
+from gattn.ops.library import Operator
+from gattn.ops.shapes import Out
 
 
 def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> Tensor:
@@ -24,39 +24,27 @@ def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> T
     Returns:
         [t, m, h].
     """
-    if select(impl, value.device) != "cpu" or value.dtype != vectors.dtype:
-        return torch.einsum("mhc,thc->tmh", value, vectors)
-    return _scores(value, vectors, "cpu")
+    if value.dtype != vectors.dtype or select(impl, value.device) != "cpu":
+        return reference.node_scores(value, vectors)
+    return _scores(value, vectors, impl="cpu")
 
 
-class _NodeScores(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, vectors: Tensor, backend: str) -> Tensor:
-        ctx.save_for_backward(value, vectors)
-        ctx.backend = backend
-        return below_autograd(_scores, value, vectors, backend)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        value, vectors = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            grad_value = torch.einsum("tmh,thc->mhc", grad, vectors)
-            return grad_value, torch.einsum("tmh,mhc->thc", grad, value), None
-        return *_backward(grad, value, vectors, ctx.backend), None
-
-
-_backward = define(
-    "node_scores_backward(Tensor grad, Tensor value, Tensor vectors, str backend) "
-    "-> (Tensor, Tensor)",
-    lambda grad, value, vectors, backend: (
-        value.new_empty(value.shape),
-        vectors.new_empty(vectors.shape),
-    ),
+_INPUTS = {"value": "m h c", "vectors": "t h c"}
+_LENGTHS = {"m": "num_nodes", "t": "num_vectors", "h": "heads", "c": "channels"}
+_scores_backward = Operator(
+    "node_scores_backward",
+    inputs={"grad": "t m h", **_INPUTS},
+    layout=False,
+    lengths=_LENGTHS,
+    outputs={"grad_value": Out("m h c"), "grad_vectors": Out("t h c")},
 )
-_scores = define(
-    "node_scores(Tensor value, Tensor vectors, str backend) -> Tensor",
-    lambda value, vectors, backend: value.new_empty(
-        vectors.shape[0], value.shape[0], value.shape[1]
-    ),
-    _NodeScores,
+_scores = Operator(
+    "node_scores",
+    inputs=_INPUTS,
+    layout=False,
+    lengths=_LENGTHS,
+    outputs={"out": Out("t m h")},
+    reference=reference.node_scores,
+    derivative=by_kernel(_scores_backward, _INPUTS),
+    saves=_INPUTS,
 )

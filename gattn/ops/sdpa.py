@@ -29,7 +29,8 @@ from gattn import torch_internals
 from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels.blocks import Blocks
-from gattn.ops.library import is_transformed, reference_gradients, wants_grad
+from gattn.ops.derivatives import reference_gradients
+from gattn.ops.library import is_transformed, wants_grad
 
 # Measured by benchmarks/dense_rule.py: in smaller blocks the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}

@@ -152,7 +152,7 @@ def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
 def test_a_launcher_reads_no_tensor_as_another_type(random_graph):
     """The last guard before raw pointers."""
     args = torch.randn(25, 2), torch.randn(25, 2), torch.randn(25, 2, 4).bfloat16(), None
-    with pytest.raises(TypeError, match=r"query_score must be torch.bfloat16; got torch.float32"):
+    with pytest.raises(TypeError, match=r"value must be torch.float32; got torch.bfloat16"):
         torch.ops.gattn.additive_forward(
             *args, list(random_graph.layout), None, 0.2, 0.0, False, False, "cpu"
         )

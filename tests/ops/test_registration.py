@@ -5,14 +5,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gattn import Graph
-from gattn.ops import additive, dot_product, edge, mlp
+from gattn import functional as F
+from gattn.ops import features, library
+from gattn.ops.node import node_scores
 
 torch_warns = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-REGISTERED = [
-    (additive, "_forward"), (additive, "_backward"), (dot_product, "_forward"),
-    (dot_product, "_backward"), (mlp, "_forward"), (mlp, "_backward"), (mlp, "_score"),
-    (edge, "_softmax"), (edge, "_softmax_backward"), (edge, "_aggregate"), (edge, "_dot"),
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -22,18 +19,18 @@ def tiny():
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The arguments of every registered operator that runs, by its name."""
+    """The arguments of every operator that runs, by its name."""
     seen = {}
 
-    def recorder(operator):
+    def recorder(name, overload):
         def call(*args):
-            seen.setdefault(operator, []).append(args)
-            return operator(*args)
+            seen.setdefault(name, []).append(args)
+            return overload(*args)
 
         return call
 
-    for module, name in REGISTERED:
-        monkeypatch.setattr(module, name, recorder(getattr(module, name)))
+    for name, operator in library.OPERATORS.items():
+        monkeypatch.setattr(operator, "overload", recorder(name, operator.overload))
     return seen
 
 
@@ -46,23 +43,25 @@ def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
         inputs = operator.inputs(tiny, 2, 4)
         operator.gradients(inputs, tiny, **({"dropout": dropout} if takes else {}))
         if name == "mlp":
-            weights = torch.ops.gattn.mlp_score.default
-            mlp._score(inputs["query"], inputs["key"], inputs["weight"], None, None,
-                       tiny.layout, "tanh", 0.2, "cpu")  # fmt: skip
-            assert weights in calls
-    assert len(calls) == len(REGISTERED)
-    latest = {operator: every[-2:] for operator, every in calls.items()}  # opcheck adds to them
-    for operator, every in latest.items():
+            F.mlp_attention_weights(
+                inputs["query"], inputs["key"], inputs["weight"], tiny, activation="tanh"
+            )
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    (node_scores(x, x[:1].detach()).sum() + features.dropout(x, 0.5).sum()).backward()
+    assert calls.keys() == library.OPERATORS.keys()
+    latest = {name: every[-2:] for name, every in calls.items()}  # opcheck adds to them
+    for name, every in latest.items():
         for args in every:
-            torch.library.opcheck(operator, tuple(_leaf(a, operator) for a in args))
+            overload = getattr(torch.ops.gattn, name).default
+            torch.library.opcheck(overload, tuple(_leaf(a, name) for a in args))
 
 
-def _leaf(arg, operator):
+def _leaf(arg, name):
     if isinstance(arg, tuple):
         return list(arg)
     if not isinstance(arg, torch.Tensor):
         return arg
-    return arg.detach().requires_grad_(arg.requires_grad and "backward" not in str(operator))
+    return arg.detach().requires_grad_(arg.requires_grad and "backward" not in name)
 
 
 def test_gradcheck_and_gradgradcheck(operator, tiny):
