@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gattn.kernels import cpu
+from gattn.kernels import cpu, onnx
 
 NAMES = ("reference", "cpu", "triton")
 
@@ -28,7 +28,7 @@ def select(impl: str | None, device: torch.device) -> str:
     """
     forced = impl or os.environ.get("GATTN_BACKEND") or None
     if forced is None:
-        return _default(device.type)
+        return "reference" if onnx.exporting() else _default(device.type)
     if forced not in NAMES:
         origin = "" if impl else " from the environment variable GATTN_BACKEND"
         raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}{origin}")
