@@ -108,7 +108,7 @@ def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
-    """The row i with offsets[i] <= p < offsets[i + 1], for each position p < total: [total] int64."""
+    """The row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total] int64."""
     if onnx.exporting():
         return onnx.owners(offsets, total)
     rows = torch.arange(num_rows(offsets), device=offsets.device)

@@ -1,9 +1,9 @@
 """Operators that ONNX has, in the place of those that it lacks, while a model is exported to it.
 
-``torch.onnx.export`` traces a model and translates what it recorded, operator by operator. It knows
-neither the operators of gattn nor a few of torch's that layouts are made of. So while it traces,
-every operator runs on the plain PyTorch reference, and layouts are made by the functions below. They
-give the same numbers as those that they stand for.
+``torch.onnx.export`` traces a model and translates what it recorded, operator by operator. It
+knows neither gattn's operators nor a few of torch's that layouts are made of. So while it traces,
+every operator runs on the plain PyTorch reference, and layouts are made by the functions below,
+which give the same numbers as those that they stand for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def exporting() -> bool:
-    """Whether ``torch.onnx.export`` is tracing; False, at the cost of a flag, in eager code."""
+    """Whether ``torch.onnx.export`` is tracing; eager code pays no more than a flag."""
     return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()
 
 
@@ -33,7 +33,7 @@ def offsets(sorted_index: Tensor, size: int) -> Tensor:
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
-    """The row i with offsets[i] <= p < offsets[i + 1], for each position p < total: [total]."""
+    """The row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total]."""
     ends = offsets[1:].long()
     counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))
     return counts.cumsum(0)[:total]
