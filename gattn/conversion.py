@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections import Counter
@@ -13,9 +14,11 @@ import torch
 import torch_geometric.nn as pyg
 from torch.nn import Module, MultiheadAttention
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.models import attentive_fp
 
 import gattn.nn
+from gattn import pyg_internals
 from gattn.models import AttentiveFP
 from gattn.nn.gps_conv import ATTENTION_OPTIONS
 
@@ -63,14 +66,32 @@ REBUILT: dict[type[Module], Callable[[Any], Module]] = {
 }
 """How to build the readout that takes the parameters of PyG's."""
 
-WITHOUT_TWIN = (
-    pyg.GeneralConv,
-    pyg.GraphMultisetTransformer,
-    pyg.HypergraphConv,
-    pyg.PointTransformerConv,
-    MultiheadAttention,
-)
-"""Modules with attention that stay as they are."""
+WITHOUT_TWIN: dict[str, Callable[[Any], bool]] = {
+    "ASAPooling": lambda theirs: True,
+    "CuGraphGATConv": lambda theirs: True,
+    "DNAConv": lambda theirs: True,
+    "DenseGATConv": lambda theirs: True,
+    "FeaStConv": lambda theirs: True,
+    "GeneralConv": lambda theirs: theirs.attention,
+    "GraphMultisetTransformer": lambda theirs: True,
+    "HEATConv": lambda theirs: True,
+    "HypergraphConv": lambda theirs: theirs.use_attention,
+    "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
+    "LPAttLayer": lambda theirs: True,
+    "MemPooling": lambda theirs: True,
+    "MultiheadAttention": lambda theirs: True,
+    "MultiheadAttentionBlock": lambda theirs: True,
+    "PatchTransformerAggregation": lambda theirs: True,
+    "PerformerAttention": lambda theirs: True,
+    "PointTransformerConv": lambda theirs: True,
+    "PolynormerAttention": lambda theirs: True,
+    "QFormer": lambda theirs: True,
+    "SGFormerAttention": lambda theirs: True,
+    "Set2Set": lambda theirs: True,
+    "SoftmaxAggregation": lambda theirs: True,
+    "ViS_MP": lambda theirs: True,
+}
+"""Modules of torch and PyG that stay as they are, and whether one that was made so attends."""
 
 
 @dataclass(frozen=True)
@@ -173,24 +194,37 @@ def conversion_report(model: Module) -> ConversionReport:
         gattn runs 1 attention layer: module_0 (GATConv)
         left as they were, 1: module_1 (gattn has no MultiheadAttention of the same parameters)
     """
-    report, seen = ConversionReport(), Counter[str]()
+    report, seen, wholes = ConversionReport(), Counter[str](), list[str]()
     for path, module in model.named_modules():
-        kind = type(module)
-        if isinstance(module, _OURS):
+        kind, reason = type(module), _why_not(module)
+        part = path.startswith(tuple(wholes))
+        if isinstance(module, _OURS if part else (*_OURS, *_NEW)) and not reason:
             report.replaced[path] = kind.__name__
-        elif _is_part(path, report):
-            continue
-        elif reason := _why_not(module):
-            report.left[path] = reason
-        elif kind in TWINS or kind in REBUILT:
+        elif kind in (*TWINS, *REBUILT) and not reason:
             report.convertible[path] = kind.__name__
+        elif part:
+            continue
+        elif reason:
+            report.left[path] = reason
         else:
             seen[kind.__name__] += 1
+            continue
+        told = "attn" if isinstance(module, _GPS) else ""  # its local layer is told of, too
+        wholes.append(f"{path}.{told}" if path else told)
     report.seen.update(seen)
     return report
 
 
 _OURS = (*TWINS.values(), gattn.nn.AttentionalReadout, gattn.nn.SetTransformerReadout)
+"""What takes the place of PyG's."""
+_NEW = (
+    gattn.nn.GraphAttention,
+    gattn.nn.LearnedQueryReadout,
+    gattn.nn.LinearAttention,
+    gattn.nn.MultiheadAttentionBlock,
+)
+"""What PyG does not have, and other modules of gattn are made of."""
+_GPS = (pyg.GPSConv, gattn.nn.GPSConv)
 
 
 def _is_ours(module: Module) -> bool:
@@ -218,37 +252,52 @@ def _twin(module: Module) -> Module:
 
 
 def _adopt(theirs: Module, kind: type[Module]) -> Module:
-    """An instance with the attributes of PyG's layer, which are those of ours."""
-    twin = kind.__new__(kind)
-    own: dict[str, Any] = {}
-    if isinstance(twin, MessagePassing):
-        MessagePassing.__init__(twin, aggr=None, node_dim=0)
-        own = {name: vars(twin)[name] for name in _OF_THE_CLASS}
-        twin.__dict__.clear()
-    twin.__dict__.update({name: v for name, v in vars(theirs).items() if name not in _BOUND})
+    """A layer made with the settings of PyG's, which holds what that one holds."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        twin = kind(**_settings(theirs, kind))
+    own, given = vars(twin), vars(theirs)
     for name in ("_parameters", "_buffers", "_modules"):
-        twin.__dict__[name] = dict(vars(theirs)[name])
-    twin.__dict__.update(own)
-    for name in ("_cached_edge_index", "_cached_adj_t"):
-        if name in vars(twin):  # in PyG's form; ours is made again at the first forward
-            twin.__dict__[name] = None
+        absent = {key: None for key, value in own[name].items() if value is None}
+        own[name] = {**absent, **given[name]}
+        for key in given[name]:
+            own.pop(key, None)  # an attribute would hide what is registered
+    own["_non_persistent_buffers_set"] = given["_non_persistent_buffers_set"]
+    own.update({key: given[key] for key in _CHANGED_LATER if key in given})
+    of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
+    for key, value in given.items():  # what somebody hung on it
+        if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
+            own[key] = value
+    _hand_over_hooks(theirs, twin)
     if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):
         twin.explain = theirs.explain
     return twin
 
 
-_OF_THE_CLASS = (
-    "inspector",
-    "fuse",
-    "node_dim",
-    "_user_args",
-    "_fused_user_args",
-    "_edge_user_args",
-    "_explain",
-)
-"""What PyG's base class reads from the equations of a class, or sets with its own switch."""
-_BOUND = ("propagate", "edge_updater")
-"""Methods that PyG's base class binds to an instance in some modes."""
+_CHANGED_LATER = ("training", "aggr", "flow", "norm_with_batch")
+"""Settings that no argument of ours gives back as they are."""
+
+
+def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
+    """The arguments of a constructor: PyG's layers keep them under their names, but for these."""
+    held: dict[str, Any] = dict(vars(theirs))
+    if kind is gattn.nn.GATEConv:
+        source, out = theirs.att_r.shape[1], theirs.att_l.shape[1]
+        edge = theirs.lin1.weight.shape[1] - source
+        held.update(in_channels=source, out_channels=out, edge_dim=edge)
+    elif kind is gattn.nn.GPSConv:
+        held.update(conv=None, norm=None)  # these are handed over
+    elif kind is gattn.nn.HGTConv:
+        held.update(metadata=(theirs.node_types, theirs.edge_types))
+    elif kind is gattn.nn.TransformerConv:
+        held.update(bias=theirs.lin_key.bias is not None)
+    else:
+        held.update(bias=getattr(theirs, "bias", None) is not None)
+    return {name: held[name] for name in inspect.signature(kind).parameters if name in held}
+
+
+def _hand_over_hooks(theirs: Module, twin: Module) -> None:
+    """Let a module call the very hooks of another: a handle removes them from both."""
+    vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
 
 
 def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
@@ -259,7 +308,7 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
     for path, _ in list(twin.named_parameters(remove_duplicate=False)):
         owner, _, name = path.rpartition(".")
         twin.get_submodule(owner)._parameters[name] = held[path]
-    twin.__dict__.update({k: v for k, v in vars(theirs).items() if "_hooks" in k})
+    _hand_over_hooks(theirs, twin)
     for module in set(twin.modules()).difference(theirs.modules()):
         module.training = theirs.training
     return twin
@@ -269,14 +318,16 @@ def _why_not(module: Any) -> str:
     """Why attention stays as it is; empty for what can be replaced, and without attention."""
     kind = type(module)
     if _is_ours(module):
-        return ""
+        return _unusual_attention(module)
     if kind in TWINS or kind in REBUILT:
         return _unusual(module)
     for known in (*TWINS, *REBUILT):
         if isinstance(module, known):
             return f"a subclass of {known.__name__}, which {_own(kind, known)}"
-    if isinstance(module, WITHOUT_TWIN):
-        return f"gattn has no {kind.__name__} of the same parameters"
+    for base in kind.__mro__:
+        attends = WITHOUT_TWIN.get(base.__name__)
+        if attends and base.__module__.split(".")[0] in ("torch", "torch_geometric"):
+            return f"gattn has no {kind.__name__} of the same parameters" * attends(module)
     return ""
 
 
@@ -296,25 +347,25 @@ def _unusual(module: Any) -> str:
     replaced = [
         name
         for name in vars(module)
-        if name not in _BOUND and callable(getattr(type(module), name, None))
+        if name not in pyg_internals.BOUND and callable(getattr(type(module), name, None))
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
-    attn = getattr(module, "attn", None)
-    if isinstance(module, pyg.GPSConv) and isinstance(attn, MultiheadAttention):
+    return _unusual_attention(module)
+
+
+def _unusual_attention(module: Any) -> str:
+    """Why the attention inside a GPSConv is not gattn's."""
+    if not isinstance(module, _GPS):
+        return ""
+    attn = module.attn
+    if isinstance(attn, PerformerAttention):
+        return "its attention is a PerformerAttention, which gattn has not"
+    if isinstance(attn, MultiheadAttention):
         plain = attn.bias_k is None and not attn.add_zero_attn and attn._qkv_same_embed_dim
         options = " and ".join(ATTENTION_OPTIONS)
         return "" if plain else f"its attention has other options than {options}"
     return ""
-
-
-def _is_part(path: str, report: ConversionReport) -> bool:
-    """Whether this is a part of what was told of: of a layer, or of a GPSConv its attention."""
-    owner, _, name = path.rpartition(".")
-    wholes = (*report.left, *(p for p, kind in report.convertible.items() if kind != "GPSConv"))
-    inside = any(path.startswith(f"{whole}." if whole else "") for whole in wholes)
-    told = report.replaced.get(owner) or report.convertible.get(owner)
-    return inside or (name == "attn" and told == "GPSConv")
 
 
 def _layers(found: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gattn import cache, torch_internals
 from gattn.cache import outside_transforms
-from gattn.kernels import cpu, runs, traits
+from gattn.kernels import cpu, onnx, runs, traits
 from gattn.kernels import layout as reference
 from gattn.kernels.blocks import Blocks
 from gattn.kernels.layout import Layout
@@ -343,6 +343,8 @@ def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> L
 @outside_transforms
 def _sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Lay out edges that are within range, or will be checked."""
+    if onnx.exporting():
+        return reference.build(source, destination, num_src, num_dst)
     if torch.compiler.is_compiling():
         return Layout(*_build_traced(source, destination, num_src, num_dst))
     build = cpu.build_layout if cpu.serves(source.device) else reference.build

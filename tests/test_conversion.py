@@ -1,14 +1,27 @@
 import copy
+import importlib
+import inspect
 import logging
+import pkgutil
+import re
 import types
 
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch_geometric.nn.models import attentive_fp
+from torch_geometric.nn import attention
+from torch_geometric.nn.aggr import utils as aggr_utils
+from torch_geometric.nn.models import attentive_fp, visnet
 
 import gattn.nn
-from gattn.conversion import REBUILT, TWINS, ConversionReport, conversion_report, convert
+from gattn.conversion import (
+    REBUILT,
+    TWINS,
+    WITHOUT_TWIN,
+    ConversionReport,
+    conversion_report,
+    convert,
+)
 from gattn.models import AttentiveFP
 
 EDGES = torch.tensor([[0, 1, 2, 5, 6, 7, 3], [1, 0, 0, 6, 5, 8, 3]])
@@ -207,6 +220,245 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
     }
     assert caplog.messages == [str(report)]
     assert "left as they were, 5: mine (a subclass of GATConv" in str(report)
+
+
+def _unmade(kind):
+    """A module that cannot be made here: it wants a library that is not installed."""
+    module = kind.__new__(kind)
+    torch.nn.Module.__init__(module)
+    return module
+
+
+ATTENDS = {
+    "ASAPooling": lambda: pyg.ASAPooling(8),
+    "CuGraphGATConv": lambda: _unmade(pyg.CuGraphGATConv),
+    "DNAConv": lambda: pyg.DNAConv(8),
+    "DenseGATConv": lambda: pyg.DenseGATConv(8, 8),
+    "FeaStConv": lambda: pyg.FeaStConv(8, 8),
+    "GeneralConv": lambda: pyg.GeneralConv(8, 8, attention=True),
+    "GraphMultisetTransformer": lambda: pyg.GraphMultisetTransformer(8, 2),
+    "HEATConv": lambda: pyg.HEATConv(8, 8, 2, 2, 2, 2, 2),
+    "HypergraphConv": lambda: pyg.HypergraphConv(8, 8, use_attention=True),
+    "JumpingKnowledge": lambda: pyg.JumpingKnowledge("lstm", 8, 2),
+    "LPAttLayer": lambda: pyg.LPFormer(8, 8).att_layers[0],
+    "MemPooling": lambda: pyg.MemPooling(8, 8, 2, 2),
+    "MultiheadAttention": lambda: torch.nn.MultiheadAttention(8, 2),
+    "MultiheadAttentionBlock": lambda: aggr_utils.MultiheadAttentionBlock(8),
+    "PatchTransformerAggregation": lambda: pyg.PatchTransformerAggregation(8, 8, 2, 8, 1),
+    "PerformerAttention": lambda: attention.PerformerAttention(8, 2),
+    "PointTransformerConv": lambda: pyg.PointTransformerConv(8, 8),
+    "PolynormerAttention": lambda: attention.PolynormerAttention(8, 2),
+    "QFormer": lambda: attention.QFormer(8, 8, 8, 2, 1),
+    "SGFormerAttention": lambda: attention.SGFormerAttention(8, 2),
+    "Set2Set": lambda: pyg.Set2Set(8, 2),
+    "SoftmaxAggregation": lambda: pyg.SoftmaxAggregation(),
+    "ViS_MP": lambda: visnet.ViS_MP(2, 8, 5.0, None, False),
+}
+"""Everything in torch and PyG that attends and has no twin."""
+
+
+def test_every_attention_without_a_twin_is_known():
+    assert set(ATTENDS) == set(WITHOUT_TWIN)
+
+
+@pytest.mark.parametrize("name", ATTENDS)
+def test_attention_without_a_twin_is_left_and_told(name):
+    module = ATTENDS[name]()
+    model = torch.nn.ModuleDict({"known": pyg.GATConv(8, 8), "other": module})
+    convert(model)
+    assert model["other"] is module
+    report = conversion_report(model)
+    assert report.replaced == {"known": "GATConv"}
+    assert report.left == {"other": f"gattn has no {name} of the same parameters"}
+    subclass = type("Mine", (type(module),), {})
+    if name != "CuGraphGATConv":
+        assert conversion_report(_retyped(module, subclass)).left
+
+
+def _retyped(module, kind):
+    module = copy.copy(module)
+    module.__class__ = kind
+    return module
+
+
+DOES_NOT_ATTEND = {
+    "ClusterPooling": "scores of edges decide which are merged",
+    "DMoNPooling": "assigns nodes to clusters",
+    "DiffGroupNorm": "assigns nodes to groups",
+    "EdgePooling": "scores of edges decide which are merged",
+    "NeuralFingerprint": "a distribution over the positions of a fingerprint",
+    "PRBCDAttack": "an attack",
+    "ProteinMPNN": "a distribution over amino acids",
+    "RENet": "a distribution over entities",
+    "SelectTopK": "scores of nodes decide which are kept",
+    "SignedGCN": "a distribution over signs",
+}
+MADE_OF_WHAT_ATTENDS = {
+    "Attention",
+    "InducedSetAttentionBlock",
+    "MultiAggregation",
+    "MultiHead",
+    "PerformerProjection",
+    "Polynormer",
+    "PoolingByMultiheadAttention",
+    "SGFormer",
+    "SGModule",
+    "SetAttentionBlock",
+    "ViSNetBlock",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_in_pyg_that_attends_is_unknown():
+    """Whatever takes a softmax or calls attention is known, by what it is or what it is made of."""
+    known = {kind.__name__ for kind in (*TWINS, *REBUILT)} | set(WITHOUT_TWIN)
+    known |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
+    signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
+    for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            module = importlib.import_module(found.name)
+            for name, kind in vars(module).items():
+                own = inspect.isclass(kind) and kind.__module__ == found.name
+                if own and issubclass(kind, torch.nn.Module) and name not in known:
+                    assert not signs.search(inspect.getsource(kind)), kind
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pyg.GeneralConv(8, 8),
+        pyg.HypergraphConv(8, 8),
+        pyg.JumpingKnowledge("cat"),
+        pyg.MultiAggregation(["sum", "max"]),
+        pyg.GENConv(8, 8, aggr="add"),
+        pyg.SAGPooling(8),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_what_does_not_attend_is_not_told_of(module):
+    report = conversion_report(torch.nn.ModuleList([pyg.GATConv(8, 8), module]))
+    assert report.left == {}
+    assert report.convertible == {"0": "GATConv"}
+
+
+def test_attention_inside_of_other_modules_is_told_by_its_path():
+    models = {
+        "sgformer": pyg.SGFormer(8, 8, 8, trans_num_layers=1),
+        "polynormer": pyg.Polynormer(8, 8, 8, local_layers=1, global_layers=1, local_attn=True),
+        "encoder": torch.nn.TransformerEncoderLayer(8, 2),
+        "both": pyg.MultiAggregation(
+            ["sum", "max"], mode="attn", mode_kwargs={"in_channels": 8, "out_channels": 8,
+                                                      "num_heads": 2},
+        ),
+        "pool": pyg.SAGPooling(8, GNN=pyg.GATConv),
+        "gen": pyg.GENConv(8, 8),
+    }  # fmt: skip
+    report = conversion_report(convert(torch.nn.ModuleDict(models)))
+    assert report.replaced == {"polynormer.local_convs.0": "GATConv", "pool.gnn": "GATConv"}
+    assert report.left == {
+        path: f"gattn has no {kind} of the same parameters"
+        for path, kind in {
+            "sgformer.trans_conv.attns.0": "SGFormerAttention",
+            "polynormer.global_attn.0": "PolynormerAttention",
+            "encoder.self_attn": "MultiheadAttention",
+            "both.multihead_attn": "MultiheadAttention",
+            "gen.aggr_module": "SoftmaxAggregation",
+        }.items()
+    }
+
+
+@pytest.mark.parametrize("package", [pyg, gattn.nn])
+def test_performer_attention_inside_of_gps_is_told(package):
+    model = package.GPSConv(8, pyg.GATConv(8, 8), heads=2, attn_type="performer")
+    report = conversion_report(model)
+    reason = "its attention is a PerformerAttention, which gattn has not"
+    assert (report.replaced, report.left) == ({}, {"": reason})
+    assert report.convertible == {"conv": "GATConv"}
+    converted = conversion_report(convert(model))
+    assert (converted.replaced, converted.left) == (report.convertible, report.left)
+
+
+def test_nothing_runs_on_gattn_where_gps_has_performer_attention_alone():
+    model = pyg.GPSConv(8, None, heads=2, attn_type="performer")
+    with pytest.warns(UserWarning, match="replaced nothing: gattn runs 0 attention layers"):
+        assert convert(model) is model
+
+
+def test_the_local_layer_of_gps_is_told_of_by_itself():
+    heat = pyg.HEATConv(8, 8, 2, 2, 2, 2, 2)
+    report = conversion_report(pyg.GPSConv(8, heat, heads=2))
+    assert report.convertible == {"": "GPSConv"}
+    assert report.left == {"conv": "gattn has no HEATConv of the same parameters"}
+
+
+def test_before_and_after_tell_of_the_same_layers():
+    for layer, _ in _layers():
+        before = conversion_report(layer)
+        after = conversion_report(convert(layer))
+        assert set(before.convertible) == set(after.replaced)
+        assert (before.replaced, before.left, after.convertible, after.left) == ({}, {}, {}, {})
+
+
+def test_what_pyg_does_not_have_runs_on_gattn_too():
+    model = torch.nn.ModuleDict(
+        {
+            "block": gattn.nn.TransformerBlock(8, heads=2),
+            "readout": gattn.nn.LearnedQueryReadout(8, 8),
+            "sets": gattn.nn.SetAttentionBlock(8),
+            "pool": gattn.nn.SetTransformerReadout(8),
+            "linear": gattn.nn.LinearAttention(8),
+        }
+    )
+    report = conversion_report(model)
+    assert report.replaced == {
+        "block.attention": "GraphAttention",
+        "readout": "LearnedQueryReadout",
+        "sets.mab": "MultiheadAttentionBlock",
+        "pool": "SetTransformerReadout",
+        "linear": "LinearAttention",
+    }
+    assert report.left == {}
+    assert "seen" not in str(report)
+
+
+def test_settings_changed_later_and_what_was_hung_on_a_layer_are_kept():
+    layer = pyg.GATConv(8, 4, 2, edge_dim=3, aggr="max", flow="target_to_source")
+    layer.dropout, layer.negative_slope, layer.note = 0.3, 0.5, "third"
+    layer.more = torch.nn.Linear(2, 2)
+    layer.register_buffer("scratch", torch.zeros(3), persistent=False)
+    layer.eval()
+    twin = convert(layer)
+    assert (twin.dropout, twin.negative_slope, twin.note) == (0.3, 0.5, "third")
+    assert (twin.aggr, twin.flow, twin.training) == ("max", "target_to_source", False)
+    assert twin.more is layer.more
+    assert twin.scratch is layer.scratch
+    assert list(twin.state_dict()) == list(layer.state_dict())
+    x, edge_attr = torch.randn(9, 8), torch.randn(7, 3)
+    torch.testing.assert_close(twin(x, EDGES, edge_attr), layer(x, EDGES, edge_attr))
+
+
+def test_random_numbers_are_left_as_they_were():
+    models = [layer for layer, _ in _layers()]
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    for model in models:
+        convert(model)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_hooks_of_every_kind_stay_hooks():
+    layer = pyg.GATConv(8, 4)
+    seen = []
+    layer.register_full_backward_hook(lambda *_: seen.append("backward"))
+    layer.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append("pre"), with_kwargs=True
+    )
+    layer.register_state_dict_pre_hook(lambda *_: seen.append("state"))
+    twin = convert(layer)
+    twin(torch.randn(9, 8, requires_grad=True), EDGES).sum().backward()
+    twin.state_dict()
+    assert seen == ["pre", "backward", "state"]
 
 
 def test_converting_twice_changes_nothing():

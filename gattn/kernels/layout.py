@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gattn.kernels import onnx
+
 INT32_END = 2**31 - 2**16
 """Nodes or edges from which indices are 64 bits wide: tiles may count a little past the last."""
 
@@ -30,9 +32,7 @@ class Layout(NamedTuple):
 
     def destinations(self) -> Tensor:
         """Destination of the edge at each CSR position, [e] int64."""
-        degree = self.rowptr.diff()
-        nodes = torch.arange(num_rows(self.rowptr), device=degree.device)
-        return torch.repeat_interleave(nodes, degree, output_size=self.col.numel())
+        return owners(self.rowptr, self.col.numel())
 
     def transpose(self) -> "Layout":
         """Return the layout of the reversed edges, still aligned with the caller's edges."""
@@ -67,6 +67,8 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
     Where sizes are symbols, as under torch.compile, int32: asking would bind what is traced to an
     answer. That they fit is then asserted when the traced code runs.
     """
+    if onnx.exporting():  # whose operators index by int64
+        return torch.int64
     sizes = num_src, num_dst, num_edges
     symbols: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
     for size in symbols:
@@ -78,10 +80,10 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Sort the edges with torch's stable sort: the specification of the C++ counting sort."""
     dtype = index_dtype(num_src, num_dst, source.numel())
-    by_source = torch.argsort(source, stable=True)
-    perm = by_source[torch.argsort(destination[by_source], stable=True)]
+    by_source = stable_argsort(source)
+    perm = by_source[stable_argsort(destination[by_source])]
     col, row = source[perm], destination[perm]
-    csr2csc = torch.argsort(col, stable=True)
+    csr2csc = stable_argsort(col)
     return Layout(
         rowptr=offsets(row, num_dst, dtype),
         col=col.to(dtype),
@@ -92,7 +94,22 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
     )
 
 
+def stable_argsort(index: Tensor) -> Tensor:
+    """The order of ascending values, equal ones as they came: [e] int64."""
+    return onnx.stable_argsort(index) if onnx.exporting() else torch.argsort(index, stable=True)
+
+
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """Where each of the values 0 .. size begins in a sorted index: [size + 1]."""
+    if onnx.exporting():
+        return onnx.offsets(sorted_index, size).to(dtype)
     bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
     return torch.searchsorted(sorted_index, bounds).to(dtype)
+
+
+def owners(offsets: Tensor, total: int) -> Tensor:
+    """The row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total] int64."""
+    if onnx.exporting():
+        return onnx.owners(offsets, total)
+    rows = torch.arange(num_rows(offsets), device=offsets.device)
+    return torch.repeat_interleave(rows, offsets.diff(), output_size=total)

@@ -12,19 +12,13 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 
+from gattn import pyg_internals
 from gattn.nn._checks import check_features, check_tensor, check_width
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
 
 _EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
-_HOOKS = tuple(
-    f"_{method}_forward_{when}"
-    for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("pre_hooks", "hooks")
-)
-
-
 _MODULE_HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -43,7 +37,8 @@ class AttentionConv(MessagePassing):
 
     dropout: float
     heads: int
-    _overridden = False
+    _overrides = ""
+    """Which equation a subclass of the layer has overridden, in words."""
 
     def __init__(self, **options: Any) -> None:
         unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
@@ -56,21 +51,32 @@ class AttentionConv(MessagePassing):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if AttentionConv not in cls.__bases__ and any(name in vars(cls) for name in _EQUATIONS):
-            cls._overridden = True
+        own = [name for name in _EQUATIONS if name in vars(cls)]
+        if AttentionConv not in cls.__bases__ and own:
+            cls._overrides = f"{cls.__name__} overrides {', '.join(own)}"
 
     @property
     def fused(self) -> bool:
         """Whether the next forward runs the fused operator."""
-        return not (
-            self.explain
-            or self._overridden
-            or self.flow != "source_to_target"
-            or self.aggr not in ("add", "sum")
-            or not self._edge_map_is_plain
-            or any(len(getattr(self, hooks)) > 0 for hooks in _HOOKS)
-            or any(name in self.__dict__ for name in _EQUATIONS)
-        )
+        return self.why_not_fused == ""
+
+    @property
+    def why_not_fused(self) -> str:
+        """Why the next forward runs edge by edge, slowly, in words; empty where it does not."""
+        if self.explain:
+            return "explain mode is on"
+        if self._overrides:
+            return self._overrides
+        if self.flow != "source_to_target":
+            return f"flow is {self.flow!r}"
+        if self.aggr not in ("add", "sum"):
+            return f"aggr is {self.aggr!r}, not the sum"
+        if not self._edge_map_is_plain:
+            return "lin_edge does more than multiply by its weight"
+        for name in _EQUATIONS:
+            if name in self.__dict__:
+                return f"{name} was replaced on the instance"
+        return pyg_internals.edge_hooks(self)
 
     @property
     def _edge_map_is_plain(self) -> bool:

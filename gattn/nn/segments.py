@@ -18,7 +18,7 @@ from gattn.graph import (
     check_made_outside,
 )
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout, index_dtype, offsets
+from gattn.kernels.layout import Layout, index_dtype, offsets, owners, stable_argsort
 from gattn.nn._checks import check_tensor
 
 
@@ -235,8 +235,7 @@ def _membership(name: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     if ptr is None:
         as_tensor = getattr(name, "as_tensor", None)  # a PyG Index
         return name if as_tensor is None else as_tensor()
-    numbers = torch.arange(ptr.shape[0] - 1, device=ptr.device, dtype=ptr.dtype)
-    return torch.repeat_interleave(numbers, ptr.diff(), output_size=rows)
+    return owners(ptr, rows)
 
 
 def _check_type(name: Tensor) -> None:
@@ -264,7 +263,7 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     inside = ((member >= 0) & (member < segments)).all()
     torch._assert_async(inside, "index must be in [0, dim_size)")
     nodes = torch.arange(rows + 1, device=member.device)
-    order = torch.argsort(member, stable=True)
+    order = stable_argsort(member)
     position = torch.empty_like(order).index_copy(0, order, nodes[:-1]).to(dtype)
     rowptr = offsets(member[order], segments, dtype)
     order = order.to(dtype)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gattn.kernels import cpu
+from gattn.kernels import cpu, onnx
 
 NAMES = ("reference", "cpu", "triton")
 
@@ -20,7 +20,8 @@ def select(impl: str | None, device: torch.device) -> str:
     """Name of the backend for tensors on this device.
 
     ``impl``, else the environment variable ``GATTN_BACKEND``, forces one; otherwise the C++
-    kernels serve CPU tensors, Triton serves CUDA tensors, and the reference serves the rest.
+    kernels serve CPU tensors, Triton serves CUDA tensors, and the reference serves the rest. What
+    torch.onnx.export traces, which runs on no backend of ours, is always the reference.
 
     Raises:
         ValueError: for an unknown name.
@@ -28,10 +29,12 @@ def select(impl: str | None, device: torch.device) -> str:
     """
     forced = impl or os.environ.get("GATTN_BACKEND") or None
     if forced is None:
-        return _default(device.type)
+        return "reference" if onnx.exporting() else _default(device.type)
     if forced not in NAMES:
         origin = "" if impl else " from the environment variable GATTN_BACKEND"
         raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}{origin}")
+    if onnx.exporting():
+        return "reference"
     reason = why_not(forced, device.type)
     if reason:
         raise RuntimeError(f"backend {forced!r} cannot run here: {reason}")
@@ -94,11 +97,19 @@ def backend_info() -> dict[str, Any]:
         >>> sorted(gattn.backend_info())
         ['cpu', 'forced', 'reference', 'torch', 'triton']
     """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     return {
         "torch": torch.__version__,
         "forced": os.environ.get("GATTN_BACKEND") or None,
         "reference": "available",
         "cpu": why_not("cpu", "cpu") or f"available ({cpu.description()})",
-        "triton": why_not("triton", device) or "available",
+        "triton": _why_no_triton() or "available",
     }
+
+
+def _why_no_triton() -> str:
+    """Why nothing here runs on Triton, whatever the tensors; empty where something does."""
+    reason = why_not("triton", "cuda")
+    if reason or interpreted() or torch.cuda.is_available():
+        return reason
+    built = "" if torch.version.cuda or torch.version.hip else ": it is built without CUDA"
+    return f"torch sees no CUDA device{built}"

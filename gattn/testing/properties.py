@@ -151,15 +151,7 @@ def assert_permutation_invariant(
         tolerance: largest relative error allowed.
         seed: of the features and permutations.
 
-    Returns:
-        The worst case found.
-
-    Raises:
-        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
-            readout raises on one of the cases, which is then its cause.
-
-    Reference:
-        Zaheer et al., "Deep sets" (NeurIPS 2017).
+    Returns, raises and refers as :func:`assert_permutation_equivariant` does.
 
     Example:
         >>> import torch
@@ -214,12 +206,7 @@ def assert_batch_independent(
         tolerance: largest relative error allowed; 0 asks for the same bits.
         seed: of the features.
 
-    Returns:
-        The worst case found.
-
-    Raises:
-        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
-            module raises on one of the cases, which is then its cause.
+    Returns and raises as :func:`assert_permutation_equivariant` does.
 
     Reference:
         Buterez et al., "Graph neural networks with adaptive readouts" (NeurIPS 2022).
@@ -270,9 +257,7 @@ def assert_edge_order_independent(
     r"""Check that the order in which the edges are given does not matter.
 
     Args:
-        layer: called as ``layer(x, edge_index)``, for a pair of ``in_channels`` with
-            ``x = (x_src, x_dst)``; gives [num_dst, ...]. Modules are converted as in
-            :func:`assert_permutation_equivariant`.
+        layer: as of :func:`assert_permutation_equivariant`.
         in_channels: width of x, or (d_src, d_dst) for a bipartite layer.
         edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
         batch: give the graph of each node as ``batch=``, for a layer with global attention.
@@ -283,15 +268,7 @@ def assert_edge_order_independent(
             excepted: nothing tells which comes first).
         seed: of the features and orders.
 
-    Returns:
-        The worst case found.
-
-    Raises:
-        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
-            layer raises on one of the cases, which is then its cause.
-
-    Reference:
-        Zaheer et al., "Deep sets" (NeurIPS 2017).
+    Returns, raises and refers as :func:`assert_permutation_equivariant` does.
 
     Example:
         >>> import torch

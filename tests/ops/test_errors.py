@@ -156,3 +156,15 @@ def test_a_launcher_reads_no_tensor_as_another_type(random_graph):
         torch.ops.gattn.additive_forward(
             *args, list(random_graph.layout), None, 0.2, 0.0, False, False, "cpu"
         )
+
+
+def test_what_is_missing_for_triton_is_told(monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert backend_info()["triton"].startswith("torch sees no CUDA device")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert backend_info()["triton"] == "available"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert backend_info()["triton"] == "available"

@@ -1,0 +1,232 @@
+"""What a trained model is carried away in: ONNX, a trace, int8 weights, shapes alone."""
+
+import pytest
+import torch
+from torch import nn as tnn
+
+import gattn
+from gattn import nn as gnn
+from gattn.kernels import layout, onnx
+from gattn.models import AttentiveFP
+from gattn.ops.backend import select
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch says of its own exporters
+WIDTH = 16
+TYPES = (["a"], [("a", "to", "a")])
+
+
+class Call(tnn.Module):
+    """A module with a call of its own."""
+
+    def __init__(self, module, call):
+        super().__init__()
+        self.module, self.call = module, call
+
+    def forward(self, *args):
+        return self.call(self.module, *args)
+
+
+def readout(module):
+    return Call(module, lambda m, x, batch: m(x, batch, dim_size=3))
+
+
+ONNX = {
+    "GATConv": (lambda: gnn.GATConv(WIDTH, 8, 2), "x edges"),
+    "GATv2Conv": (lambda: gnn.GATv2Conv(WIDTH, 8, 2), "x edges"),
+    "TransformerConv": (lambda: gnn.TransformerConv(WIDTH, 8, 2), "x edges"),
+    "SuperGATConv": (lambda: gnn.SuperGATConv(WIDTH, 8, 2), "x edges"),
+    "AGNNConv": (gnn.AGNNConv, "x edges"),
+    "LearnedQueryReadout": (
+        lambda: readout(gnn.LearnedQueryReadout(WIDTH, 8, num_queries=3, heads=2)), "x batch",
+    ),
+}  # fmt: skip
+SLOW = {
+    "GATConv, edges": (lambda: gnn.GATConv(WIDTH, 8, 2, edge_dim=3), "x edges features"),
+    "GATConv, weights": (
+        lambda: Call(
+            gnn.GATConv(WIDTH, 8, 2),
+            lambda m, x, edges: m(x, edges, return_attention_weights=True)[1][1],
+        ),
+        "x edges",
+    ),
+    "GATv2Conv, edges": (lambda: gnn.GATv2Conv(WIDTH, 8, 2, edge_dim=3), "x edges features"),
+    "TransformerConv, edges": (
+        lambda: gnn.TransformerConv(WIDTH, 8, 2, edge_dim=3, beta=True), "x edges features",
+    ),
+    "FAConv": (
+        lambda: Call(gnn.FAConv(WIDTH), lambda m, x, edges: m(x, x, edges)), "x edges",
+    ),
+    "GATEConv": (lambda: gnn.GATEConv(WIDTH, WIDTH, 3), "x edges features"),
+    "RGATConv": (
+        lambda: Call(
+            gnn.RGATConv(WIDTH, 4, 2, heads=2, edge_dim=3),
+            lambda m, x, edges, a: m(x, edges, (a[:, 0] > 0).long(), a),
+        ),
+        "x edges features",
+    ),
+    "HANConv": (
+        lambda: Call(
+            gnn.HANConv(WIDTH, 8, TYPES, 2),
+            lambda m, x, edges: m({"a": x}, {("a", "to", "a"): edges})["a"],
+        ),
+        "x edges",
+    ),
+    "GPSConv": (
+        lambda: Call(
+            gnn.GPSConv(WIDTH, gnn.GATConv(WIDTH, 8, 2), heads=2),
+            lambda m, *args: m(*args, batch_size=3, max_num_nodes=40),
+        ),
+        "x edges batch",
+    ),
+    "GraphAttention": (
+        lambda: Call(
+            gnn.GraphAttention(WIDTH, heads=2),
+            lambda m, x, edges: m(x, x, x, gattn.Graph(edges, len(x))),
+        ),
+        "x edges",
+    ),
+    "AttentionalReadout": (
+        lambda: readout(gnn.AttentionalReadout(tnn.Linear(WIDTH, 1))), "x batch",
+    ),
+    "SetTransformerReadout": (
+        lambda: readout(gnn.SetTransformerReadout(WIDTH, 2, heads=2, num_induced_points=3)),
+        "x batch",
+    ),
+    "MultiReadout": (
+        lambda: readout(
+            gnn.MultiReadout(["sum", "mean", "max", gnn.LearnedQueryReadout(WIDTH, 4)])
+        ),
+        "x batch",
+    ),
+    "AttentiveFP": (
+        lambda: Call(AttentiveFP(WIDTH, 8, 2, 3, 2, 2), lambda m, *args: m(*args, 3)),
+        "x edges features batch",
+    ),
+}  # fmt: skip
+ALL = ONNX | SLOW
+
+
+def inputs(takes, nodes=6, edges=20):
+    """Random edges, some twice and some loops; a third of the graphs of the batch is empty."""
+    generator = torch.Generator().manual_seed(nodes + edges)
+    given = {
+        "x": torch.randn(nodes, WIDTH, generator=generator),
+        "edges": torch.randint(0, max(nodes - 1, 1), (2, edges), generator=generator),
+        "features": torch.randn(edges, 3, generator=generator),
+        "batch": 2 * (torch.arange(nodes) >= nodes // 2),
+    }
+    return tuple(given[name] for name in takes.split())
+
+
+def made(name):
+    torch.manual_seed(0)
+    return ALL[name][0]().eval()
+
+
+@pytest.mark.parametrize(
+    "name", [*ONNX, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
+def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
+    pytest.importorskip("onnxscript")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    layer, takes = made(name), ALL[name][1]
+    nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
+    varies = {"x": {0: nodes}, "edges": {1: edges}, "features": {0: edges}, "batch": {0: nodes}}
+    shapes = tuple(varies[part] for part in takes.split())
+    shapes = (shapes,) if isinstance(layer, Call) else shapes  # it takes any number of arguments
+    before = layer(*inputs(takes))
+    program = torch.onnx.export(
+        layer, inputs(takes), dynamic_shapes=shapes, dynamo=True, verbose=False
+    )
+    assert torch.equal(layer(*inputs(takes)), before)  # eager code stays as it was
+    program.save(tmp_path / "layer.onnx")
+    assert not any(node.domain == "gattn" for node in program.model.graph)
+    session = onnxruntime.InferenceSession(tmp_path / "layer.onnx")
+    named = [given.name for given in session.get_inputs()]
+    for size in ((6, 20), (40, 11), (9, 200), (5, 2)):
+        args = inputs(takes, *size)
+        (got,) = session.run(None, {n: a.numpy() for n, a in zip(named, args)})
+        with torch.no_grad():
+            torch.testing.assert_close(torch.from_numpy(got), layer(*args), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("forced", [None, "cpu", "triton", "reference"])
+def test_onnx_asks_for_no_backend_whatever_is_forced_here(forced, monkeypatch):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+    if forced is not None:
+        monkeypatch.setenv("GATTN_BACKEND", forced)
+    assert select(None, cpu) == select(forced, cpu) == "reference"
+    with pytest.raises(ValueError, match="backend must be one of reference, cpu, triton"):
+        select("mkl", cpu)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000])
+def test_layouts_of_what_onnx_has_are_those_of_the_rest(size):
+    source, destination = torch.randint(7, (2, size))
+    expected = layout.build(source, destination, 9, 8)
+    rowptr = onnx.offsets(expected.destinations(), 8)
+    assert torch.equal(rowptr, expected.rowptr.long())
+    assert torch.equal(onnx.owners(rowptr, size), expected.destinations())
+    assert torch.equal(onnx.owners(expected.rowptr, size), expected.destinations())
+
+
+def _traced(layer, args):
+    """A trace, or why there is none."""
+    try:
+        return torch.jit.trace(layer, args, check_trace=False), ""
+    except (RuntimeError, TypeError) as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("name", ONNX)
+def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
+    layer, takes = made(name), ALL[name][1]
+    trace, refusal = _traced(layer, inputs(takes))
+    if trace is not None:
+        torch.testing.assert_close(trace(*inputs(takes, 9, 30)), layer(*inputs(takes, 9, 30)))
+    else:
+        assert "torch.jit.trace" in refusal
+        assert "torch.export" in refusal
+        assert len(refusal.split("\n")[0]) < 300
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_int8_weights(name):
+    layer, args = made(name), inputs(ALL[name][1])
+    expected = layer(*args)
+    quantized = torch.ao.quantization.quantize_dynamic(layer, {tnn.Linear}, torch.qint8)
+    got = quantized(*args)
+    assert got.shape == expected.shape
+    torch.testing.assert_close(got, expected, rtol=0.1, atol=0.1)
+
+
+META = {
+    "GATConv": lambda: gnn.GATConv(WIDTH, 8, 2, add_self_loops=False),
+    "GATv2Conv": lambda: gnn.GATv2Conv(WIDTH, 8, 2, add_self_loops=False),
+    "TransformerConv": lambda: gnn.TransformerConv(WIDTH, 8, 2),
+    "AGNNConv": lambda: gnn.AGNNConv(add_self_loops=False),
+    "SuperGATConv": lambda: gnn.SuperGATConv(WIDTH, 8, 2, add_self_loops=False),
+}
+
+
+@pytest.mark.parametrize("name", META)
+def test_shapes_without_numbers(name):
+    with torch.device("meta"):
+        layer = META[name]().eval()
+        out = layer(torch.randn(5, WIDTH), torch.zeros(2, 7, dtype=torch.long))
+    assert out.device.type == "meta"
+    real = META[name]().eval()
+    assert out.shape == real(*inputs("x edges", 5, 7)).shape
+
+
+@pytest.mark.parametrize("name", META)
+def test_fake_tensors(name):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    layer, args = META[name]().eval(), inputs("x edges", 5, 7)
+    expected = layer(*args)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        out = layer(*(mode.from_tensor(t) for t in args))
+    assert (out.shape, out.dtype) == (expected.shape, expected.dtype)
