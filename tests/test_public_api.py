@@ -40,7 +40,7 @@ PUBLIC = {
         AddDegree AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE AddShortestPaths
         AddSinusoidalPE""",
 }
-HEAVY = ("triton", "rdkit", "lightning", "scipy", "sklearn", "matplotlib", "pandas")
+HEAVY = ("triton", "rdkit", "lightning", "scipy", "sklearn", "matplotlib", "pandas", "networkx")
 
 
 def public_things():

@@ -164,6 +164,7 @@ def load_molecules(
     record = dataset(name)
     if record.kind != "molecules":
         raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
+    need_rdkit()  # before anything is downloaded
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 
