@@ -9,27 +9,46 @@ BENCH ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --constraint $(CONSTRAINTS)
+# One thread for each worker: two workers with two threads each would wait for one another.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 KERNELS := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h gattn/kernels/cpu/CMakeLists.txt)
 
-.PHONY: help demo test versions lint format bench docs clean
+# What `make quick` runs, a file or a few for each promise.
+QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.py \
+  tests/test_theorem.py tests/nn/test_every_conv.py tests/test_conversion.py \
+  tests/test_graph.py tests/test_graphs.py \
+  tests/ops/test_every_operator.py tests/ops/test_numerics.py tests/ops/test_determinism.py \
+  tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
+  tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
+
+.PHONY: help demo quick test coverage versions lint format bench docs sdist wheels clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
+	@echo "make quick   install and run a file or two of tests for each promise: a minute"
 	@echo "make test    install and run the tests, doctests and examples"
+	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
 	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings"
 	@echo "make lint    format check, lint, types, import order"
 	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  rewrite the sources as make lint wants them"
+	@echo "make sdist   the source distribution, into dist/"
+	@echo "make wheels  wheels for this system and every Python, into dist/ (on Linux: needs Docker)"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/gattn.stamp
 	$(BIN)/python examples/node_classification.py
 	$(BIN)/python examples/molecule_property.py
 
-# One thread for each worker: two workers with two threads each would wait for one another.
+quick: $(VENV)/dev.stamp
+	$(PYTEST) -m "not slow" $(QUICK)
+
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	$(PYTEST)
+
+coverage: $(VENV)/dev.stamp
+	$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 versions:
 	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' constraints.txt > .venv-$(TORCH).txt
@@ -49,8 +68,13 @@ bench: $(VENV)/gattn.stamp
 	$(BIN)/python -m benchmarks $(BENCH)
 
 docs: $(VENV)/dev.stamp
-	$(INSTALL) --group docs
 	$(BIN)/mkdocs build --strict
+
+sdist: .venv-release/stamp
+	.venv-release/bin/python -m build --sdist --outdir dist
+
+wheels: .venv-release/stamp
+	.venv-release/bin/python -m cibuildwheel --output-dir dist
 
 # torch comes first and pinned: a package that asks for any torch must find this one in place.
 $(VENV)/torch.stamp: $(CONSTRAINTS)
@@ -66,11 +90,17 @@ $(VENV)/torch.stamp: $(CONSTRAINTS)
 $(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
 	@echo "Installing gattn: its C++ kernels take two to four minutes to compile"
 	$(INSTALL) --group build
-	$(INSTALL) --no-build-isolation --editable .
+	$(INSTALL) --no-build-isolation --editable ".[molecules]"
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/gattn.stamp
-	$(INSTALL) --group test --group lint
+	$(INSTALL) --group test --group lint --group docs
+	touch $@
+
+.venv-release/stamp: $(CONSTRAINTS) pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip
+	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --group release
 	touch $@
 
 clean:

@@ -48,8 +48,8 @@ class MoleculeModel(nn.Module):
 def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: str) -> Tensor:
     """Train on one part, choose the epoch by another, and predict the third: [test]."""
     torch.manual_seed(seed)
-    y, val = found.y[:, 0].double(), gd.batch_molecules(found.select(split.val).graphs).to(device)
-    test = gd.batch_molecules(found.select(split.test).graphs).to(device)
+    y, val = found.y[:, 0].double(), gd.batch_molecules(found[split.val]).to(device)
+    test = gd.batch_molecules(found[split.test]).to(device)
     mean, scale = y[split.train].mean(), y[split.train].std().clamp(min=1e-300)
     model = MoleculeModel().to(device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99)).eval()
@@ -59,7 +59,7 @@ def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: 
     lowest, chosen = float("inf"), torch.full((len(split.test),), float("nan"))
     for _ in (bar := trange(epochs, desc=split.protocol)):
         for part in split.train[torch.randperm(len(split.train))].split(64):
-            batch = gd.batch_molecules([found.graphs[i] for i in part]).to(device)
+            batch = gd.batch_molecules(found[part]).to(device)
             model.zero_grad()
             F.mse_loss(model(batch), ((y[part] - mean) / scale).float().to(device)).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -102,8 +102,8 @@ def main() -> None:
     sys.stderr.writelines(f"left out: {row}\n" for row in mols.bad)
     if len(mols := mols.labelled()) < 10:
         parser.error(f"needs at least 10 molecules with a target; got {len(mols)}")
-    split = gd.random_split(len(mols), seed=args.seed)
-    bits, y = gd.morgan_fingerprints(mols.smiles), mols.y[:, 0].double()
+    split = gd.random_split(mols, seed=args.seed)
+    bits, y = gd.morgan_fingerprints(mols), mols.y[:, 0].double()
     predictions = {
         "test_rmse": train(mols, split, args.seed, args.epochs, args.device),
         "kernel_ridge_rmse": gd.tanimoto_ridge(bits[split.train], y[split.train], bits[split.test]),

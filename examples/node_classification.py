@@ -42,8 +42,8 @@ class GAT(nn.Module):
 def compounds(seed: int) -> Data:
     """Measured labels on constructed edges: a Tanimoto 8-nearest-neighbour graph."""
     found = gd.load_molecules("chembl2321810")
-    bits, activity, n = gd.morgan_fingerprints(found.smiles), found.y[:, 0], len(found)
-    split = gd.random_split(n, seed=seed, fractions=(0.6, 0.2, 0.2))
+    bits, activity, n = gd.morgan_fingerprints(found), found.y[:, 0], len(found)
+    split = gd.random_split(found, seed=seed, fractions=(0.6, 0.2, 0.2))
     return Data(
         x=F.normalize(bits).to_sparse(),
         edge_index=gd.tanimoto_neighbours(bits, 8),

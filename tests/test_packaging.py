@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import gattn
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 SOURCES = (".cpp", ".h", "CMakeLists.txt")
@@ -115,8 +122,58 @@ def test_source_distribution_carries_the_sources(tmp_path: Path) -> None:
     assert [found for found in names if found.endswith((".so", ".pyc"))] == []
 
 
-def test_version_is_the_installed_one() -> None:
+def test_version_is_the_installed_one_and_stands_once() -> None:
     assert importlib.metadata.version("gattn") == gattn.__version__
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert settings["project"]["dynamic"] == ["version"]
+    assert "version" not in yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+
+
+def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {re.split(r"[^\w-]", line)[0] for line in settings["dependencies"]}
+    assert names == {"torch", "torch-geometric", "numpy", "tomli"}
+    extras = settings["optional-dependencies"]
+    assert set(extras) == {"gpu", "molecules", "networkx", "scipy"}
+    told = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
+    for extra in ("molecules", "networkx"):
+        assert f'pip install "gattn[{extra}]"' in told
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+TO_COME = {"sanitize"} - TARGETS  # goes with the target's arrival
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_targets_that_are_there(path: Path) -> None:
+    jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"]
+    assert {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"} <= set(jobs)
+    for name, job in jobs.items():
+        runs = [step["run"] for step in job["steps"] if "run" in step]
+        assert runs, name
+        for run in runs:
+            made = re.fullmatch(r"make ([a-z]+)\b.*", run)
+            assert made, f"{name}: {run!r} is no target of the Makefile"
+            assert made[1] in TARGETS | TO_COME, f"{name}: {run}"
+
+
+@pytest.mark.parametrize("page", [".ci/run", "README.md", "CONTRIBUTING.md", "docs/index.md"])
+def test_every_target_that_is_told_of_is_there(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    told = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
+    assert told <= TARGETS | TO_COME
+
+
+def test_every_target_is_told_of_and_is_no_file() -> None:
+    text = (ROOT / "Makefile").read_text("utf-8")
+    assert set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split()) == TARGETS
+    helped = set(re.findall(r'@echo "make ([a-z]+)', text))
+    assert helped == TARGETS - {"help"}
+    listed = re.findall(r"^\| `make ([a-z]+)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M)
+    assert set(listed) == (TARGETS | TO_COME) - {"help", "clean"}
+    for path in re.search(r"^QUICK := (.*(?:\\\n.*)*)", text, re.MULTILINE)[1].split():
+        assert path == "\\" or (ROOT / path).is_file(), path
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")

@@ -12,7 +12,7 @@ PUBLIC = {
         ConversionReport Graph __version__ backend_info conversion_report convert data functional
         graphs models nn transforms""",
     "gattn.data": """
-        ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MolGraph MoleculeError Molecules Score
+        ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MoleculeError Molecules Score
         Split atom_features batch_molecules bond_features data_root dataset dataset_names
         load_citation load_molecules mol_graph morgan_fingerprints random_split read_csv read_smiles
         scaffold_split tanimoto tanimoto_neighbours tanimoto_ridge""",
@@ -40,7 +40,7 @@ PUBLIC = {
         AddDegree AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE AddShortestPaths
         AddSinusoidalPE""",
 }
-HEAVY = ("triton", "rdkit", "lightning", "scipy", "sklearn", "matplotlib", "pandas")
+HEAVY = ("triton", "rdkit", "lightning", "scipy", "sklearn", "matplotlib", "pandas", "networkx")
 
 
 def public_things():

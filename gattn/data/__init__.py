@@ -1,6 +1,6 @@
 """Data sets: citation networks, molecules, their splits, baselines and the registry.
 
-Importing this loads neither RDKit nor torch_geometric; the functions that need them do.
+RDKit is imported when a molecule is first read, not with this module.
 """
 
 from gattn.data._files import data_root
@@ -16,12 +16,11 @@ from gattn.data.molecules import (
     BadRow,
     MoleculeError,
     Molecules,
-    MolGraph,
     batch_molecules,
-    mol_graph,
 )
 from gattn.data.reading import load_molecules, read_csv, read_smiles
 from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
+from gattn.data.smiles import mol_graph
 from gattn.data.splits import Split, random_split, scaffold_split
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "BadRow",
     "DataFile",
     "Dataset",
-    "MolGraph",
     "MoleculeError",
     "Molecules",
     "Score",

@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from gattn.data._files import raw_files
 from gattn.data._pickle import PickleRefused, SparseMatrix, read_pickle
 from gattn.data.registry import dataset
 
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
 __all__ = ["load_citation"]
 
 PUBLIC_VALIDATION = 500
+LARGEST_FILE = 2**30
 
 
 def load_citation(
@@ -67,8 +65,6 @@ def load_citation(
         data = load_citation("cora", normalize_features=True)
         dense = data.x.to_dense()
     """
-    from torch_geometric.data import Data  # here, since it is slow to import
-
     record = dataset(name)
     if record.kind != "citation":
         raise ValueError(f"{record.name!r} is no citation network; load it with load_molecules")
@@ -100,6 +96,8 @@ def load_citation(
 
 
 def _read(path: Path, kind: type) -> object:
+    if (size := path.stat().st_size) > LARGEST_FILE:
+        raise ValueError(f"{path} must have at most {LARGEST_FILE} bytes; it has {size}")
     try:
         value = read_pickle(path.read_bytes())
     except PickleRefused as error:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Atom, Bond
 
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I")
 DEGREES = (0, 1, 2, 3, 4, 5)
@@ -14,6 +17,10 @@ HYDROGENS = (0, 1, 2, 3, 4)
 HYBRIDISATIONS = ("S", "SP", "SP2", "SP3", "SP3D", "SP3D2")
 ORDERS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 STEREOS = ("STEREONONE", "STEREOANY", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS")
+
+
+FEATURISER = "1"
+"""To be raised when an atom or a bond gets other numbers: files of molecules are then stale."""
 
 
 def _names(field: str, values: Sequence[object]) -> tuple[str, ...]:
@@ -49,7 +56,7 @@ def _encode(value: object, values: tuple[object, ...]) -> list[float]:
     return rows.get(value, other)
 
 
-def atom_features(atom: Any) -> list[float]:
+def atom_features(atom: Atom) -> list[float]:
     """Describe one atom by numbers, named in :data:`ATOM_FEATURES`.
 
     One-hot with a last place for "other": element, degree (bonds drawn), formal charge,
@@ -81,7 +88,7 @@ def atom_features(atom: Any) -> list[float]:
     ]
 
 
-def bond_features(bond: Any) -> list[float]:
+def bond_features(bond: Bond) -> list[float]:
     """Describe one bond by numbers, named in :data:`BOND_FEATURES`.
 
     One-hot with a last place for "other": order and stereo. Then conjugated and in a ring.

@@ -8,22 +8,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.data.molecules import Molecules, smiles_of
+from gattn.data.smiles import need_rdkit
+
 __all__ = ["morgan_fingerprints", "tanimoto", "tanimoto_neighbours", "tanimoto_ridge"]
 
 
-def morgan_fingerprints(smiles: Sequence[str], *, radius: int = 2, bits: int = 2048) -> Tensor:
+def morgan_fingerprints(
+    molecules: Sequence[str] | Molecules, *, radius: int = 2, bits: int = 2048
+) -> Tensor:
     """Compute one Morgan bit vector a molecule.
 
     Args:
-        smiles: the molecules.
+        molecules: what was read, or SMILES.
         radius: how many bonds an atom's environment reaches; 2 gives what is called ECFP4.
         bits: the length, onto which the environments' hashes are folded.
 
     Returns:
-        [len(smiles), bits] float32 of 0 and 1; no molecules give no rows.
+        [k, bits] float32 of 0 and 1; no molecules give no rows.
 
     Raises:
         ValueError: a SMILES that RDKit cannot read.
+        ImportError: RDKit is not installed.
 
     Reference: Rogers and Hahn, Extended-Connectivity Fingerprints, J. Chem. Inf. Model. 2010
     (doi 10.1021/ci100050t).
@@ -31,10 +37,12 @@ def morgan_fingerprints(smiles: Sequence[str], *, radius: int = 2, bits: int = 2
     >>> morgan_fingerprints(["CCO", "c1ccccc1"]).sum(1)
     tensor([6., 3.])
     """
+    need_rdkit()
     from rdkit import Chem, rdBase
     from rdkit.Chem import rdFingerprintGenerator
 
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=radius, fpSize=bits)
+    smiles = smiles_of(molecules)
     rows = np.zeros((len(smiles), bits), np.float32)
     with rdBase.BlockLogs():
         for row, text in zip(rows, smiles):

@@ -1,64 +1,24 @@
-"""Molecules as graphs: nodes are heavy atoms, and every bond is an edge in both directions.
-
-RDKit is imported when a molecule is first read, not with this module.
-"""
+"""Many molecules held together: a sequence of PyG ``Data`` that is selected, batched and saved."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias, overload
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
+from torch_geometric.data import Data
 
-from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
+from gattn.data._arrays import MoleculeArrays, join
+from gattn.data._store import Lists, read_store, write_store
 
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
+__all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "smiles_of"]
 
-MAX_ATOMS = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class MolGraph:
-    """One molecule of n >= 1 atoms and e/2 bonds.
-
-    Attributes:
-        smiles: the text it was read from.
-        x: [n, len(ATOM_FEATURES)] float32.
-        edge_index: [2, e] int64; bond k is edges 2k (as drawn) and 2k + 1 (the other way).
-        edge_attr: [e, len(BOND_FEATURES)] float32.
-    """
-
-    smiles: str
-    x: Tensor
-    edge_index: Tensor
-    edge_attr: Tensor
-
-    def __repr__(self) -> str:
-        atoms, bonds = len(self.x), len(self.edge_attr) // 2
-        return f"MolGraph({self.smiles!r}, atoms={atoms}, bonds={bonds})"
-
-    def to_data(self, y: Tensor | None = None) -> Data:
-        """Turn it into a PyG ``Data`` with the same field names.
-
-        Args:
-            y: [1, t] targets, kept as they are.
-
-        Returns:
-            Data with ``x``, ``edge_index``, ``edge_attr``, ``smiles``, and ``y`` where given.
-
-        >>> mol_graph("CCO").to_data().num_edges
-        4
-        """
-        from torch_geometric.data import Data  # here, since it is slow to import
-
-        data = Data(self.x, self.edge_index, self.edge_attr, smiles=self.smiles)
-        if y is not None:
-            data.y = y
-        return data
+Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray"
 
 
 @dataclass(frozen=True)
@@ -89,186 +49,212 @@ class MoleculeError(ValueError):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Molecules:
+@dataclass(frozen=True, eq=False, repr=False)
+class Molecules(Dataset[Data]):
     """The molecules that could be read, and a report on those that could not.
 
+    A sequence: ``mols[0]`` is a PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr``, ``smiles``
+    and, where there are targets, ``y`` [1, t]; ``mols[1:9]``, ``mols[[4, 2]]`` and ``mols[mask]``
+    are ``Molecules``. PyG's ``DataLoader`` and torch's ``random_split`` take it as it is.
+
+    A target that was not measured is NaN in ``y``. With several targets keep every molecule that
+    has one of them, and leave the gaps out of the loss::
+
+        mols = mols.labelled()
+        batch = batch_molecules(mols[:64])
+        known = batch.y.isfinite()
+        loss = F.binary_cross_entropy_with_logits(model(batch)[known], batch.y[known])
+
     Attributes:
-        graphs: the k molecules.
+        smiles: the k texts that they were read from.
+        arrays: all atoms and bonds, side by side.
         y: [k, t] float32; NaN where a target is missing.
         targets: the t names of ``y``'s columns.
         rows: the row, from 0, that each molecule came from.
         bad: the rows left out; always empty under ``on_error="raise"``.
     """
 
-    graphs: tuple[MolGraph, ...]
+    smiles: list[str]
+    arrays: MoleculeArrays
     y: Tensor
     targets: tuple[str, ...]
     rows: tuple[int, ...]
     bad: tuple[BadRow, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.graphs)
+        return len(self.smiles)
 
-    @property
-    def smiles(self) -> list[str]:
-        """The molecules' SMILES, in order."""
-        return [graph.smiles for graph in self.graphs]
+    def __repr__(self) -> str:
+        atoms, bonds = len(self.arrays.x), len(self.arrays.edge_attr) // 2
+        few = ", ".join([*self.targets[:3], *["..."] * (len(self.targets) > 3)])
+        few = f" ({few})" if few else ""
+        return (
+            f"Molecules({len(self)} molecules, {atoms} atoms, {bonds} bonds, "
+            f"{len(self.targets)} target{'s' * (len(self.targets) != 1)}{few}, "
+            f"{len(self.bad)} bad rows)"
+        )
 
-    def select(self, index: Iterable[int]) -> Molecules:
-        """Keep the molecules at these positions, in this order.
+    @overload
+    def __getitem__(self, index: int) -> Data: ...
+    @overload
+    def __getitem__(self, index: Positions) -> Molecules: ...
+    def __getitem__(self, index: int | Positions) -> Data | Molecules:
+        """Give one molecule, or those at several positions in their order.
 
         >>> from gattn.data import read_smiles
-        >>> read_smiles(["C", "CC", "CCC"]).select([2, 0]).smiles
-        ['CCC', 'C']
+        >>> mols = read_smiles(["C", "CC", "CCC"], [0.5, None, 2.0])
+        >>> mols[-1]
+        Data(x=[3, 47], edge_index=[2, 4], edge_attr=[4, 14], y=[1, 1], smiles='CCC')
+        >>> mols[[2, 0]].smiles, mols[mols.mask[:, 0]].smiles, mols[:1].smiles
+        (['CCC', 'C'], ['C', 'CCC'], ['C'])
         """
-        kept = [int(i) for i in index]
+        where = _positions(index, len(self))
+        if isinstance(where, int):
+            y = self.y[where : where + 1].clone() if self.targets else None
+            return Data(*self.arrays.one(where), y, smiles=self.smiles[where])
+        kept = where.tolist()
         return Molecules(
-            tuple(self.graphs[i] for i in kept),
-            self.y[kept],
+            [self.smiles[i] for i in kept],
+            self.arrays.take(where),
+            self.y[where],
             self.targets,
             tuple(self.rows[i] for i in kept),
             self.bad,
         )
 
+    def __iter__(self) -> Iterator[Data]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def graphs(self) -> list[Data]:
+        """Every molecule as a PyG ``Data``, made anew by each call."""
+        return list(self)
+
+    @property
+    def mask(self) -> Tensor:
+        """[k, t] bool: which targets were measured."""
+        return self.y.isfinite()
+
     def labelled(self) -> Molecules:
-        """Keep the molecules of which every target was measured.
+        """Keep the molecules of which at least one target was measured; see :attr:`mask`.
 
         >>> from gattn.data import read_smiles
         >>> read_smiles(["C", "CC"], [1.5, None]).labelled().smiles
         ['C']
         """
-        return self.select(self.y.isfinite().all(1).nonzero().flatten().tolist())
+        return self[self.mask.any(1)]
 
-    def to_data_list(self) -> list[Data]:
-        """Turn every molecule into a PyG ``Data`` with ``y`` [1, t] where there are targets."""
-        y = self.y if self.targets else [None] * len(self)
-        return [g.to_data(None if t is None else t.unsqueeze(0)) for g, t in zip(self.graphs, y)]
+    def save(self, path: str | os.PathLike[str], *, made_from: str = "") -> None:
+        """Write everything to one compressed file, which holds arrays and text, and no code.
 
+        Args:
+            path: the file; one that is there is replaced at once or not at all.
+            made_from: a name or checksum of what was read, for :meth:`load` to compare.
 
-def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> MolGraph:
-    """Read one SMILES.
+        >>> import tempfile, pathlib
+        >>> from gattn.data import read_smiles
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.npz"
+        >>> read_smiles(["C", "CC"], [1.5, None]).save(path)
+        >>> Molecules.load(path)
+        Molecules(2 molecules, 3 atoms, 1 bonds, 1 target (y), 0 bad rows)
+        """
+        bad = [(row.row, row.text, row.reason, row.line) for row in self.bad]
+        lists = Lists(smiles=self.smiles, targets=self.targets, rows=self.rows, bad=bad)
+        write_store(path, made_from, lists, self.arrays, self.y)
 
-    Args:
-        smiles: the text; space around it is dropped, space within it is an error.
-        max_atoms: refuse larger molecules, whose cost nobody asked for.
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, made_from: str | None = None) -> Molecules:
+        """Read what :meth:`save` wrote; RDKit is not needed.
 
-    Returns:
-        The graph; a single atom has ``edge_index`` of shape (2, 0).
+        Args:
+            path: the file.
+            made_from: refuse a file that was saved with another ``made_from``.
 
-    Raises:
-        ValueError: not a molecule, an empty one, or too large a one.
+        Returns:
+            The molecules, equal to those that were saved.
 
-    >>> graph = mol_graph("c1ccccc1")
-    >>> graph.x.shape[0], graph.edge_index.shape[1]
-    (6, 12)
-    """
-    if max_atoms < 1:
-        raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
-    molecule = _parse(smiles, max_atoms)
-    atoms = [atom_features(atom) for atom in molecule.GetAtoms()]
-    edges: list[tuple[int, int]] = []
-    bonds: list[list[float]] = []
-    for bond in molecule.GetBonds():
-        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        edges += [(i, j), (j, i)]
-        bonds += [bond_features(bond)] * 2
-    return MolGraph(
-        smiles.strip(),
-        torch.tensor(atoms, dtype=torch.float32),
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t().contiguous(),
-        torch.tensor(bonds, dtype=torch.float32).reshape(-1, len(BOND_FEATURES)),
-    )
-
-
-def _parse(smiles: str, max_atoms: int) -> Any:
-    from rdkit import Chem, rdBase
-
-    if not isinstance(smiles, str):
-        raise ValueError(f"a SMILES must be text; got {type(smiles).__name__}")
-    text = smiles.strip()
-    if not text:
-        raise ValueError("the SMILES is empty")
-    if len(text.split()) > 1:
-        raise ValueError("the SMILES holds white space")
-    # Even a fully annotated atom takes less than 20 characters; do not parse what cannot pass.
-    if len(text) > 20 * max_atoms:
-        raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
-    try:
-        with rdBase.BlockLogs():
-            molecule = Chem.MolFromSmiles(text)
-            if molecule is None:
-                raise ValueError(_complaint(text))
-    except RuntimeError as error:  # a condition that RDKit checks in C++, as of an element
-        raise ValueError(str(error).strip().splitlines()[0]) from error
-    atoms = molecule.GetNumAtoms()
-    if atoms == 0:
-        raise ValueError("the molecule has no atoms")
-    if atoms > max_atoms:
-        raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
-    return molecule
+        Raises:
+            ValueError: no such file of molecules, or a broken one; one whose atoms and bonds are
+                described by other numbers than this version of gattn computes; one that was made
+                from something else.
+            FileNotFoundError: no such file.
+        """
+        lists, arrays, y = read_store(path, made_from)
+        bad = tuple(BadRow(*row) for row in lists["bad"])
+        targets, rows = tuple(lists["targets"]), tuple(lists["rows"])
+        return cls(list(lists["smiles"]), arrays, y, targets, rows, bad)
 
 
-def _complaint(text: str) -> str:
-    """Say what RDKit has against a SMILES; its own log is silenced."""
-    from rdkit import Chem
-
-    molecule = Chem.MolFromSmiles(text, sanitize=False)
-    if molecule is None:
-        return "not valid SMILES" + _syntax_error(text)
-    problems = [problem.Message() for problem in Chem.DetectChemistryProblems(molecule)]
-    return "; ".join(problems) or "RDKit cannot sanitise it"
-
-
-def _syntax_error(text: str) -> str:
-    """What RDKit's parser logged, without time stamps and without the text itself."""
-    from rdkit import Chem, rdBase
-
-    if not hasattr(rdBase, "CaptureErrorLog"):  # RDKit before 2026
-        return ""
-    with rdBase.CaptureErrorLog() as log:
-        Chem.MolFromSmiles(text, sanitize=False)
-    said = [line.partition("SMILES Parse Error: ")[2] for line in log.messages.splitlines()]
-    told = [re.sub(r" (while parsing|for input):.*|:$", "", line) for line in said if line]
-    return "".join(f"; {line}" for line in told if not line.startswith("Failed parsing"))
+def _positions(index: int | Positions, count: int) -> int | Tensor:
+    """A position from 0, or several as [k] int64."""
+    if isinstance(index, slice):
+        return torch.tensor(range(count)[index], dtype=torch.int64)
+    if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):
+        raise TypeError(f"molecules are taken by position, slice, list or mask; got {index!r}")
+    where = torch.as_tensor(index).cpu()
+    if where.dim() > 1:
+        raise TypeError(f"molecules are taken by one row of positions; got shape {(*where.shape,)}")
+    checked = _checked(where.reshape(-1), count)
+    return int(checked) if where.dim() == 0 else checked
 
 
-def batch_molecules(graphs: Sequence[MolGraph] | Molecules) -> Data:
+def _checked(index: Tensor, count: int) -> Tensor:
+    if index.dtype == torch.bool:
+        if len(index) != count:
+            raise IndexError(f"a mask must hold {count} values, one a molecule; got {len(index)}")
+        return index.nonzero().flatten()
+    if not len(index):
+        return index.to(torch.int64)
+    if index.is_floating_point() or index.is_complex():
+        raise TypeError(f"positions must be whole numbers or a mask; got {index.dtype}")
+    outside = index[(index < -count) | (index >= count)]
+    if len(outside):
+        raise IndexError(f"position {int(outside[0])} is outside the {count} molecules")
+    return torch.where(index < 0, index + count, index).to(torch.int64)
+
+
+def smiles_of(molecules: Sequence[str] | Molecules) -> Sequence[str]:
+    """The texts of molecules that may have been read already."""
+    if isinstance(molecules, str):
+        raise ValueError(f"smiles must be a list of texts; got the one text {molecules!r}")
+    return molecules.smiles if isinstance(molecules, Molecules) else molecules
+
+
+def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     """Join molecules into one graph without edges between them.
 
     Faster than PyG's ``Batch`` and with the same names; nothing is padded.
 
     Args:
-        graphs: g molecules, as a list or as what was read.
+        molecules: g of them, as ``Molecules`` (at no cost a molecule) or as a list of ``Data``.
 
     Returns:
         Data with ``x``, ``edge_index`` and ``edge_attr`` of all atoms and bonds, ``batch`` [n],
-        the molecule of each atom, and ``ptr`` [g + 1], where each molecule's atoms begin. No
-        molecule gives no atoms.
+        the molecule of each atom, ``ptr`` [g + 1], where each molecule's atoms begin, and, of
+        ``Molecules`` with targets, ``y`` [g, t]. No molecule gives no atoms.
 
     Raises:
         TypeError: for anything but molecules.
 
+    >>> from gattn.data import mol_graph
     >>> batch = batch_molecules([mol_graph("CC"), mol_graph("O")])
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
-    from torch_geometric.data import Data  # here, since it is slow to import
-
-    graphs = graphs.graphs if isinstance(graphs, Molecules) else graphs
-    for graph in graphs:
-        if not isinstance(graph, MolGraph):
-            raise TypeError(f"graphs must hold MolGraph objects; got {type(graph).__name__}")
-    atoms = torch.tensor([len(graph.x) for graph in graphs], dtype=torch.int64)
-    bonds = torch.tensor([len(graph.edge_attr) for graph in graphs], dtype=torch.int64)
-    ptr = torch.cat([atoms.new_zeros(1), atoms.cumsum(0)])
-    x = [torch.empty(0, len(ATOM_FEATURES)), *(graph.x for graph in graphs)]
-    attr = [torch.empty(0, len(BOND_FEATURES)), *(graph.edge_attr for graph in graphs)]
-    edges = [torch.empty(2, 0, dtype=torch.int64), *(graph.edge_index for graph in graphs)]
-    return Data(
-        x=torch.cat(x),
-        edge_index=torch.cat(edges, 1) + ptr[:-1].repeat_interleave(bonds),
-        edge_attr=torch.cat(attr),
-        batch=torch.arange(len(graphs)).repeat_interleave(atoms),
-        ptr=ptr,
+    if isinstance(molecules, Molecules):
+        arrays, y = molecules.arrays, molecules.y if molecules.targets else None
+    else:
+        for graph in molecules:
+            if not isinstance(graph, Data):
+                raise TypeError(f"molecules must hold Data objects; got {type(graph).__name__}")
+        arrays, y = join([(g["x"], g["edge_index"], g["edge_attr"]) for g in molecules]), None
+    atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
+    made = Data(
+        x=arrays.x,
+        edge_index=arrays.edge_index + arrays.ptr[:-1].repeat_interleave(bonds),
+        edge_attr=arrays.edge_attr,
+        y=y,
     )
+    made.batch = torch.arange(len(atoms)).repeat_interleave(atoms)
+    made.ptr = arrays.ptr
+    return made

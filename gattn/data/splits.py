@@ -7,18 +7,21 @@ A score means something only together with the protocol it was measured under: p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from gattn.data.molecules import Molecules, smiles_of
+from gattn.data.smiles import need_rdkit
 
 __all__ = ["Split", "random_split", "scaffold_split"]
 
 EIGHT_ONE_ONE = (0.8, 0.1, 0.1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Positions of the three parts, int64 and without overlap, and the protocol's name."""
 
@@ -27,17 +30,23 @@ class Split:
     test: Tensor
     protocol: str
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{part}: {len(getattr(self, part))}" for part in ("train", "val", "test")
+        )
+        return f"Split({sizes}; {self.protocol})"
+
 
 def random_split(
-    count: int, *, seed: int, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
+    items: int | Sized, *, seed: int, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
 ) -> Split:
     """Split at random: a permutation seeded with ``seed``, cut in the order train, val, test.
 
-    Protocol "random 8:1:1 (seed 0)". The same ``count``, ``seed`` and ``fractions`` give the same
-    split everywhere; torch's global generator is neither read nor moved.
+    Protocol "random 8:1:1 (seed 0)". The same number of items, ``seed`` and ``fractions`` give
+    the same split everywhere; torch's global generator is neither read nor moved.
 
     Args:
-        count: how many items there are.
+        items: what is split (``Molecules``, a list), or how many items there are.
         seed: any whole number from 0.
         fractions: of train, val and test, adding up to 1. The first two parts are rounded to
             whole items, and the test part is the rest.
@@ -48,10 +57,10 @@ def random_split(
     Raises:
         ValueError: a negative count, or fractions that are no fractions.
 
-    >>> split = random_split(10, seed=0)
-    >>> len(split.train), len(split.val), len(split.test), split.protocol
-    (8, 1, 1, 'random 8:1:1 (seed 0)')
+    >>> random_split(10, seed=0)
+    Split(train: 8, val: 1, test: 1; random 8:1:1 (seed 0))
     """
+    count = items if isinstance(items, int) else len(items)
     train, val = _cuts(count, fractions)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     protocol = f"random {_ratio(fractions)} (seed {seed})"
@@ -59,7 +68,7 @@ def random_split(
 
 
 def scaffold_split(
-    smiles: Sequence[str], *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
+    molecules: Sequence[str] | Molecules, *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
 ) -> Split:
     """Split so that no Bemis-Murcko scaffold is in two parts; nothing is drawn at random.
 
@@ -71,7 +80,7 @@ def scaffold_split(
     not comparable with it.
 
     Args:
-        smiles: the molecules.
+        molecules: what was read, or SMILES.
         fractions: of train, val and test, adding up to 1; the most that the first two may hold.
 
     Returns:
@@ -79,6 +88,7 @@ def scaffold_split(
 
     Raises:
         ValueError: a SMILES that RDKit cannot read, or fractions that are no fractions.
+        ImportError: RDKit is not installed.
 
     Reference: Bemis and Murcko, The Properties of Known Drugs. 1. Molecular Frameworks, J. Med.
     Chem. 1996 (doi 10.1021/jm9602928).
@@ -88,6 +98,7 @@ def scaffold_split(
     >>> split.train.tolist(), split.val.tolist(), split.test.tolist()
     ([0, 1], [2], [3])
     """
+    smiles = smiles_of(molecules)
     train_room, val_room = _cuts(len(smiles), fractions)
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for i, text in enumerate(smiles):
@@ -111,6 +122,7 @@ def murcko_scaffold(smiles: str) -> str:
     >>> murcko_scaffold("CCc1ccccc1")
     'c1ccccc1'
     """
+    need_rdkit()
     from rdkit import Chem, rdBase
     from rdkit.Chem.Scaffolds import MurckoScaffold
 

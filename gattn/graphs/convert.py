@@ -51,6 +51,7 @@ def to_networkx(graph: Graph) -> Any:
 
     Raises:
         TypeError: for anything but a :class:`gattn.Graph`.
+        ImportError: networkx is not installed.
 
     Reference:
         Hagberg, Schult, Swart, "Exploring network structure, dynamics, and function using
@@ -61,9 +62,11 @@ def to_networkx(graph: Graph) -> Any:
         >>> graphs.to_networkx(graphs.causal([2])).edges(keys=True)
         OutMultiEdgeView([(0, 0, 0), (0, 1, 1), (1, 1, 2)])
     """
-    import networkx
-
     check_graph("graph", graph)
+    try:
+        import networkx
+    except ImportError:
+        raise ImportError('to_networkx needs networkx: pip install "gattn[networkx]"') from None
     made = networkx.MultiDiGraph()
     first = 0
     if graph.num_src == graph.num_dst:

@@ -1,17 +1,22 @@
 """Molecules: features that mean what their names say, and bad rows that are all reported."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+import torch.utils.data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
 from torch_geometric.utils import from_smiles
 
 from gattn.data import (
     ATOM_FEATURES,
     BOND_FEATURES,
+    Molecules,
     batch_molecules,
     mol_graph,
     read_smiles,
@@ -124,18 +129,127 @@ def test_the_cap_is_the_caller_s():
 
 def test_a_batch_equals_pyg_s():
     found = read_smiles(AWKWARD, range(len(AWKWARD)))
-    ours, theirs = batch_molecules(found.graphs), Batch.from_data_list(found.to_data_list())
-    for key in ("x", "edge_index", "edge_attr", "batch", "ptr"):
+    ours, theirs = batch_molecules(found), Batch.from_data_list(found.graphs)
+    for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
         assert torch.equal(ours[key], theirs[key]), key
-    assert theirs.y.shape == (len(AWKWARD), 1)
+    assert ours.y.shape == (len(AWKWARD), 1)
+    chosen = [5, 0, 5, -1]
+    ours, theirs = batch_molecules(found[chosen]), Batch.from_data_list([found[i] for i in chosen])
+    for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
+        assert torch.equal(ours[key], theirs[key]), key
 
 
 def test_a_batch_takes_what_was_read_and_refuses_the_rest():
     found = read_smiles(["CC", "O"])
     assert torch.equal(batch_molecules(found).x, batch_molecules(found.graphs).x)
-    with pytest.raises(TypeError, match="graphs must hold MolGraph objects; got str"):
+    with pytest.raises(TypeError, match="molecules must hold Data objects; got str"):
         batch_molecules(["CC"])
 
 
-def test_a_molecule_is_shown_in_a_line():
-    assert repr(mol_graph("CCO")) == "MolGraph('CCO', atoms=3, bonds=2)"
+def test_what_was_read_is_shown_in_a_line():
+    assert repr(mol_graph("CCO")) == (
+        "Data(x=[3, 47], edge_index=[2, 4], edge_attr=[4, 14], smiles='CCO')"
+    )
+    assert repr(read_smiles(["CCO", "C", "C1"], on_error="skip")) == (
+        "Molecules(2 molecules, 4 atoms, 2 bonds, 0 targets, 1 bad rows)"
+    )
+    many = Molecules(["C"], read_smiles(["C"]).arrays, torch.zeros(1, 12), (*"abcdefghijkl",), (0,))
+    assert repr(many).endswith(
+        "1 molecules, 1 atoms, 0 bonds, 12 targets (a, b, c, ...), 0 bad rows)"
+    )
+
+
+@pytest.fixture(scope="module")
+def five():
+    return read_smiles(["C", "CC", "CCC", "O", "CN"], [0, 1, None, 3, 4])
+
+
+def test_one_molecule_is_pyg_s_data(five):
+    for i in (0, 4, -1, np.int64(2), torch.tensor(3)):
+        data, expected = five[i], mol_graph(five.smiles[i])
+        assert isinstance(data, Data)
+        assert data.smiles == five.smiles[i]
+        for key in ("x", "edge_index", "edge_attr"):
+            assert torch.equal(data[key], expected[key]), key
+        assert data.y.shape == (1, 1)
+    assert "y" not in read_smiles(["C"])[0]
+    five[1].x.zero_()
+    five[1].y.zero_()
+    assert five[1].x.any()
+    assert five[1].y == 1
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (slice(1, None, 2), [1, 3]),
+        (slice(None, None, -1), [4, 3, 2, 1, 0]),
+        ([1, 3], [1, 3]),
+        ([3, -5, 3], [3, 0, 3]),
+        ((2,), [2]),
+        (range(3), [0, 1, 2]),
+        ([], []),
+        (np.array([4, 1], np.int32), [4, 1]),
+        (torch.tensor([4]), [4]),
+        ([True, False, False, False, True], [0, 4]),
+        (np.array([0, 0, 1, 0, 0], bool), [2]),
+        (torch.zeros(5, dtype=torch.bool), []),
+    ],
+    ids=str,
+)
+def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
+    chosen = five[index]
+    assert isinstance(chosen, Molecules)
+    assert chosen.smiles == [five.smiles[i] for i in expected]
+    assert chosen.rows == tuple(expected)
+    assert torch.equal(chosen.y.nan_to_num(-1), five.y[expected].nan_to_num(-1))
+    for ours, i in zip(chosen, expected):
+        assert torch.equal(ours.x, five[i].x)
+        assert torch.equal(ours.edge_index, five[i].edge_index)
+        assert torch.equal(ours.edge_attr, five[i].edge_attr)
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "says"),
+    [
+        (5, IndexError, "position 5 is outside the 5 molecules"),
+        (-6, IndexError, "position -6 is outside"),
+        ([0, 9], IndexError, "position 9 is outside"),
+        ([True], IndexError, "a mask must hold 5 values, one a molecule; got 1"),
+        ("smiles", TypeError, "position, slice, list or mask; got 'smiles'"),
+        (1.5, TypeError, "got 1.5"),
+        ([0.5], TypeError, "whole numbers or a mask; got torch.float32"),
+        (
+            torch.zeros(1, 1, dtype=torch.long),
+            TypeError,
+            r"one row of positions; got shape \(1, 1\)",
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_position_is_named(five, index, error, says):
+    with pytest.raises(error, match=says):
+        five[index]
+
+
+def test_torch_and_pyg_take_it_as_a_data_set(five):
+    assert [data.smiles for data in five] == [data.smiles for data in five.graphs] == five.smiles
+    train, test = torch.utils.data.random_split(five, [3, 2])
+    assert sorted(data.smiles for part in (train, test) for data in part) == sorted(five.smiles)
+    for source in (five, five.graphs, train):
+        batch = next(iter(DataLoader(source, batch_size=3)))
+        assert batch.num_graphs == len(batch.smiles) == len(batch.y) == 3
+    batches = list(DataLoader(five, batch_size=2, num_workers=1))
+    assert torch.equal(torch.cat([batch.x for batch in batches]), batch_molecules(five).x)
+
+
+def test_a_gap_stays_and_is_masked():
+    found = read_smiles(["C", "CC", "CCC"])
+    y = torch.tensor([[1, math.nan], [math.nan, math.nan], [2, 3]])
+    found = Molecules(found.smiles, found.arrays, y, ("a", "b"), found.rows)
+    assert found.mask.tolist() == [[True, False], [False, False], [True, True]]
+    kept = found.labelled()
+    assert kept.smiles == ["C", "CCC"]
+    assert int(kept.mask.sum()) == 3
+    batch = batch_molecules(kept)
+    assert torch.equal(batch.y.isfinite(), kept.mask)

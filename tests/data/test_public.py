@@ -6,7 +6,7 @@ import sys
 import gattn.data
 
 PUBLIC = """
-ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MolGraph MoleculeError Molecules Score Split
+ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MoleculeError Molecules Score Split
 atom_features batch_molecules bond_features data_root dataset dataset_names load_citation
 load_molecules mol_graph morgan_fingerprints random_split read_csv read_smiles scaffold_split
 tanimoto tanimoto_neighbours tanimoto_ridge

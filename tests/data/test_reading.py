@@ -72,6 +72,28 @@ def test_reads_a_csv(tmp_path):
     torch.testing.assert_close(found.y, expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_recognises_what_separates_the_columns(tmp_path, separator):
+    path = tmp_path / "a.csv"
+    path.write_text(CSV.replace(",", separator))
+    found = read_csv(path, smiles="smiles", targets=["b"])
+    assert found.smiles == ["CCO", "CC", "C"]
+    assert found.y[1:].flatten().tolist() == [-2000, 0]
+
+
+def test_a_quoted_header_and_separators_inside_cells_are_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('"name, long";"smiles"\n"a;b";C\n"c,d";CC\n')
+    assert read_csv(path, smiles="smiles").smiles == ["C", "CC"]
+
+
+def test_a_decimal_comma_is_a_bad_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("smiles;y\nC;1,5\n")
+    with pytest.raises(MoleculeError, match="finite number or empty; it is '1,5'"):
+        read_csv(path, smiles="smiles", targets=["y"])
+
+
 @pytest.mark.parametrize(
     ("text", "row", "line", "says"),
     [
@@ -100,6 +122,8 @@ def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
     ("content", "says"),
     [
         (b"", "has nothing"),
+        (b"id;SMILES;y\n1;C;1\n", r"one column 'smiles'; it has id, SMILES, y \(separated by semi"),
+        (b"smiles\tlogS\nC\t1\n", r"one column 'y'; it has smiles, logS \(separated by tab\)"),
         (b"SMILES,y\nC,1\n", "one column 'smiles'; it has SMILES, y"),
         (b"smiles,logS\nC,1\n", "one column 'y'; it has smiles, logS"),
         (b"smiles,y,y\nC,1,2\n", "one column 'y'"),

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gattn.data import random_split, scaffold_split
+from gattn.data import random_split, read_smiles, scaffold_split
 from gattn.data.splits import murcko_scaffold
 
 
@@ -57,6 +57,20 @@ def test_a_scaffold_is_in_one_part_only():
     assert split.train.tolist() == [1, 2, 3, 4]
     assert split.val.tolist() == [0, 7]
     assert split.protocol == "scaffold 5:2.5:2.5"
+
+
+def test_what_was_read_is_split_like_its_texts():
+    mols = read_smiles(SMILES)
+    for split, other in (
+        (scaffold_split(mols), scaffold_split(SMILES)),
+        (random_split(mols, seed=3), random_split(len(SMILES), seed=3)),
+    ):
+        assert torch.equal(split.train, other.train)
+        assert torch.equal(split.test, other.test)
+        assert mols[split.train].smiles == [SMILES[i] for i in split.train]
+    assert repr(scaffold_split(mols)) == "Split(train: 7, val: 1, test: 1; scaffold 8:1:1)"
+    with pytest.raises(ValueError, match="list of texts; got the one text 'CC'"):
+        scaffold_split("CC")
 
 
 def test_a_scaffold_split_is_deterministic():

@@ -1,0 +1,209 @@
+"""Modules import downward, in no circle, and never what another module calls private."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Private uses that are still there: nothing may be added, and the goal is an empty set.
+KNOWN = {
+    "gattn.graphs.blocks: gattn.graph.Graph._from_blocks",
+    "gattn.graphs.blocks: gattn.graph.Graph._from_runs",
+    "gattn.models.attentive_fp: gattn.nn._checks.at_least",
+    "gattn.models.attentive_fp: gattn.nn._checks.check_features",
+    "gattn.nn._edges: gattn.graph.Graph._from_layout",
+    "gattn.nn._edges: gattn.graph._memory",
+    "gattn.nn._typed: ._derived",
+    "gattn.nn.segments: gattn.graph.Graph._from_layout",
+    "gattn.nn.segments: gattn.graph._memory",
+    "gattn.ops.dense: gattn.graph.Graph._from_blocks",
+    "gattn.ops.dot_product: gattn.graph.Graph._from_layout",
+}
+
+NAMED_TUPLE = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}  # public, says Python
+
+
+class Module(NamedTuple):
+    """A parsed module of gattn, by its dotted name."""
+
+    name: str
+    tree: ast.Module
+
+    @property
+    def imports(self) -> Iterator[tuple[str, str, str]]:
+        """What each import of gattn binds: the name here, the module there, the name there."""
+        for node in _running(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield alias.asname or alias.name.split(".")[0], alias.name, ""
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{self.name}: imports are absolute"
+                for alias in node.names:
+                    yield alias.asname or alias.name, node.module or "", alias.name
+
+
+def _running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but what only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        yield node
+        yield from _running(node)
+
+
+@functools.cache
+def modules() -> dict[str, Module]:
+    found = {}
+    for path in sorted((ROOT / "gattn").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = Module(name, ast.parse(path.read_text("utf-8")))
+    return found
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def _is_compiled(name: str) -> bool:
+    return name == "gattn.kernels.cpu._kernels"
+
+
+def _may_see(here: str, there: str) -> bool:
+    """Whether a module may import another: a private one is seen from its package alone."""
+    parts = there.split(".")
+    for i, part in enumerate(parts):
+        owner = ".".join(parts[:i])
+        if _is_private(part) and not (here == owner or here.startswith(f"{owner}.")):
+            return False
+    return True
+
+
+def _defined(module: Module) -> set[str]:
+    """Private names that a module defines: functions, variables, attributes, fields."""
+    names = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.value, ast.Name) and node.value.id == "self":
+                names.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # of __slots__ and object.__setattr__
+    return {name for name in names if _is_private(name)}
+
+
+def private_uses() -> set[str]:
+    """``module: name`` for each private thing of another module that a module reaches for."""
+    every = modules()
+    definitions = {name: _defined(module) for name, module in every.items()}
+    ours = set().union(*definitions.values())
+    found = set()
+    for here, module in every.items():
+        aliases = {}
+        for bound, there, name in module.imports:
+            if there.split(".")[0] != "gattn":
+                continue
+            full = f"{there}.{name}" if name else there
+            is_module = full in every or _is_compiled(full)
+            if not _may_see(here, full if is_module else there) or (
+                _is_private(name) and not is_module
+            ):
+                found.add(f"{here}: {full}")
+            aliases[bound] = full
+        for node in ast.walk(module.tree):
+            if not (isinstance(node, ast.Attribute) and _is_private(node.attr)):
+                continue
+            base = node.value.id if isinstance(node.value, ast.Name) else ""
+            if base in aliases:  # a module, class or function of another file
+                full = f"{aliases[base]}.{node.attr}"
+                if not (full in every or _is_compiled(full)) or not _may_see(here, full):
+                    found.add(f"{here}: {full}")
+            elif base in ("self", "cls"):  # one's own, or inherited
+                continue
+            elif node.attr in ours - definitions[here] - NAMED_TUPLE:
+                found.add(f"{here}: .{node.attr}")  # of an object that another file made
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """The modules of gattn that each imports, wherever in the file."""
+    every = modules()
+    found: dict[str, set[str]] = {}
+    for here, module in every.items():
+        targets = {f"{t}.{n}" if f"{t}.{n}" in every else t for _, t, n in module.imports}
+        found[here] = {target for target in targets if target in every and target != here}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that reach one another."""
+
+    @functools.cache
+    def reached(start: str) -> frozenset[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return frozenset(seen)
+
+    groups = {
+        tuple(sorted(other for other in reached(name) if name in reached(other)))
+        for name in graph
+        if name in reached(name)
+    }
+    return sorted(map(list, groups))
+
+
+def test_no_module_uses_what_another_calls_private() -> None:
+    assert sorted(private_uses() - KNOWN) == []
+
+
+def test_imports_make_no_circle() -> None:
+    assert circles(imports()) == []
+
+
+def test_a_circle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"a"}}
+    assert circles(graph) == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("here", "code", "found"),
+    [
+        ("nn.x", "from gattn.graph import _memory", "gattn.graph._memory"),
+        ("nn.x", "from gattn.data import _files", "gattn.data._files"),
+        ("nn.x", "from gattn.data._files import root", "gattn.data._files.root"),
+        ("nn.x", "import gattn.graph as g; g._memory", "gattn.graph._memory"),
+        ("nn.x", "from gattn.kernels import cpu; cpu._kernels", "gattn.kernels.cpu._kernels"),
+        ("nn.x", "from gattn.graph import Graph; Graph._make()", "gattn.graph.Graph._make"),
+        ("nn.x", "def f(g): return g._is_mine", "._is_mine"),
+        ("nn.x", "def f(t): return t._replace(a=1)", None),
+        ("nn.x", "from gattn.graph import Graph; Graph.__name__", None),
+        ("data.x", "from gattn.data import _files; _files.root", None),
+        ("y", "class A:\n    def f(self, other): self._is_mine = other._is_mine", None),
+    ],
+)
+def test_a_private_use_is_found(
+    monkeypatch: pytest.MonkeyPatch, here: str, code: str, found: str | None
+) -> None:
+    sources = {
+        "gattn.graph": "_memory = 1\nclass Graph:\n    def _make(self): ...",
+        "gattn.data": "",
+        "gattn.data._files": "def root(): ...",
+        "gattn.kernels.cpu": "from gattn.kernels.cpu import _kernels",
+        "gattn.z": "class Z:\n    def __init__(self):\n        self._is_mine = 1",
+        f"gattn.{here}": code,
+    }
+    parsed = {name: Module(name, ast.parse(text)) for name, text in sources.items()}
+    monkeypatch.setitem(globals(), "modules", lambda: parsed)
+    assert private_uses() == ({f"gattn.{here}: {found}"} if found else set())
