@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.core import record
 from benchmarks.core.case import Settings
-from benchmarks.core.verify import CheckFailed
+from benchmarks.core.runs import Runs
 from benchmarks.suites.cpu import cases, matching
 from benchmarks.tools.lines import lines
 
@@ -30,22 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     torch.set_num_threads(settings.threads)
     known = record.environment("benchmarks", arguments)
-    failed = 0
-    for name in names:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        try:
-            measured = every[name].measure(settings)
-        except FileNotFoundError as missing:
-            print(f"{name}: skipped, {missing}", flush=True)
-            continue
-        except CheckFailed as problem:
-            failed += 1
-            print(f"{name}: check failed, not timed: {problem}", flush=True)
-            continue
+    runs = Runs()
+    for name, measured in runs.each(names, lambda name: every[name].measure(settings)):
         found = {"case": name, "scale": settings.scale, **measured, "environment": known}
         record.append(options.output, found)
         print(lines(found), flush=True)
-    return 1 if failed else 0
+    return 1 if runs.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.core import checkout, record
 from benchmarks.core.case import Settings
-from benchmarks.core.verify import CheckFailed
+from benchmarks.core.runs import Runs
 from benchmarks.suites import turns
 from benchmarks.suites.cpu import matching, with_one_side
 
@@ -38,31 +38,22 @@ def main(arguments: Sequence[str]) -> int:
         print(f"building {commit} ...", file=sys.stderr, flush=True)
         place = checkout.built(commit)
     found: list[record.Record] = []
-    failed = 0
+    runs = Runs()
     with place as folder, turns.Turns(folder, options.threads) as both:
         for name, side in both.known.items():
             print(f"{name}: {side['gattn']}, {side['backend']}", flush=True)
-        for name in names:
-            try:
-                measured = both.measure(cases[name], options.scale, options.seconds)
-            except FileNotFoundError as missing:
-                print(f"{name}: skipped, {missing}", flush=True)
-                continue
-            except CheckFailed as problem:
-                failed += 1
-                print(f"{name}: not timed, {problem}", flush=True)
-                continue
-            except RuntimeError as problem:  # one side has no such layer, say
-                failed += 1
-                print(f"{name}: {problem}", flush=True)
-                continue
+
+        def measure(name: str) -> record.Record:
+            return both.measure(cases[name], options.scale, options.seconds)
+
+        for name, measured in runs.each(names, measure):
             found.append({"case": name, "scale": options.scale, "other": commit, **measured})
             print(turns.line(found[-1]), flush=True)
             if options.out:
                 record.append(options.out, {**found[-1], "environment": known})
     if found:
         print(turns.overall(found))
-    return 1 if failed else 0
+    return 1 if runs.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:

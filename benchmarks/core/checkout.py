@@ -25,7 +25,16 @@ def built(commit: str) -> Iterator[Path]:
         try:
             has_tools = all(importlib.util.find_spec(name) for name in TOOLS)
             options = ["--no-build-isolation"] if has_tools else []
-            command = ["-m", "pip", "install", "--no-deps", "--quiet", *options, "--target", str(packages)]
+            command = [
+                "-m",
+                "pip",
+                "install",
+                "--no-deps",
+                "--quiet",
+                *options,
+                "--target",
+                str(packages),
+            ]
             _run([sys.executable, *command, str(sources)])
             yield packages
         finally:

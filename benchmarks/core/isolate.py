@@ -18,11 +18,16 @@ from typing import Any
 
 import torch
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+"""The tree that the benchmarks stand in."""
 
 
 class Stopped(Exception):
     """A process needed more than it may have."""
+
+
+class Failed(RuntimeError):
+    """A process could not do what was asked: the traceback there, or how the process ended."""
 
 
 def call(
@@ -43,7 +48,7 @@ def call(
 
     Raises:
         Stopped: if it asks for more.
-        RuntimeError: if it fails otherwise, with its traceback.
+        Failed: if it fails otherwise.
     """
     with Process(threads=threads, gigabytes=gigabytes) as process:
         return process.call(function, *arguments, seconds=seconds)
@@ -81,12 +86,12 @@ class Process:
             problem, found = self._connection.recv()
         except (EOFError, ConnectionError) as ended:
             code = self._process.wait()
-            raise RuntimeError(f"{function.__qualname__}: its process ended ({code})") from ended
+            raise Failed(f"{function.__qualname__}: its process ended ({code})") from ended
         if not problem:
             return found
         if "can't allocate memory" in problem or "MemoryError" in problem:
             raise Stopped(f"over {self._gigabytes:.0f} GB" if self._gigabytes else "out of memory")
-        raise RuntimeError(f"{function.__qualname__}{arguments} failed:\n{problem}")
+        raise Failed(f"{function.__qualname__}{arguments} failed:\n{problem}")
 
     def close(self) -> None:
         """End the process, whatever it does."""

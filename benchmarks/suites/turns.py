@@ -18,7 +18,7 @@ import torch
 
 import gattn
 from benchmarks.core import timing, verify
-from benchmarks.core.isolate import Process
+from benchmarks.core.isolate import ROOT, Process
 from benchmarks.core.record import Record
 from benchmarks.suites.alone import Alone, HasOneSide
 
@@ -41,10 +41,20 @@ class Turns:
             "this": Process(threads=threads),
             "other": Process(threads=threads, gattn=other.resolve()),
         }
-        self.known = {name: side.call(_introduce) for name, side in self.sides.items()}
-        backends = {name: known["backend"].split(",")[0] for name, known in self.known.items()}
-        if backends["this"] != backends["other"]:
+        try:
+            self.known = {name: side.call(_introduce) for name, side in self.sides.items()}
+            self._check_sides()
+        except BaseException:
             self.close()
+            raise
+
+    def _check_sides(self) -> None:
+        """This side must be this tree's gattn, and both must run on the same kind of kernels."""
+        found = Path(self.known["this"]["gattn"])
+        if found != ROOT / "gattn":
+            raise SystemExit(f"this tree is {ROOT}, but Python imports gattn from {found}")
+        backends = {name: known["backend"] for name, known in self.known.items()}
+        if len({backend.split(",")[0] for backend in backends.values()}) > 1:
             raise SystemExit(f"not the same backend on both sides: {backends}")
 
     def __enter__(self) -> Turns:
@@ -122,7 +132,10 @@ _now: list[Alone] = []
 
 def _introduce() -> dict[str, str]:
     """Which gattn this process has, and what it runs on."""
-    return {"gattn": str(Path(gattn.__file__).parent), "backend": gattn.backend_info()["cpu"]}
+    return {
+        "gattn": str(Path(gattn.__file__).resolve().parent),
+        "backend": gattn.backend_info()["cpu"],
+    }
 
 
 def _prepare(case: HasOneSide, kind: Callable[..., Any], path: str) -> dict[str, int]:
