@@ -26,20 +26,20 @@ import torch
 
 from benchmarks.core import record
 from benchmarks.data import graphs
+from benchmarks.suites import gpu
 
 OPERATORS = ("additive", "mlp", "dot_product", "dot_product+edges")
 SHAPES = ((8, 16), (4, 32), (1, 128), (4, 64))
 FEW = ("arxiv", "products/16", "molecules-1024")
-PEERS = ("pyg", "pyg_compiled", "flex_attention", "padded_sdpa", "anemoi")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure the graphs asked for; the exit code tells whether all checks passed."""
     options = parse(arguments)
-    if options.dry_run:
-        os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
-    from benchmarks.suites import gpu
-
+    if options.dry_run and os.environ.get("TRITON_INTERPRET") != "1":
+        # triton asks as it is imported, and it is by now: once more, from the beginning
+        os.environ["TRITON_INTERPRET"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", *arguments])
     if options.table:
         print(gpu.table(record.newest(options.out)))
         return 0
@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tiles", type=Path, help="where tiles go")
     parser.add_argument("--graphs", nargs="+", choices=graphs.NAMES)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
+    parser.add_argument("--peers", nargs="*", choices=gpu.PEERS, default=tuple(gpu.PEERS))
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no case later")
     parser.add_argument("--resume", action="store_true", help="skip what --out holds already")
     parser.add_argument("--scale", type=float, default=1.0, help="of the size of every graph")

@@ -317,7 +317,7 @@ COMMANDS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "__init__"])
 def test_commands_say_what_they_take(name: str, capsys) -> None:
-    if name in ("aot", "launches"):
+    if name in ("aot", "gpu", "launches"):
         pytest.importorskip("triton")
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"benchmarks.{name}").main(["--help"])

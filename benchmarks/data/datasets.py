@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,9 +23,9 @@ def root() -> Path:
 
 def esol(count: int, seed: int = 0) -> Topology:
     """A batch of molecules of ESOL, the same ones in every run."""
-    every = gattn.data.load_molecules("esol", root(), download=False).graphs
+    every: Any = gattn.data.load_molecules("esol", root(), download=False).graphs
     chosen = torch.randperm(len(every), generator=generator(seed))[:count].tolist()
-    batch = gattn.data.batch_molecules([every[position] for position in chosen])
+    batch: Any = gattn.data.batch_molecules([every[position] for position in chosen])
     return Topology(batch.edge_index, batch.num_nodes, batch.batch)
 
 
@@ -46,5 +46,5 @@ class Citations(NamedTuple):
 
 def cora() -> Citations:
     """Cora with its public split, each node's features divided by their sum."""
-    data = gattn.data.load_citation("cora", root(), normalize_features=True)
+    data: Any = gattn.data.load_citation("cora", root(), normalize_features=True)
     return Citations(data.x, data.edge_index, data.y, data.train_mask)

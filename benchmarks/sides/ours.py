@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,14 +29,14 @@ def operator(family: str, graph: gattn.Graph, impl: str | None = None) -> Functi
     if family == "mlp":
 
         def mlp(
-            query: Tensor, key: Tensor, weight: Tensor, value: Tensor | None = None, **edges: Tensor
+            query: Tensor, key: Tensor, weight: Tensor, value: Tensor | None = None, **edges: Any
         ) -> Tensor:
             value = key if value is None else value
             return functional.mlp_attention(query, key, value, weight, graph, **edges, impl=impl)
 
         return mlp
 
-    def dot_product(query: Tensor, key: Tensor, value: Tensor, **edges: Tensor) -> Tensor:
+    def dot_product(query: Tensor, key: Tensor, value: Tensor, **edges: Any) -> Tensor:
         return functional.dot_product_attention(query, key, value, graph, **edges, impl=impl)
 
     return dot_product

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 import gattn
 from benchmarks.core import memory, tables, timing
-from benchmarks.core.case import Contender
+from benchmarks.core.case import Contender, Function
 from benchmarks.core.seeds import leaf
 
 HEADS, CHANNELS = 4, 16
@@ -21,8 +20,6 @@ TOKENS = (1_000, 4_000, 16_000, 64_000, 250_000, 1_000_000)
 KINDS = ("band", "dense")
 FEWEST = 3
 CHECKED = 1_000
-
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def measure(kind: str, tokens: int, width: int) -> dict[str, float]:
@@ -51,14 +48,14 @@ def measure(kind: str, tokens: int, width: int) -> dict[str, float]:
     return row
 
 
-def _band(tokens: int, width: int) -> Attend:
+def _band(tokens: int, width: int) -> Function:
     graph = gattn.graphs.band([tokens], width)
     return lambda query, key, value: gattn.functional.dot_product_attention(
         query, key, value, graph
     )
 
 
-def _dense(tokens: int, width: int) -> Attend:
+def _dense(tokens: int, width: int) -> Function:
     place = torch.arange(tokens, dtype=torch.int32)
     mask = torch.ones(tokens, tokens, dtype=torch.bool)
     for rows in place.split(1024):  # the mask, and little beside it

@@ -72,11 +72,13 @@ class Epoch:
         )
 
     def _check(self, data: Citations) -> dict[str, float]:
-        exact = [verify.step(self._evaluation(side, data, torch.float64)) for side in SIDES]
-        verify.within_rounding(verify.error(*exact), "gattn and PyG differ", torch.float64)
-        single = {side: self._evaluation(side, data, torch.float32) for side in SIDES}
-        verify.repeatable(single["gattn"])
-        return verify.against_peer(*(verify.step(contender) for contender in single.values()))
+        def outcome(side: str, dtype: torch.dtype) -> verify.Outcome:
+            return verify.step(self._evaluation(side, data, dtype))
+
+        apart = verify.error(outcome("gattn", torch.float64), outcome("pyg", torch.float64))
+        verify.within_rounding(apart, "gattn and PyG differ", torch.float64)
+        verify.repeatable(self._evaluation("gattn", data, torch.float32))
+        return verify.against_peer(outcome("gattn", torch.float32), outcome("pyg", torch.float32))
 
     def _features(self, side: str, data: Citations) -> Tensor:
         return data.x if side in self.sparse else data.x.to_dense()

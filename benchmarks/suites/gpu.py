@@ -371,7 +371,8 @@ def gathering(rows: int, width: int, count: int, device: torch.device) -> timing
     table = torch.randn(rows, width // 4, device=device)
     index = torch.randint(rows, (count,), device=device, dtype=torch.int32)
     out = torch.empty(count // 64, width // 4, device=device)
-    return lambda: _gather_rows[(count // 64,)](table, index, out, width // 4, 64, num_warps=4)
+    launch: Any = _gather_rows[(count // 64,)]
+    return lambda: launch(table, index, out, width // 4, 64, num_warps=4)
 
 
 def environment(device: torch.device, known: Record) -> Record:

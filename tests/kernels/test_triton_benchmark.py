@@ -11,8 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 from benchmarks.core import record
-from benchmarks.gpu import OPERATORS, PEERS, parse
-from benchmarks.sides.inputs import Shape
+from benchmarks.gpu import parse
 from benchmarks.suites import gpu
 
 ROOT = Path(__file__).parents[2]
@@ -111,11 +110,3 @@ def test_without_a_card_it_says_so():
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 1
     assert "no CUDA device here" in done.stdout
-
-
-def test_every_peer_and_operator_of_the_command_line_is_one_that_is_measured():
-    assert set(PEERS) == set(gpu.PEERS)
-    for name in OPERATORS:
-        shape = Shape(name)
-        assert shape.family in ("additive", "mlp", "dot_product")
-        assert shape.has_edges == (shape.family != name)
