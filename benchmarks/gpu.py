@@ -27,6 +27,7 @@ import torch
 from benchmarks.core import record
 from benchmarks.data import graphs
 from benchmarks.suites import gpu
+from benchmarks.tools import gpu_table
 
 OPERATORS = ("additive", "mlp", "dot_product", "dot_product+edges")
 SHAPES = ((8, 16), (4, 32), (1, 128), (4, 64))
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ["TRITON_INTERPRET"] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", *arguments])
     if options.table:
-        print(gpu.table(record.newest(options.out)))
+        print(gpu_table.table(record.newest(options.out)))
         return 0
     if not options.dry_run and not torch.cuda.is_available():
         print("no CUDA device here: --dry-run exercises the script without one")

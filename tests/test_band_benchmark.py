@@ -37,4 +37,5 @@ def test_says_why_a_size_was_not_measured(tmp_path, capsys):
     output = tmp_path / "band.jsonl"
     main(["--largest", "1000", "--threads", "1", "--seconds", "0.01", "--output", str(output)])
     (row,) = json.loads(output.read_text())["rows"]
-    assert row["dense"] == {"stopped": "over 0 s"}
+    assert row["band"] == row["dense"] == {"stopped": "over 0 s"}
+    assert "| 1,000 |  |  | over 0 s |  | over 0 s |  |" in capsys.readouterr().out

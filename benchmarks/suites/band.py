@@ -78,12 +78,14 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    band, dense = row["band"], row["dense"]
-    return [
-        f"{row['tokens']:,}", f"{band['edges']:,}", f"{band['prepare_seconds']:.3f}",
-        *_costs(band), *([dense["stopped"], ""] if "stopped" in dense else _costs(dense)),
-    ]  # fmt: skip
+    band = row["band"]
+    laid_out = ["", ""]
+    if "stopped" not in band:
+        laid_out = [f"{band['edges']:,}", f"{band['prepare_seconds']:.3f}"]
+    return [f"{row['tokens']:,}", *laid_out, *_costs(band), *_costs(row["dense"])]
 
 
 def _costs(found: dict[str, Any]) -> list[str]:
+    if "stopped" in found:
+        return [found["stopped"], ""]
     return [f"{found['seconds']:.3f}", f"{found['peak_bytes'] / 1e6:,.0f}"]

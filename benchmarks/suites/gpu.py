@@ -16,28 +16,23 @@ import itertools
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 import gattn
-from benchmarks.core import memory, record, tables, timing, verify
+from benchmarks.core import memory, record, timing
 from benchmarks.core.case import CannotRun, Contender, Function, Topology
 from benchmarks.core.record import Record
-from benchmarks.core.seeds import generator
 from benchmarks.data import graphs
 from benchmarks.sides import anemoi, flex, internals, ours, pyg, sdpa
-from benchmarks.sides.inputs import EDGE_DIM, Shape, in_float64, operator_inputs
+from benchmarks.sides.inputs import EDGE_DIM, Shape, operator_inputs
+from benchmarks.suites.gpu_check import Ground, check
 
 CHECK_EDGES = 100_000
-SAMPLED_ROWS = 64
-SLACK = 2
-"""How many times the reference's own error the kernels' may be, beside one rounding."""
 DRY_EDGES = 120
 SPACE: list[dict[str, int]] = [
     {}, {"warps": 2}, {"warps": 4}, {"unroll": 2}, {"unroll": 8}, {"rows": 2}, {"rows": 4},
@@ -60,17 +55,6 @@ PEERS: dict[str, Callable[[Shape, Topology], Function]] = {
     "padded_sdpa": sdpa.operator,
     "anemoi": anemoi.operator,
 }
-
-
-@dataclass(frozen=True)
-class Ground:
-    """What the cases of one graph share."""
-
-    topology: Topology
-    graph: gattn.Graph
-    small: Topology
-    """A small graph of the same kind, for the check."""
-    layout_seconds: float
 
 
 class Bench:
@@ -286,56 +270,6 @@ class Bench:
                 print(json.dumps(found), flush=True)
 
 
-def check(ground: Ground, shape: Shape) -> dict[str, Any]:
-    """Errors against float64: of everything on the small graph, of sampled rows on the whole."""
-    small = ours.graph_of(ground.small)
-    inputs = operator_inputs(ground.small, shape, edge_gradient=True)
-
-    def contender(impl: str, inputs: dict[str, Tensor] = inputs) -> Contender:
-        return Contender.of(ours.operator(shape.family, small, impl), inputs)
-
-    exact = verify.step(contender("reference", in_float64(inputs)), rounded=shape.dtype)
-    everything = errors(
-        verify.step(contender("triton")), verify.step(contender("reference")), exact, shape.dtype
-    )
-    again = not verify.differing(contender("triton"))
-    rows = sampled_rows(ground, shape)
-    return {
-        "small": everything, "rows": rows, "same_bits": again,
-        "passed": again and all(part["ours"] <= part["bound"] for part in (everything, rows)),
-    }  # fmt: skip
-
-
-def errors(
-    found: verify.Outcome, reference: verify.Outcome, exact: verify.Outcome, dtype: torch.dtype
-) -> dict[str, float]:
-    """Of the kernels and of the reference in the same type, both against float64."""
-    own = verify.error(reference, exact, verify.norm)
-    return {
-        "ours": verify.error(found, exact, verify.norm),
-        "reference": own,
-        "bound": SLACK * own + torch.finfo(dtype).eps,
-    }
-
-
-@torch.no_grad()
-def sampled_rows(ground: Ground, shape: Shape) -> dict[str, float]:
-    """Errors of the outputs of sampled destinations of the full graph, the largest included."""
-    topology, device = ground.topology, ground.topology.device
-    inputs = operator_inputs(topology, shape)
-    full = ours.operator(shape.family, ground.graph, "triton")(**inputs)
-    count = min(SAMPLED_ROWS, topology.num_nodes)
-    random = generator(3, device)
-    rows = torch.randint(topology.num_nodes, (count,), generator=random, device=device)
-    rows = torch.cat([rows, ground.graph.in_degree().argmax().view(1)]).unique()
-    chosen = torch.isin(topology.edge_index[1], rows).nonzero().squeeze(1)
-    graph = gattn.Graph(topology.edge_index[:, chosen], topology.num_nodes)
-    reference = ours.operator(shape.family, graph, "reference")
-    kept = {name: x[chosen] if name == "edge_attr" else x for name, x in inputs.items()}
-    exact, own = ({"out": reference(**numbers)[rows]} for numbers in (in_float64(kept), kept))
-    return errors({"out": full[rows]}, own, exact, shape.dtype)
-
-
 def floor_bytes(topology: Topology, shape: Shape) -> dict[str, int]:
     """Bytes that a pass must move: each tensor once, and with a gather for every edge."""
     n, e, h, s = topology.num_nodes, topology.num_edges, shape.heads, shape.dtype.itemsize
@@ -388,41 +322,3 @@ def environment(device: torch.device, known: Record) -> Record:
     return {
         **known, "versions": versions, "card": card, "driver": driver, "cuda": torch.version.cuda
     }  # fmt: skip
-
-
-def table(records: dict[str, Record]) -> str:
-    """Markdown: forward + backward of every side, the share of the roof, peak memory."""
-    cases = {name: found for name, found in records.items() if "sides" in found}
-    roofs = records.get("roofs", {}).get("bytes_per_second", {})
-    sides = sorted({side for found in cases.values() for side in found["sides"]} - {"gattn"})
-    head = ["case", "gattn ms", "of roof", *sides, "peak MB, gattn / PyG"]
-    return tables.markdown(head, [row(name, found, sides, roofs) for name, found in cases.items()])
-
-
-def row(name: str, found: Record, sides: list[str], roofs: dict[str, float]) -> list[str]:
-    """One case of the table; peers as multiples of gattn's time."""
-    seconds = found["sides"]["gattn"]["both"]["warm"]
-    cells = [name, f"{1e3 * seconds:.3f}", f"{roof_seconds(found, roofs) / seconds:.0%}"]
-    for side in sides:
-        peer = found["sides"].get(side, {})
-        cells.append(f"{peer['both']['warm'] / seconds:.1f}x" if "both" in peer else "-")
-    peaks = [found["sides"].get(side, {}).get("peak_bytes") for side in ("gattn", "pyg")]
-    cells.append(" / ".join("-" if peak is None else f"{peak / 2**20:.0f}" for peak in peaks))
-    return cells
-
-
-def roof_seconds(found: Record, roofs: dict[str, float]) -> float:
-    """The longer of: every tensor once at copy speed, every gather at the speed of gathers."""
-    floors = found["floor_bytes"]
-    if not roofs:
-        return float("nan")
-    gathers = list(gather_roofs(roofs))
-    nearest = min(gathers, key=lambda roof: abs(roof[0] - found["nodes"]))
-    return max(floors["both_once"] / roofs["copy"], floors["both_gathered"] / nearest[1])
-
-
-def gather_roofs(roofs: dict[str, float]) -> Iterator[tuple[int, float]]:
-    """(rows of the table, bytes a second) of the gathers of 512 bytes."""
-    for name, speed in roofs.items():
-        if name.endswith("x512B"):
-            yield int(name.removeprefix("gather ").split("x")[0]), speed
