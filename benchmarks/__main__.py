@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from benchmarks import record, tables
-from benchmarks.cases import cases
-from benchmarks.settings import Settings
-from benchmarks.verify import CheckFailed
+from benchmarks.core import record
+from benchmarks.core.case import Settings
+from benchmarks.core.runs import Runs
+from benchmarks.suites.cpu import cases, matching
+from benchmarks.tools.lines import lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,9 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser().parse_args(arguments)
     every = cases()
-    names = [n for n in every if any(fnmatch.fnmatch(n, p) for p in options.pattern)]
-    if not names:
-        raise SystemExit(f"no case matches {' '.join(options.pattern)}; --list shows them")
+    names = matching(every, options.pattern)
     if options.list:
         print("\n".join(names))
         return 0
@@ -31,23 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.seconds, options.scale, options.threads, not options.no_memory, options.largest
     )
     torch.set_num_threads(settings.threads)
-    known = record.environment(arguments)
-    failed = 0
-    for name in names:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        try:
-            measured = every[name].measure(settings)
-        except FileNotFoundError as missing:
-            print(f"{name}: skipped, {missing}", flush=True)
-            continue
-        except CheckFailed as problem:
-            failed += 1
-            print(f"{name}: check failed, not timed: {problem}", flush=True)
-            continue
+    known = record.environment("benchmarks", arguments)
+    runs = Runs()
+    for name, measured in runs.each(names, lambda name: every[name].measure(settings)):
         found = {"case": name, "scale": settings.scale, **measured, "environment": known}
         record.append(options.output, found)
-        print(tables.lines(found), flush=True)
-    return 1 if failed else 0
+        print(lines(found), flush=True)
+    return 1 if runs.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:

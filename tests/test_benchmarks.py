@@ -1,35 +1,35 @@
 """The benchmarks' own machinery, at sizes that take no time."""
 
+import ast
 import dataclasses
+import importlib
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import (
-    contenders,
-    graphs,
-    growth,
-    memory,
-    pages,
-    record,
-    report,
-    tables,
-    timing,
-    verify,
-)
+import benchmarks.report as report_command
+import gattn
+from benchmarks import compare
 from benchmarks.__main__ import main
-from benchmarks.cases import cases, comparisons
-from benchmarks.contenders import Contender, Topology
-from benchmarks.settings import Settings
+from benchmarks.core import isolate, memory, record, tables, timing, verify
+from benchmarks.core.case import Contender, Settings, Topology
+from benchmarks.data import graphs
+from benchmarks.sides import layers
+from benchmarks.suites import growth
+from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
+from benchmarks.tools import report
 
+ROOT = Path(__file__).parents[1]
 SCALE = 0.001
 
 
 @pytest.fixture
 def topology() -> Topology:
-    return Topology(*graphs.power_law(SCALE))
+    return power_law(SCALE)
 
 
 def run(output: Path, *arguments: str) -> list[record.Record]:
@@ -44,7 +44,8 @@ def run(output: Path, *arguments: str) -> list[record.Record]:
 
 
 def test_power_law_graph_has_the_size_and_skew_of_ogbn_arxiv() -> None:
-    edge_index, nodes = graphs.power_law()
+    topology = graphs.make("arxiv")
+    edge_index, nodes = topology.edge_index, topology.num_nodes
     assert nodes == 169_343
     assert edge_index.shape == (2, 2_499_999)
     degree = torch.bincount(edge_index[1], minlength=nodes)
@@ -53,8 +54,7 @@ def test_power_law_graph_has_the_size_and_skew_of_ogbn_arxiv() -> None:
     assert torch.equal(degree, torch.bincount(edge_index[0], minlength=nodes))
     loops = edge_index[0] == edge_index[1]
     assert int(loops.sum()) == nodes
-    again, _ = graphs.power_law()
-    assert torch.equal(edge_index, again)
+    assert torch.equal(edge_index, graphs.make("arxiv").edge_index)
 
 
 @pytest.mark.parametrize("name", ["additive", "mlp+edges", "dot_product+edges"])
@@ -83,12 +83,11 @@ def test_nothing_is_timed_or_recorded_where_the_check_fails(
     name = "power-law/operator/additive"
     right = comparisons()[name]
 
-    def wrong(topology: Topology, dtype: torch.dtype) -> contenders.Pair:
-        pair = right.make(topology, dtype)
-        ours = pair["gattn"]
-        if dtype == torch.float32:
-            ours = Contender(lambda: pair["gattn"].forward() * 1.001, ours.leaves)
-        return {**pair, "gattn": ours}
+    def wrong(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
+        made = right.make(side, topology, dtype)
+        if side == "gattn" and dtype == torch.float32:
+            return Contender(lambda: made.forward() * 1.001, made.leaves)
+        return made
 
     broken = {name: dataclasses.replace(right, make=wrong)}
     monkeypatch.setattr("benchmarks.__main__.cases", lambda: broken)
@@ -99,8 +98,7 @@ def test_nothing_is_timed_or_recorded_where_the_check_fails(
 
 
 def test_error_sees_every_gradient_and_nan(topology: Topology) -> None:
-    pair = contenders.additive(topology, torch.float32)
-    right = verify.step(pair["gattn"])
+    right = verify.step(layers.operator("gattn", topology, torch.float32, name="additive"))
     assert verify.error(right, right) == 0.0
     for name in ("out", "query_score", "key_score", "value"):
         bad = {**right, name: right[name] * 1.01}
@@ -135,9 +133,32 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_peak_memory_is_that_of_the_run() -> None:
-    found = memory.measure("power-law/operator/additive", "pyg", "training", 0.05, 1)
+    case = comparisons()["power-law/operator/additive"]
+    found = isolate.call(case.peak_bytes, "pyg", "training", 0.05, threads=1)
     # PyG forms at least one tensor of edges x heads x channels.
     assert found > 0.05 * 2_499_999 * 8 * 16 * 4
+
+
+def test_peak_memory_is_above_what_is_held() -> None:
+    held = torch.ones(10**7)
+    with memory.peak() as found:
+        torch.ones(10**7).add_(1)
+    assert 3.9e7 < found.bytes < 6e7
+    assert held.numel() == 10**7
+
+
+def test_a_process_of_its_own_may_have_so_much_memory_and_time() -> None:
+    with pytest.raises(isolate.Stopped, match="over 2 GB"):
+        isolate.call(torch.ones, 10**10, threads=1, gigabytes=2)
+    with pytest.raises(isolate.Stopped, match="over 0 s"):
+        isolate.call(torch.ones, 1, threads=1, seconds=0.01)
+    with isolate.Process(threads=1) as process:
+        assert process.call(torch.get_num_threads) == 1
+        with pytest.raises(RuntimeError, match="ValueError: could not convert"):
+            process.call(float, "a")
+        assert process.call(float, "2") == 2.0
+    with pytest.raises(RuntimeError, match=r"its process ended \(3\)"):
+        isolate.call(os._exit, 3, threads=1)
 
 
 @pytest.mark.parametrize("name", growth.OPERATORS)
@@ -186,15 +207,15 @@ def test_report_fills_the_readme_from_the_newest_full_runs(tmp_path: Path) -> No
         in section
     )
     text = "before\n<!-- benchmark table -->\nold\n<!-- end of benchmark table -->\nafter\n"
-    filled = pages.fill(text, report.MARK, section)
+    filled = tables.fill(text, report_command.MARK, section)
     assert filled.startswith("before\n")
     assert filled.endswith("after\n")
     assert "old" not in filled
-    assert pages.fill(filled, report.MARK, section) == filled
+    assert tables.fill(filled, report_command.MARK, section) == filled
 
 
 def test_readme_has_the_place_for_the_table() -> None:
-    pages.fill(report.README.read_text(), report.MARK, "")
+    tables.fill(report_command.README.read_text(), report_command.MARK, "")
 
 
 def test_numbers_are_written_with_three_digits() -> None:
@@ -205,3 +226,101 @@ def test_numbers_are_written_with_three_digits() -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().threads = 3  # type: ignore[misc]
+
+
+def test_two_commits_take_turns_on_the_same_inputs(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "compared.jsonl"
+    chosen = ["power-law/operator/additive", "power-law/bf16/GATConv", "power-law/layout"]
+    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1"]
+    assert compare.main(["HEAD", *chosen, *options, "--other", str(ROOT), "--out", str(out)]) == 0
+    found = record.newest(out)
+    assert list(found) == sorted(chosen, key=list(with_one_side()).index)
+    for line in found.values():
+        assert line["check"]["same_bits"]
+        for times in line["seconds"].values():
+            assert times["this"]["runs"] == times["other"]["runs"] == times["ratio"]["runs"] >= 3
+            assert times["ratio"]["low"] <= times["ratio"]["median"] <= times["ratio"]["high"]
+    assert "this/other" in capsys.readouterr().out
+
+
+def test_another_commit_that_computes_something_else_is_not_timed(tmp_path: Path, capsys) -> None:
+    """The other side's gattn is this one with its additive attention a thousandth too large."""
+    package = tmp_path / "gattn"
+    shutil.copytree(ROOT / "gattn", package, ignore=shutil.ignore_patterns("__pycache__"))
+    built = getattr(gattn.kernels.cpu._kernels, "__file__", None)  # may lie in site-packages
+    if built is not None:
+        shutil.copy(built, package / "kernels" / "cpu")
+    functional = package / "functional.py"
+    functional.write_text(
+        f"{functional.read_text()}\n"
+        "_right = additive_attention\n"
+        "def additive_attention(*args, **options):\n"
+        "    return _right(*args, **options) * 1.001\n"
+    )
+    chosen = ["power-law/operator/additive", "power-law/operator/mlp"]
+    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1"]
+    assert compare.main(["HEAD", *chosen, *options, "--other", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "power-law/operator/additive: check failed, not timed: outputs differ by" in said
+    assert "power-law/operator/mlp  the same bits" in said
+
+
+def test_cases_with_one_side_need_public_names_alone() -> None:
+    """All that the code of a case imports of gattn, but for the one list of internals."""
+    folder = ROOT / "benchmarks"
+    for path in sorted({*folder.rglob("*.py")} - {folder / "sides" / "internals.py"}):
+        modules = imports(path)
+        private = {name for name in modules if name.startswith("gattn.")}
+        assert not private, f"{path.relative_to(ROOT)} imports {private}"
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file names in import statements, wherever they stand."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_imports_form_no_circle() -> None:
+    """Of modules, and of folders: commands, tools, suites, sides, data, core."""
+    files = {module_of(path): path for path in (ROOT / "benchmarks").rglob("*.py")}
+    edges = {name: imports(path) & set(files) - {name} for name, path in files.items()}
+    order = ["core", "data", "sides", "suites", "tools", "commands"]
+    for name, targets in edges.items():
+        for target in targets - {"benchmarks"}:
+            assert order.index(folder_of(target)) <= order.index(folder_of(name)), (name, target)
+    left = dict(edges)
+    while left:
+        free = [name for name, targets in left.items() if not targets & left.keys()]
+        assert free, f"a circle among {sorted(left)}"
+        for name in free:
+            del left[name]
+
+
+def module_of(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def folder_of(name: str) -> str:
+    parts = name.split(".")
+    known = {"core", "data", "sides", "suites", "tools"}
+    return parts[1] if len(parts) > 1 and parts[1] in known else "commands"
+
+
+COMMANDS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "__init__"])
+def test_commands_say_what_they_take(name: str, capsys) -> None:
+    if name in ("aot", "gpu", "launches"):
+        pytest.importorskip("triton")
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"benchmarks.{name}").main(["--help"])
+    assert ended.value.code == 0
+    module = "benchmarks" if name == "__main__" else f"benchmarks.{name}"
+    assert f"usage: python -m {module}" in capsys.readouterr().out

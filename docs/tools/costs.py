@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +20,14 @@ import torch
 from scipy.sparse.csgraph import shortest_path
 
 import gattn
-from benchmarks import pages, record
+from benchmarks.core import record, tables, timing
+from benchmarks.core.case import Contender
 from docs.tools.drawing import plt
 from gattn import functional, graphs
 
 GUIDE = Path(__file__).parents[1] / "guide"
 HEADS, CHANNELS = 4, 16
 EXACT = 2_000
-FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -96,27 +94,14 @@ def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
     """Time of a forward, and of a forward and backward, each from this many seconds of runs."""
     query = torch.randn(graph.num_dst, HEADS, CHANNELS)
     key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()
-
-    def forward() -> None:
-        with torch.no_grad():
-            functional.dot_product_attention(query, key, value, graph)
-
-    def both() -> None:
-        leaves = [t.detach().requires_grad_() for t in (query, key, value)]
-        functional.dot_product_attention(*leaves, graph).sum().backward()
-
-    return _median(forward, seconds), _median(both, seconds)
-
-
-def _median(function: Callable[[], None], seconds: float) -> float:
-    function()
-    samples = []
-    begun = time.perf_counter()
-    while len(samples) < FEWEST or (time.perf_counter() - begun < seconds and len(samples) < 50):
-        start = time.perf_counter()
-        function()
-        samples.append(time.perf_counter() - start)
-    return statistics.median(samples)
+    leaves = {"query": query, "key": key, "value": value}
+    leaves = {name: tensor.requires_grad_() for name, tensor in leaves.items()}
+    attention = Contender.of(
+        lambda query, key, value: functional.dot_product_attention(query, key, value, graph), leaves
+    )
+    runs = {what: prepare(attention) for what, prepare in timing.PASSES.items()}
+    times = timing.alternate(runs, seconds * len(runs))
+    return times["forward"]["median"], times["training"]["median"]
 
 
 def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, float | str]]:
@@ -141,20 +126,16 @@ def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, floa
 
 def table(name: str, rows: list[dict[str, float | str]]) -> str:
     """The rows as Markdown."""
-    lines = [
-        f"**{name}**",
-        "",
-        "| n | edges | operations | sequential steps | path length | forward, ms "
-        "| forward + backward, ms |",
-        "|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in rows:
-        cells = [
-            f"{row['n']:,}", f"{row['e']:,}", f"{row['operations']:.1e}", "1", row["path"],
-            three_digits(1e3 * float(row["forward"])), three_digits(1e3 * float(row["both"])),
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines)
+    head = [
+        "n", "edges", "operations", "sequential steps", "path length", "forward, ms",
+        "forward + backward, ms",
+    ]  # fmt: skip
+    cells = [
+        [f"{row['n']:,}", f"{row['e']:,}", f"{row['operations']:.1e}", "1", str(row["path"]),
+         *(three_digits(1e3 * float(row[what])) for what in ("forward", "both"))]
+        for row in rows
+    ]  # fmt: skip
+    return f"**{name}**\n\n{tables.markdown(head, cells, text=0)}"
 
 
 def three_digits(number: float) -> str:
@@ -165,7 +146,7 @@ def three_digits(number: float) -> str:
 
 def note() -> str:
     """What the numbers were taken on."""
-    known = record.environment([])
+    known = record.environment("docs.tools.costs", [])
     backend = known["backend"].removeprefix("available (").removesuffix(")")
     return (
         f"{HEADS} heads of {CHANNELS} channels, fp32, {known['threads']} threads of "
@@ -204,7 +185,7 @@ def main(arguments: list[str] | None = None) -> None:
     for page in dict.fromkeys(family.page for family in FAMILIES):
         names = [family.name for family in FAMILIES if family.page == page]
         text = "\n\n".join([*(table(name, measured[name]) for name in names), f"*{note()}*"])
-        pages.write(options.guide / f"{page}.md", "costs", text)
+        tables.write(options.guide / f"{page}.md", "costs", text)
     picture(measured, options.guide / "images" / "costs.png")
 
 

@@ -10,7 +10,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from benchmarks import gpu, record
+from benchmarks.core import record
+from benchmarks.gpu import parse
+from benchmarks.suites import gpu
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,13 +44,12 @@ def test_dry_run(tmp_path):
 def bench(tmp_path, monkeypatch):
     """Make a benchmark whose cases are made and measured in no time."""
 
-    def make(*arguments, case=lambda *shape: {"sides": {}}, graphs=lambda name: ()):
+    def make(*arguments, case=lambda ground, shape: {"sides": {}}, ground=lambda name: None):
         out = str(tmp_path / "gpu.jsonl")
         asked = "--dry-run", "--graphs", "hub", "--operators", "mlp", "--out", out, *arguments
-        monkeypatch.setattr(sys, "argv", ["benchmarks.gpu", *asked])
-        made = gpu.Bench(gpu.parse())
+        made = gpu.Bench(parse(asked), record.environment("benchmarks.gpu", asked))
         monkeypatch.setattr(made, "case", case)
-        monkeypatch.setattr(made, "graphs", graphs)
+        monkeypatch.setattr(made, "ground", ground)
         return made
 
     return make
@@ -59,8 +60,8 @@ def names(bench):
 
 
 def test_resuming_measures_what_failed_or_was_asked_otherwise(bench):
-    def fail_once(operator, heads, channels, kind):
-        if kind == "float16":
+    def fail_once(ground, shape):
+        if shape.dtype == torch.float16:
             raise torch.OutOfMemoryError("no room")
         return {"sides": {}}
 
@@ -72,24 +73,24 @@ def test_resuming_measures_what_failed_or_was_asked_otherwise(bench):
     second = bench("--resume")
     second.graph("hub")
     assert names(second)[2:] == ["hub/mlp/2x4/float16"]
-    bench("--resume", graphs=lambda name: pytest.fail("nothing is left")).graph("hub")
+    bench("--resume", ground=lambda name: pytest.fail("nothing is left")).graph("hub")
     other = bench("--resume", "--peers", "pyg")
     other.graph("hub")
     assert len(names(other)) == 5
 
 
 def test_a_graph_that_cannot_be_made_is_one_failure(bench):
-    def graphs(name):
+    def ground(name):
         raise torch.OutOfMemoryError("too large")
 
-    made = bench(graphs=graphs)
+    made = bench(ground=ground)
     made.graph("hub")
     assert made.failed == 1
     assert names(made) == ["hub"]
 
 
 def test_after_the_time_nothing_is_begun(bench):
-    made = bench("--minutes", "0", graphs=lambda name: pytest.fail("too late"))
+    made = bench("--minutes", "0", ground=lambda name: pytest.fail("too late"))
     made.graph("hub")
     assert made.left == 2
 

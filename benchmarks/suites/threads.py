@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from benchmarks import timing
-from benchmarks.contenders import Pair, Topology
-from benchmarks.settings import Settings
-from benchmarks.verify import FLOOR, CheckFailed, error, step
+from benchmarks.core import timing, verify
+from benchmarks.core.case import Settings, Topology
+from benchmarks.sides.layers import Maker
 
 
 @dataclass(frozen=True)
@@ -19,18 +18,17 @@ class Threads:
     """One thread beside as many as asked for."""
 
     topology: Callable[[float], Topology]
-    layers: dict[str, Callable[[Topology, torch.dtype], Pair]]
+    layers: Mapping[str, Maker]
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         topology = self.topology(settings.scale)
+        counts = {"one": 1, "all": settings.threads}
         found, apart = {}, 0.0
         for name, make in self.layers.items():
-            contender = make(topology, torch.float32)["gattn"]
-            counts = {"one": 1, "all": settings.threads}
-            steps = [_on(threads, lambda c=contender: step(c))() for threads in counts.values()]
-            apart = max(apart, error(*steps))
-            if not apart <= FLOOR[torch.float32]:
-                raise CheckFailed(f"{name} on one thread and on more differs by {apart:.1e}")
+            contender = make("gattn", topology, torch.float32)
+            steps = [_on(n, lambda c=contender: verify.step(c))() for n in counts.values()]
+            problem = f"{name} on one thread and on more differs"
+            apart = max(apart, verify.within_rounding(verify.error(*steps), problem))
             run = timing.training(contender)
             times = timing.alternate(
                 {label: _on(threads, run) for label, threads in counts.items()},
@@ -39,8 +37,7 @@ class Threads:
             speedup = times["one"]["median"] / times["all"]["median"]
             found[name] = {**times, "speedup": speedup}
         return {
-            "nodes": topology.num_nodes,
-            "edges": topology.edge_index.shape[1],
+            **topology.sizes(),
             "dtype": "float32",
             "check": {"apart": apart},
             "threads": found,

@@ -8,17 +8,16 @@ products is the most that anything else could reach.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks import timing
-from benchmarks.contenders import Contender, Pair, Topology
-from benchmarks.settings import Settings
-from benchmarks.verify import CheckFailed
+from benchmarks.core import timing, verify
+from benchmarks.core.case import Contender, Settings, Topology
+from benchmarks.sides.layers import Maker
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_linear_pointwise")
 
@@ -28,29 +27,33 @@ class Products:
     """The products alone beside the whole layer, in gattn and in PyG."""
 
     topology: Callable[[float], Topology]
-    layers: dict[str, Callable[[Topology, torch.dtype], Pair]]
+    layers: Mapping[str, Maker]
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         topology = self.topology(settings.scale)
-        found: dict[str, Any] = {}
-        for name, make in self.layers.items():
-            pair = make(topology, torch.float32)
-            run = {side: timing.training(contender) for side, contender in pair.items()}
-            run["products"], count = _products(pair["gattn"])
-            times = timing.alternate(run, settings.seconds / len(self.layers))
-            alone = times["products"]["median"]
-            found[name] = {
-                **times,
-                "count": count,
-                "ratio": times["pyg"]["median"] / times["gattn"]["median"],
-                "ceiling": times["pyg"]["median"] / alone,
-            }
+        found = {
+            name: self._measure_one(make, topology, settings.seconds / len(self.layers))
+            for name, make in self.layers.items()
+        }
         return {
-            "nodes": topology.num_nodes,
-            "edges": topology.edge_index.shape[1],
+            **topology.sizes(),
             "dtype": "float32",
             "check": {"products": min(row["count"] for row in found.values())},
             "products": found,
+        }
+
+    @staticmethod
+    def _measure_one(make: Maker, topology: Topology, seconds: float) -> dict[str, Any]:
+        sides = {side: make(side, topology, torch.float32) for side in ("gattn", "pyg")}
+        run = {side: timing.training(contender) for side, contender in sides.items()}
+        run["products"], count = _products(sides["gattn"])
+        times = timing.alternate(run, seconds)
+        peer = times["pyg"]["median"]
+        return {
+            **times,
+            "count": count,
+            "ratio": peer / times["gattn"]["median"],
+            "ceiling": peer / times["products"]["median"],
         }
 
 
@@ -74,8 +77,7 @@ def _products(layer: Contender) -> tuple[Callable[[], object], int]:
     step()
     with _Noted() as noted:
         step()
-    if not noted.calls:
-        raise CheckFailed("a step without a matrix product")
+    verify.require(bool(noted.calls), "a step without a matrix product")
 
     def run() -> object:
         with torch.no_grad():

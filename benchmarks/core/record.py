@@ -18,16 +18,21 @@ import torch
 
 import gattn
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 PACKAGES = ("torch", "torch_geometric", "numpy")
 
 Record = dict[str, Any]
 
 
-def environment(arguments: Sequence[str]) -> Record:
-    """Everything that a number depends on and that can be read off the machine."""
+def environment(module: str, arguments: Sequence[str]) -> Record:
+    """Everything that a number depends on and that can be read off the machine.
+
+    Args:
+        module: what was run, as ``python -m`` names it.
+        arguments: of the command line.
+    """
     return {
-        "command": shlex.join(["python", "-m", "benchmarks", *arguments]),
+        "command": shlex.join(["python", "-m", module, *arguments]),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": commit(),
         "versions": {
@@ -85,10 +90,11 @@ def whole_lines(text: str) -> str:
     return text[: text.rfind("\n") + 1]
 
 
+def every(path: Path) -> list[Record]:
+    """All records of a file."""
+    return [json.loads(line) for line in whole_lines(path.read_text()).splitlines()]
+
+
 def newest(path: Path) -> dict[str, Record]:
     """The last record of each case, in the order of the file."""
-    found: dict[str, Record] = {}
-    for line in whole_lines(path.read_text()).splitlines():
-        record = json.loads(line)
-        found[record["case"]] = record
-    return found
+    return {found["case"]: found for found in every(path)}

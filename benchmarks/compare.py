@@ -1,0 +1,73 @@
+"""Measure gattn of this tree beside gattn of another commit, in turns.
+
+    python -m benchmarks.compare main~3                              # every case
+    python -m benchmarks.compare main~3 'esol-64/*' --seconds 4      # some, for longer
+    python -m benchmarks.compare main~3 --other /tmp/old             # built there already
+
+The other commit is checked out and built in a temporary folder, which takes minutes. Each side has
+a process of its own; the two take turns on the same inputs. A case whose outputs or gradients
+differ by more than rounding is not timed. The ratio is that of this tree's time to the other's
+within a round: its median and quartiles over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.core import checkout, record
+from benchmarks.core.case import Settings
+from benchmarks.core.runs import Runs
+from benchmarks.suites import turns
+from benchmarks.suites.cpu import matching, with_one_side
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare the chosen cases; the exit code tells whether all of them agree."""
+    options = _parser().parse_args(arguments)
+    cases = with_one_side()
+    names = matching(cases, options.pattern)
+    commit = checkout.git("rev-parse", "--short", options.commit)
+    known = record.environment("benchmarks.compare", arguments)
+    if options.other:
+        place = contextlib.nullcontext(options.other)
+    else:
+        print(f"building {commit} ...", file=sys.stderr, flush=True)
+        place = checkout.built(commit)
+    found: list[record.Record] = []
+    runs = Runs()
+    with place as folder, turns.Turns(folder, options.threads) as both:
+        for name, side in both.known.items():
+            print(f"{name}: {side['gattn']}, {side['backend']}", flush=True)
+
+        def measure(name: str) -> record.Record:
+            return both.measure(cases[name], options.scale, options.seconds)
+
+        for name, measured in runs.each(names, measure):
+            found.append({"case": name, "scale": options.scale, "other": commit, **measured})
+            print(turns.line(found[-1]), flush=True)
+            if options.out:
+                record.append(options.out, {**found[-1], "environment": known})
+    if found:
+        print(turns.overall(found))
+    return 1 if runs.failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    default = Settings()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=main.__doc__)
+    parser.add_argument("commit", help="what to compare with, as git names it")
+    parser.add_argument("pattern", nargs="*", default=["*"], help="cases, as 'esol-64/*'")
+    parser.add_argument("--other", type=Path, help="folder that holds that commit's gattn, built")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each case")
+    parser.add_argument("--scale", type=float, default=default.scale, help="of the large graph")
+    parser.add_argument("--threads", type=int, default=default.threads)
+    parser.add_argument("--out", type=Path, help="file that gets a JSON line for each case")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What every measurement uses; knows no side and no case."""

@@ -1,0 +1,50 @@
+"""Graphs of the data sets that gattn reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import gattn
+from benchmarks.core.case import Topology
+from benchmarks.core.seeds import generator
+
+
+def root() -> Path:
+    """Where the raw data sets lie: ``GATTN_DATA``, else ``shared/data`` beside the checkout."""
+    given = os.environ.get("GATTN_DATA")
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    return Path(given) if given else beside
+
+
+def esol(count: int, seed: int = 0) -> Topology:
+    """A batch of molecules of ESOL, the same ones in every run."""
+    every: Any = gattn.data.load_molecules("esol", root(), download=False).graphs
+    chosen = torch.randperm(len(every), generator=generator(seed))[:count].tolist()
+    batch: Any = gattn.data.batch_molecules([every[position] for position in chosen])
+    return Topology(batch.edge_index, batch.num_nodes, batch.batch)
+
+
+class Citations(NamedTuple):
+    """A citation graph whose nodes are to be classified."""
+
+    x: Tensor
+    """[n, d], sparse."""
+    edge_index: Tensor
+    y: Tensor
+    train_mask: Tensor
+
+    @property
+    def topology(self) -> Topology:
+        """The graph alone."""
+        return Topology(self.edge_index, self.y.numel())
+
+
+def cora() -> Citations:
+    """Cora with its public split, each node's features divided by their sum."""
+    data: Any = gattn.data.load_citation("cora", root(), normalize_features=True)
+    return Citations(data.x, data.edge_index, data.y, data.train_mask)

@@ -1,0 +1,74 @@
+"""Sizes and inputs of the cases' layers and operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.core.case import Topology
+from benchmarks.core.seeds import leaf, normal
+
+WIDTH, HEADS, CHANNELS, EDGE_DIM = 128, 8, 16, 16
+"""Input channels, heads, channels of a head, numbers of an edge's features."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An operator, its widths and its numbers."""
+
+    operator: str
+    """additive, mlp or dot_product; +edges where edges have features."""
+    heads: int = HEADS
+    channels: int = CHANNELS
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def family(self) -> str:
+        """The operator's name without what its edges have."""
+        return self.operator.removesuffix("+edges")
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether edges have features."""
+        return self.operator.endswith("+edges")
+
+
+def edge_attr(topology: Topology, dtype: torch.dtype) -> Tensor:
+    """Features of the edges, [e, d], which ask for no gradient."""
+    size = topology.num_edges, EDGE_DIM
+    return normal(*size, seed=10, dtype=dtype, device=topology.device)
+
+
+def operator_inputs(
+    topology: Topology, shape: Shape, *, edge_gradient: bool = False
+) -> dict[str, Tensor]:
+    """Projected inputs of an operator by the names of its arguments.
+
+    All of them are leaves, but that edge_attr is one only where its gradient is asked for.
+    """
+    n, heads, channels = topology.num_nodes, shape.heads, shape.channels
+    rows = n, heads, channels
+    sizes: dict[str, tuple[int, ...]] = {
+        "additive": {"query_score": (n, heads), "key_score": (n, heads), "value": rows},
+        "mlp": {"query": rows, "key": rows, "weight": (heads, channels)},
+        "dot_product": {"query": rows, "key": rows, "value": rows},
+    }[shape.family]
+    if shape.has_edges:
+        sizes["edge_proj"] = heads, channels, EDGE_DIM
+    inputs = {
+        name: leaf(*size, seed=seed, dtype=shape.dtype, device=topology.device)
+        for seed, (name, size) in enumerate(sizes.items())
+    }
+    if shape.has_edges:
+        inputs["edge_attr"] = edge_attr(topology, shape.dtype).requires_grad_(edge_gradient)
+    return inputs
+
+
+def in_float64(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The very numbers of these inputs, in float64."""
+    return {
+        name: tensor.detach().double().requires_grad_(tensor.requires_grad)
+        for name, tensor in inputs.items()
+    }

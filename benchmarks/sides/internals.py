@@ -1,0 +1,115 @@
+"""Everything that the benchmarks use below gattn's public names, imported where it is used.
+
+The rest of the benchmarks names only :mod:`gattn`, ``gattn.nn``, ``gattn.functional``,
+``gattn.graphs`` and ``gattn.data``, so that their cases also run on another commit's gattn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+import gattn
+
+
+def sorted_layout(edge_index: Tensor, num_nodes: int) -> Any:
+    """The layout of a graph by torch's stable sorts: a named tuple of tensors."""
+    from gattn.kernels import layout
+
+    return layout.build(edge_index[0], edge_index[1], num_nodes, num_nodes)
+
+
+def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None:
+    """The C++ loop that gathers the rows of every edge's source and adds them up, if it runs."""
+    from gattn.kernels import cpu
+
+    kernel = getattr(cpu, "row_gather", None)  # for benchmarks alone: a build may leave it out
+    if kernel is None or not cpu.serves(table.device):
+        return None
+    return lambda: torch.tensor(kernel(table, list(graph.layout)))
+
+
+def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
+    """The graph, of which no more is known than of any: it is served by the general kernels."""
+    from gattn.kernels import traits
+
+    traits.note(graph.layout, traits.Traits(False, 0.0))
+    return graph
+
+
+def as_on_card(graph: gattn.Graph) -> gattn.Graph:
+    """The graph with its largest degrees known, as they are where it was laid out on a card."""
+    from gattn.kernels import traits
+
+    layout = graph.layout
+    degrees = [int(traits.largest(offsets)) for offsets in (layout.rowptr, layout.colptr)]
+    traits.note_longest(layout, *degrees)
+    return graph
+
+
+def launchers() -> ModuleType:
+    """The launchers of the Triton kernels."""
+    import gattn.kernels.triton
+
+    return gattn.kernels.triton
+
+
+def tiles() -> ModuleType:
+    """The rules that choose a kernel's tile: ``override``, ``tuned``, ``seen``."""
+    from gattn.kernels.triton import tiles
+
+    return tiles
+
+
+def layout_of(tensors: list[Tensor], path: str, graph_ptr: Tensor | None) -> list[Tensor]:
+    """A layout of these tensors that is known to be made of runs, or of small graphs.
+
+    Args:
+        tensors: of a layout.
+        path: "runs" where sources are consecutive.
+        graph_ptr: where the small graphs begin.
+    """
+    from gattn.kernels import traits
+    from gattn.kernels.layout import Layout
+
+    traits.note(Layout(*tensors), traits.Traits(path == "runs", 1.0, graph_ptr))
+    return tensors
+
+
+def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
+    """The sum of the values that backward is given, of what forward returned."""
+    from gattn.ops.library import value_sum
+
+    return value_sum(out, out_acc)
+
+
+@contextlib.contextmanager
+def triton_on_cpu() -> Iterator[None]:
+    """Inside the block the operators hand tensors of the CPU to Triton's launchers."""
+    from gattn.ops import backend
+
+    def everywhere() -> bool:  # a Mock would take time
+        return True
+
+    with mock.patch.object(backend, "interpreted", everywhere):
+        yield
+
+
+def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
+    """Which blocks go to torch's dense attention: by the rule, or all of these kinds."""
+    from gattn.ops import sdpa
+
+    return sdpa.cut(blocks) if every is None else sdpa.cut(blocks, every, 1)
+
+
+def attend_densely(*arguments: Any) -> Tensor:
+    """Attention by such a plan."""
+    from gattn.ops import sdpa
+
+    return sdpa.attend(*arguments)

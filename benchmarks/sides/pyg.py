@@ -1,0 +1,75 @@
+"""PyG's operators: the message passing of its layers, given projected inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from benchmarks.core.case import CannotRun, Function, Topology
+from benchmarks.sides.inputs import EDGE_DIM, Shape
+
+MOST_EDGES = 12_000_000
+"""Edges of which tensors of edges x heads x channels fit on a card."""
+
+
+def operator(shape: Shape, topology: Topology) -> Function:
+    """What PyG computes of the operator's inputs."""
+    edge_index = topology.edge_index
+    options: dict[str, Any] = {"heads": shape.heads, "bias": False}
+    if shape.has_edges:
+        options["edge_dim"] = EDGE_DIM
+    layer: Any = _LAYERS[shape.family](1, shape.channels, **options)
+
+    def additive(query_score: Tensor, key_score: Tensor, value: Tensor) -> Tensor:
+        alpha = layer.edge_updater(
+            edge_index, alpha=(key_score, query_score), edge_attr=None, size=None
+        )
+        return layer.propagate(edge_index, x=(value, value), alpha=alpha, size=None)
+
+    def mlp(
+        query: Tensor, key: Tensor, weight: Tensor,
+        edge_attr: Tensor | None = None, edge_proj: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        layer._parameters["att"] = weight.unsqueeze(0)
+        _give_projection(layer, edge_proj)
+        alpha = layer.edge_updater(edge_index, x=(key, query), edge_attr=edge_attr)
+        return layer.propagate(edge_index, x=(key, query), alpha=alpha)
+
+    def dot_product(
+        query: Tensor, key: Tensor, value: Tensor,
+        edge_attr: Tensor | None = None, edge_proj: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        _give_projection(layer, edge_proj)
+        return layer.propagate(edge_index, query=query, key=key, value=value, edge_attr=edge_attr)
+
+    return {"additive": additive, "mlp": mlp, "dot_product": dot_product}[shape.family]
+
+
+_LAYERS = {"additive": pyg.GATConv, "mlp": pyg.GATv2Conv, "dot_product": pyg.TransformerConv}
+
+
+def _give_projection(layer: Any, weight: Tensor | None) -> None:
+    """Put a plain tensor where a layer keeps the parameter of its edges' projection."""
+    if weight is not None:
+        layer.lin_edge._parameters["weight"] = weight.flatten(0, 1)
+
+
+def on_card(shape: Shape, topology: Topology) -> Function:
+    """The same, where a card holds what it forms."""
+    check_fits(topology)
+    return operator(shape, topology)
+
+
+def check_fits(topology: Topology) -> None:
+    """Raise :class:`CannotRun` where a card cannot hold a tensor of edges x heads x channels."""
+    if topology.num_edges > MOST_EDGES:
+        raise CannotRun("edges x heads x channels do not fit")
+
+
+def compiled(function: Function) -> Function:
+    """Compile anew: the cases share their code, and dynamo runs it uncompiled after a few."""
+    torch.compiler.reset()
+    return torch.compile(function, dynamic=False)

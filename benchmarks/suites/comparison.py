@@ -1,0 +1,104 @@
+"""A case of two sides on one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.core import isolate, memory, timing, verify
+from benchmarks.core.case import Contender, Settings, Topology
+from benchmarks.sides.layers import Maker
+from benchmarks.suites.alone import Alone
+
+CHECK_SCALE = 1 / 16
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """gattn beside a peer on one graph: verified, then timed, then weighed."""
+
+    name: str
+    topology: Callable[[float], Topology]
+    make: Maker
+    sides: tuple[str, ...] = ("gattn", "pyg")
+    dtype: torch.dtype = torch.float32
+    large: bool = False
+
+    def contenders(self, topology: Topology, dtype: torch.dtype) -> dict[str, Contender]:
+        """Every side on a graph."""
+        return {side: self.make(side, topology, dtype) for side in self.sides}
+
+    def check(self, scale: float) -> dict[str, float]:
+        """Raise :class:`benchmarks.core.verify.CheckFailed` or tell the errors found.
+
+        Float64 on a large graph would not fit: there it is asked of a smaller one of its kind,
+        and the full size must agree with the peer.
+        """
+        small = self.topology(scale * CHECK_SCALE if self.large else scale)
+        exact = self.contenders(small, torch.float64)
+        found = verify.against_float64(self.contenders(small, self.dtype), exact, self.dtype)
+        sides = self.contenders(self.topology(scale), self.dtype)
+        if "pyg" in sides:
+            found |= verify.against_peer(verify.step(sides["gattn"]), verify.step(sides["pyg"]))
+        verify.repeatable(sides["gattn"])
+        return found
+
+    def measure(self, settings: Settings) -> dict[str, Any]:
+        """Verify, time and, on a large graph, measure the peak memory."""
+        checked = self.check(settings.scale)
+        topology = self.topology(settings.scale)
+        sides = self.contenders(topology, self.dtype)
+        times = {
+            what: timing.alternate(
+                {side: prepare(contender) for side, contender in sides.items()},
+                settings.seconds / len(timing.PASSES),
+            )
+            for what, prepare in timing.PASSES.items()
+        }
+        peaks = {}
+        if self.large and settings.memory:
+            peaks = {side: self._peaks(side, settings) for side in self.sides}
+        return {
+            **topology.sizes(),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "check": checked,
+            "seconds": times,
+            "peak_bytes": peaks,
+        }
+
+    def inputs(self, scale: float) -> Topology:
+        """The graph."""
+        return self.topology(scale)
+
+    def alone(self, inputs: Topology) -> Alone:
+        """gattn's side."""
+        contender = self.make("gattn", inputs, self.dtype)
+        runs = {what: prepare(contender) for what, prepare in timing.PASSES.items()}
+        return Alone(lambda: verify.step(contender), runs)
+
+    def _peaks(self, side: str, settings: Settings) -> dict[str, int]:
+        return {
+            what: isolate.call(
+                self.peak_bytes, side, what, settings.scale, threads=settings.threads
+            )
+            for what in timing.PASSES
+        }
+
+    def peak_bytes(self, side: str, what: str, scale: float) -> int:
+        """Most bytes above the inputs while a side runs once, layout-building included.
+
+        In a process that has done nothing else: a run on a small graph comes first.
+        """
+        self._run_once(side, what, scale / 50)
+        return self._run_once(side, what, scale)
+
+    def _run_once(self, side: str, what: str, scale: float) -> int:
+        contender = self.make(side, self.topology(scale), self.dtype)
+        with memory.peak() as found, torch.set_grad_enabled(what == "training"):
+            out = contender.forward()
+            if what == "training":
+                contender.gradients(out, torch.ones_like(out))
+        return found.bytes

@@ -1,0 +1,134 @@
+"""The CPU's cases by name. Those of two sides are comparisons; the others measure one thing."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from benchmarks.core.case import Case, Contender, Topology
+from benchmarks.data import datasets, graphs
+from benchmarks.sides import layers
+from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
+from benchmarks.sides.layers import Maker
+from benchmarks.suites.alone import HasOneSide
+from benchmarks.suites.comparison import Comparison
+from benchmarks.suites.cora import Epoch
+from benchmarks.suites.growth import Growth
+from benchmarks.suites.layout import LayoutBuilding
+from benchmarks.suites.products import Products
+from benchmarks.suites.roof import Roof
+from benchmarks.suites.threads import Threads
+
+
+@functools.cache
+def power_law(scale: float) -> Topology:
+    """A graph with the size and skew of ogbn-arxiv's: 2,499,999 edges at full size."""
+    return graphs.make("arxiv", scale)
+
+
+@functools.cache
+def molecules(count: int) -> Topology:
+    """A batch of ESOL's molecules."""
+    return datasets.esol(count)
+
+
+def esol_64(scale: float) -> Topology:
+    """64 molecules, at any scale."""
+    return molecules(64)
+
+
+def esol_512(scale: float) -> Topology:
+    """512 molecules, at any scale."""
+    return molecules(512)
+
+
+def in_precision(side: str, topology: Topology, dtype: torch.dtype, *, make: Maker) -> Contender:
+    """gattn in a precision ("gattn") or in fp32 ("gattn_fp32")."""
+    return make("gattn", topology, torch.float32 if side == "gattn_fp32" else dtype)
+
+
+def _layer(name: str, edges: bool = False) -> Maker:
+    sizes = {"in_channels": WIDTH, "out_channels": CHANNELS, "heads": HEADS}
+    return functools.partial(layers.layer, name=name, edges=edges, **sizes)
+
+
+NAMES = ("GATConv", "GATv2Conv", "TransformerConv")
+LAYERS = {name: _layer(name) for name in NAMES}
+ALL_LAYERS = {**LAYERS, **{f"{name}+edges": _layer(name, edges=True) for name in NAMES}}
+OTHER_LAYERS = {
+    "AGNNConv": functools.partial(layers.layer, name="AGNNConv", requires_grad=True),
+    "SuperGATConv": layers.supervised,
+}
+OPERATORS = {
+    name: functools.partial(layers.operator, name=name)
+    for name in ("additive", "mlp", "mlp+edges", "dot_product", "dot_product+edges")
+}
+READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
+    "LearnedQueryReadout": (layers.learned_queries, ("gattn", "set_transformer")),
+    "SetTransformerReadout": (layers.set_transformer, ("gattn", "pyg")),
+}
+
+
+@functools.cache
+def comparisons() -> dict[str, Comparison]:
+    """The cases of two sides on one graph."""
+    found = []
+    for name, make in {**ALL_LAYERS, **OTHER_LAYERS}.items():
+        found.append(Comparison(f"power-law/{name}", power_law, make, large=True))
+    for name, make in OPERATORS.items():
+        found.append(Comparison(f"power-law/operator/{name}", power_law, make, large=True))
+    for name, make in ALL_LAYERS.items():
+        for group, topology in {"power-law": power_law, "esol-64": esol_64}.items():
+            found.append(
+                Comparison(
+                    f"{group}/bf16/{name}",
+                    topology,
+                    functools.partial(in_precision, make=make),
+                    sides=("gattn", "gattn_fp32"),
+                    dtype=torch.bfloat16,
+                    large=group == "power-law",
+                )
+            )
+    for group, topology in {"esol-64": esol_64, "esol-512": esol_512}.items():
+        for name, make in ALL_LAYERS.items():
+            found.append(Comparison(f"{group}/{name}", topology, make))
+        for name, (make, sides) in READOUTS.items():
+            found.append(Comparison(f"{group}/{name}", topology, make, sides=sides))
+    return {case.name: case for case in found}
+
+
+EPOCH = Epoch("cora/epoch", sparse=("gattn",))
+EPOCH_OF_SPARSE = Epoch("cora/epoch+sparse", sparse=("gattn", "pyg"))
+EPOCH_OF_DENSE = Epoch("cora/epoch+dense", sparse=())
+LAYOUT = LayoutBuilding("power-law/layout", power_law)
+
+
+def cases() -> dict[str, Case]:
+    """Every case, in the order of the report."""
+    products = {**LAYERS, "SetTransformerReadout": layers.set_transformer}
+    return {
+        **comparisons(),
+        "esol-64/products": Products(esol_64, ALL_LAYERS),
+        "esol-512/products": Products(esol_512, products),
+        **{case.name: case for case in (EPOCH, EPOCH_OF_SPARSE, EPOCH_OF_DENSE, LAYOUT)},
+        "power-law/roof": Roof(power_law, OPERATORS),
+        "power-law/threads": Threads(power_law, LAYERS),
+        "growth": Growth(),
+    }
+
+
+def with_one_side() -> dict[str, HasOneSide]:
+    """The cases that can be measured without a peer, each of gattn's computations once."""
+    every = [*comparisons().values(), EPOCH, EPOCH_OF_DENSE, LAYOUT]
+    return {case.name: case for case in every}
+
+
+def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """The names that match one of the patterns; none is a mistake."""
+    found = [name for name in names if any(fnmatch.fnmatch(name, p) for p in patterns)]
+    if not found:
+        raise SystemExit(f"no case matches {' '.join(patterns)}; --list shows them")
+    return found

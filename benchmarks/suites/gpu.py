@@ -1,0 +1,324 @@
+"""The GPU benchmark: every operator on every graph, beside the peers that can run it.
+
+Each case is first checked against float64: all of it on a small graph of its kind, and sampled
+rows at full size. No time is taken where a check fails, and of a case that raises there is kept
+what it raised. Forward, forward + backward and peak memory are measured apart; the layout is built
+outside and timed once; times are medians of CUDA events, with warm caches, with the L2 cache
+overwritten before each run, and as a replayed CUDA graph. The roofs, copy and row-gather
+bandwidth, are measured on the same card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+import gattn
+from benchmarks.core import memory, record, timing
+from benchmarks.core.case import CannotRun, Contender, Function, Topology
+from benchmarks.core.record import Record
+from benchmarks.data import graphs
+from benchmarks.sides import anemoi, flex, internals, ours, pyg, sdpa
+from benchmarks.sides.inputs import EDGE_DIM, Shape, operator_inputs
+from benchmarks.suites.gpu_check import Ground, check
+
+CHECK_EDGES = 100_000
+DRY_EDGES = 120
+SPACE: list[dict[str, int]] = [
+    {}, {"warps": 2}, {"warps": 4}, {"unroll": 2}, {"unroll": 8}, {"rows": 2}, {"rows": 4},
+    {"rows": 4, "warps": 4}, {"rows": 4, "unroll": 2},
+]  # fmt: skip
+"""Tiles to try, as what differs from the rule's."""
+LEAST_GAIN = 1.05
+"""How much faster a tile must be than the rule's to be kept."""
+
+
+def pyg_compiled(shape: Shape, topology: Topology) -> Function:
+    """PyG's operator as torch.compile has it."""
+    return pyg.compiled(pyg.on_card(shape, topology))
+
+
+PEERS: dict[str, Callable[[Shape, Topology], Function]] = {
+    "pyg": pyg.on_card,
+    "pyg_compiled": pyg_compiled,
+    "flex_attention": flex.operator,
+    "padded_sdpa": sdpa.operator,
+    "anemoi": anemoi.operator,
+}
+
+
+class Bench:
+    """One run of the benchmark: what it is asked, where it runs, and how many cases failed."""
+
+    def __init__(self, options: argparse.Namespace, known: Record) -> None:
+        self.options = options
+        self.device = torch.device("cpu" if options.dry_run else "cuda")
+        self.clock = timing.clock(self.device)
+        self.environment = environment(self.device, known)
+        self.failed = self.left = 0
+        self.end = time.monotonic() + 60 * options.minutes
+        self.asked = {"scale": options.scale, "runs": options.runs, "peers": list(options.peers)}
+        self.done = self.finished() if options.resume and options.out.exists() else set()
+
+    def run(self) -> None:
+        """Measure, or tune, every graph that is asked for."""
+        # the interpreter takes as long for a large tile as for a small one
+        tile = internals.tiles().override(rows=8, unroll=1)
+        with tile if self.options.dry_run else contextlib.nullcontext():
+            self.roofs()
+            for name in self.options.graphs:
+                self.tune(name) if self.options.tune else self.graph(name)
+
+    def write(self, case: str, **found: Any) -> None:
+        """Record one line."""
+        line = {"case": case, **found, "asked": self.asked, "environment": self.environment}
+        record.append(self.options.out, line)
+        print(case, json.dumps(found), flush=True)
+
+    def finished(self) -> set[str]:
+        """The cases that an earlier run measured as this one would: same commit, card, question."""
+
+        def is_same(found: dict[str, Any]) -> bool:
+            there = found["environment"]
+            same = all(there[what] == self.environment[what] for what in ("commit", "card"))
+            return same and found["asked"] == self.asked and "raised" not in found
+
+        newest = record.newest(self.options.out)
+        return {
+            name for name, found in newest.items()
+            if ("sides" in found or name == "roofs") and is_same(found)
+        }  # fmt: skip
+
+    def roofs(self) -> None:
+        """Copy bandwidth, and that of gathering rows from tables of the graphs' sizes."""
+        if "roofs" in self.done:
+            return
+        size = 2**12 if self.options.dry_run else 2**30
+        found = {"copy": 2 * size / self.median(copying(size, self.device))}
+        count = 64 * (2 if self.options.dry_run else 2**17)
+        for nodes in (2**15, 2**18, 2**21):
+            for width in (256, 512, 1024):
+                rows = max(4, int(nodes * self.options.scale))
+                seconds = self.median(gathering(rows, width, count, self.device))
+                found[f"gather {nodes}x{width}B"] = count * width / seconds
+        self.write("roofs", bytes_per_second=found)
+
+    def median(self, function: timing.Run, *, cold: bool = False) -> float:
+        """Median seconds, after a run that is not timed."""
+        if not self.options.dry_run:
+            function()
+        return timing.median(function, self.options.runs, self.clock, cold=cold)
+
+    def graph(self, name: str) -> None:
+        """All operators, shapes and types on one graph."""
+        options = self.options
+        shapes = {
+            f"{name}/{operator}/{heads}x{channels}/{kind}": Shape(
+                operator, heads, channels, getattr(torch, kind)
+            )
+            for operator, (heads, channels), kind in itertools.product(
+                options.operators, options.shapes, options.dtypes
+            )
+        }
+        wanted = {key: shape for key, shape in shapes.items() if key not in self.done}
+        if not wanted or self.is_late(len(wanted)):
+            return
+        try:
+            ground = self.ground(name)
+        except Exception as problem:
+            self.give_up(name, problem)
+            return
+        for number, (key, shape) in enumerate(wanted.items()):
+            if self.is_late(len(wanted) - number):
+                return
+            try:
+                found = self.case(ground, shape)
+            except Exception as problem:
+                self.give_up(key, problem)
+                continue
+            self.failed += "sides" not in found
+            self.write(key, **found)
+            memory.free(self.device)
+
+    def is_late(self, left: int) -> bool:
+        """Whether the time is over; counts what is left then."""
+        late = time.monotonic() > self.end
+        self.left += left * late
+        return late
+
+    def give_up(self, key: str, problem: Exception) -> None:
+        """Record what was raised, and go on with free memory."""
+        self.failed += 1
+        self.write(key, raised=f"{type(problem).__name__}: {problem}")
+        memory.free(self.device)
+
+    def ground(self, name: str) -> Ground:
+        """A graph of this name and what its cases need of it."""
+        scale = self.scale(name)
+        topology = graphs.make(name, scale, self.device)
+        scale *= min(1.0, CHECK_EDGES / max(topology.num_edges, 1))
+        seconds = self.clock.seconds(lambda: gattn.Graph(topology.edge_index, topology.num_nodes))
+        small = graphs.make(name, scale, self.device)
+        return Ground(topology, ours.graph_of(topology), small, seconds)
+
+    def scale(self, name: str) -> float:
+        """What to multiply a graph's size by."""
+        return DRY_EDGES / graphs.EDGES[name] if self.options.dry_run else self.options.scale
+
+    def case(self, ground: Ground, shape: Shape) -> dict[str, Any]:
+        """Check one case, and measure it where the check passed."""
+        found: dict[str, Any] = {
+            **ground.topology.sizes(), "layout": ground.layout_seconds,
+            "check": check(ground, shape),
+        }  # fmt: skip
+        if found["check"]["passed"]:
+            found["floor_bytes"] = floor_bytes(ground.topology, shape)
+            found["sides"] = self.sides(ground, shape)
+        return found
+
+    def sides(self, ground: Ground, shape: Shape) -> dict[str, Any]:
+        """Times and memory of gattn and of every peer that can run."""
+        found: dict[str, Any] = {}
+        topology = ground.topology
+        makers: dict[str, Callable[[], Function]] = {
+            "gattn": lambda: ours.operator(shape.family, ground.graph, "triton")
+        }
+        if topology.batch is not None:  # the general path beside that for its kind
+            plain = internals.as_any_graph(gattn.Graph(topology.edge_index, topology.num_nodes))
+            makers["gattn_general"] = lambda: ours.operator(shape.family, plain, "triton")
+        for side in self.options.peers:
+            makers[side] = lambda make=PEERS[side]: make(shape, topology)
+        for side, maker in makers.items():
+            if self.options.dry_run and side in ("pyg_compiled", "flex_attention"):
+                found[side] = {"cannot_run": "not in a dry run: it would compile for minutes"}
+                continue
+            inputs = operator_inputs(topology, shape, edge_gradient=True)
+            try:
+                found[side] = self.measure(Contender.of(maker(), inputs))
+            except CannotRun as reason:
+                found[side] = {"cannot_run": str(reason)}
+            except Exception as problem:
+                if side.startswith("gattn"):
+                    raise
+                found[side] = {"cannot_run": f"{type(problem).__name__}: {str(problem)[:200]}"}
+            memory.free(self.device)
+        return found
+
+    def measure(self, contender: Contender) -> dict[str, Any]:
+        """Seconds of forward and of forward + backward, and peak bytes of the latter."""
+        forward, both = (prepare(contender) for prepare in timing.PASSES.values())
+        first = self.times(forward)
+        second = self.times(both, captures=not isinstance(first.get("graph"), str))
+        with memory.peak(self.device) as found:
+            both()
+        return {"forward": first, "both": second, "peak_bytes": found.bytes}
+
+    def times(self, function: timing.Run, captures: bool = True) -> dict[str, float | str]:
+        """Seconds with warm caches, with the L2 cache overwritten, and as a CUDA graph."""
+        found: dict[str, float | str] = {
+            "warm": self.median(function),
+            "cold": self.median(function, cold=True),
+        }
+        if self.device.type == "cuda" and captures:
+            try:
+                found["graph"] = self.median(timing.captured(function).replay)
+            except RuntimeError as problem:
+                found["graph"] = f"cannot be captured: {str(problem)[:100]}"
+        return found
+
+    def tune(self, name: str) -> None:
+        """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
+        topology = graphs.make(name, self.scale(name), self.device)
+        graph = ours.graph_of(topology)
+        for operator, (heads, channels), kind in itertools.product(
+            self.options.operators, self.options.shapes, self.options.dtypes
+        ):
+            if self.is_late(1):
+                continue
+            shape = Shape(operator, heads, channels, getattr(torch, kind))
+            inputs = operator_inputs(topology, shape, edge_gradient=True)
+            function = ours.operator(shape.family, graph, "triton")
+            self.tune_classes(timing.training(Contender.of(function, inputs)))
+
+    def tune_classes(self, step: timing.Run) -> None:
+        """Search each shape class that a step meets, the others held."""
+        tiles = internals.tiles()
+        tiles.seen.clear()
+        step()
+        for shape_class in sorted(tiles.seen):
+            before = tiles.tuned.pop(shape_class, {})
+            times = {}
+            for fields in SPACE[:2] if self.options.dry_run else SPACE:
+                tiles.tuned[shape_class] = fields
+                times[tuple(fields.items())] = self.median(step)
+            best = min(times, key=lambda fields: times[fields])
+            gain = times[()] / times[best]
+            tiles.tuned[shape_class] = dict(best) if gain > LEAST_GAIN else before
+            if gain > LEAST_GAIN:
+                found = {"shape_class": shape_class, "fields": dict(best), "gain": gain}
+                record.append(self.options.tiles, {**found, "card": self.environment["card"]})
+                print(json.dumps(found), flush=True)
+
+
+def floor_bytes(topology: Topology, shape: Shape) -> dict[str, int]:
+    """Bytes that a pass must move: each tensor once, and with a gather for every edge."""
+    n, e, h, s = topology.num_nodes, topology.num_edges, shape.heads, shape.dtype.itemsize
+    row = h * shape.channels * s
+    edges = EDGE_DIM * s * e if shape.has_edges else 0
+    once, gathered = {
+        "additive": (n * (7 * row + 40 * h + 8), e * (2 * row + 16 * h + 8) + n * 6 * row),
+        "mlp": (n * (9 * row + 24 * h + 8), e * (4 * row + 8 * h + 12) + n * 8 * row),
+        "dot_product": (n * (12 * row + 24 * h + 8), e * (6 * row + 8 * h + 12) + n * 10 * row),
+    }[shape.family]
+    return {"both_once": once + 8 * e + 4 * edges, "both_gathered": gathered + 4 * edges}
+
+
+@triton.jit
+def _gather_rows(table, index, out, WIDTH: tl.constexpr, ROWS: tl.constexpr):
+    """Sum ROWS rows of a table."""
+    program = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, WIDTH)
+    row = tl.load(index + program * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    x = tl.load(table + row[:, None] * WIDTH + column)
+    tl.store(out + program * WIDTH + column, tl.sum(x, 0))
+
+
+def copying(size: int, device: torch.device) -> timing.Run:
+    """A copy of so many bytes."""
+    source = torch.randn(size // 4, device=device)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def gathering(rows: int, width: int, count: int, device: torch.device) -> timing.Run:
+    """A gather of so many random rows of ``width`` bytes from a table."""
+    table = torch.randn(rows, width // 4, device=device)
+    index = torch.randint(rows, (count,), device=device, dtype=torch.int32)
+    out = torch.empty(count // 64, width // 4, device=device)
+    launch: Any = _gather_rows[(count // 64,)]
+    return lambda: launch(table, index, out, width // 4, 64, num_warps=4)
+
+
+def environment(device: torch.device, known: Record) -> Record:
+    """Card, driver and versions beside what is known of the machine."""
+    card, driver = "none: dry run in Triton's interpreter", ""
+    if device.type == "cuda":
+        card = torch.cuda.get_device_name(device)
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        with contextlib.suppress(FileNotFoundError):
+            done = subprocess.run(query, capture_output=True, text=True, check=False)
+            driver = done.stdout.strip().splitlines()[0] if done.stdout.strip() else ""
+    versions = {**known["versions"], "triton": triton.__version__}
+    return {
+        **known, "versions": versions, "card": card, "driver": driver, "cuda": torch.version.cuda
+    }  # fmt: skip

@@ -1,0 +1,181 @@
+"""One commit's gattn beside another's: each in a process of its own, taking turns.
+
+Both processes run the benchmarks' code of the present tree; only the package ``gattn`` differs.
+The inputs are made once, here, and read by both. Whatever the other commit's gattn has beside its
+public names may differ: nothing of it is used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gattn
+from benchmarks.core import timing, verify
+from benchmarks.core.isolate import ROOT, Process
+from benchmarks.core.record import Record
+from benchmarks.suites.alone import Alone, HasOneSide
+
+APART_IN_16_BITS = 0.03
+"""How far outputs of the two may be apart that are rounded to 16 bits."""
+
+
+class Turns:
+    """Two processes that measure the same cases.
+
+    Args:
+        other: folder that holds the other package ``gattn``, built.
+        threads: of torch, in each process.
+    """
+
+    def __init__(self, other: Path, threads: int) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.folder = Path(self._folder.name)
+        self.sides = {
+            "this": Process(threads=threads),
+            "other": Process(threads=threads, gattn=other.resolve()),
+        }
+        try:
+            self.known = {name: side.call(_introduce) for name, side in self.sides.items()}
+            self._check_sides()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_sides(self) -> None:
+        """This side must be this tree's gattn, and both must run on the same kind of kernels."""
+        found = Path(self.known["this"]["gattn"])
+        if found != ROOT / "gattn":
+            raise SystemExit(f"this tree is {ROOT}, but Python imports gattn from {found}")
+        backends = {name: known["backend"] for name, known in self.known.items()}
+        if len({backend.split(",")[0] for backend in backends.values()}) > 1:
+            raise SystemExit(f"not the same backend on both sides: {backends}")
+
+    def __enter__(self) -> Turns:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End both processes and remove what they read and wrote."""
+        for side in self.sides.values():
+            side.close()
+        self._folder.cleanup()
+
+    def measure(self, case: HasOneSide, scale: float, seconds: float) -> Record:
+        """Check that both sides compute the same, then time them in turns.
+
+        Raises:
+            CheckFailed: where they differ by more than rounding.
+        """
+        inputs = case.inputs(scale)
+        path = self.folder / "inputs.pt"
+        torch.save(_fields(inputs), path)
+        calls: dict[str, dict[str, int]] = {}
+        for name, side in self.sides.items():
+            calls[name] = side.call(_prepare, case, type(inputs), str(path))
+        check = self._check()
+        what = list(calls["this"])
+        return {
+            "check": check,
+            "seconds": {run: self._alternate(run, calls, seconds / len(what)) for run in what},
+        }
+
+    def _check(self) -> dict[str, Any]:
+        outcomes = []
+        for name, side in self.sides.items():
+            path = self.folder / f"{name}.pt"
+            side.call(_write_outcome, str(path))
+            outcomes.append(torch.load(path, weights_only=True))
+        ours, theirs = outcomes
+        verify.require(ours.keys() == theirs.keys(), f"{set(ours) ^ set(theirs)} on one side only")
+        same = all(torch.equal(ours[name], theirs[name]) for name in ours)
+        narrow = ours["out"].dtype.itemsize == 2
+        found = verify.against_peer(ours, theirs, APART_IN_16_BITS if narrow else verify.APART)
+        return {"same_bits": same, **found}
+
+    def _alternate(
+        self, run: str, calls: dict[str, dict[str, int]], seconds: float
+    ) -> dict[str, timing.Spread]:
+        """Times of both, and the ratio within each round of this to the other."""
+        number = max(of_side[run] for of_side in calls.values())
+
+        def sampler(side: Process) -> Callable[[], float]:
+            return lambda: side.call(_sample, run, number)
+
+        samplers = {name: sampler(side) for name, side in self.sides.items()}
+        samples = timing.take_turns(samplers, seconds)
+        found = {name: timing.summary(values) for name, values in samples.items()}
+        pairs = zip(samples["this"], samples["other"])
+        return {**found, "ratio": timing.summary([this / other for this, other in pairs])}
+
+
+def _fields(inputs: Any) -> dict[str, Any]:
+    """What a data class or a named tuple holds, by name."""
+    if dataclasses.is_dataclass(inputs):
+        return {field.name: getattr(inputs, field.name) for field in dataclasses.fields(inputs)}
+    return inputs._asdict()
+
+
+# What follows runs in the processes of the two sides.
+
+_now: list[Alone] = []
+"""The case that is measured now."""
+
+
+def _introduce() -> dict[str, str]:
+    """Which gattn this process has, and what it runs on."""
+    return {
+        "gattn": str(Path(gattn.__file__).resolve().parent),
+        "backend": gattn.backend_info()["cpu"],
+    }
+
+
+def _prepare(case: HasOneSide, kind: Callable[..., Any], path: str) -> dict[str, int]:
+    """Build a case on these inputs; how often each of its runs is called in a turn."""
+    _now.clear()  # before the next one asks for memory
+    alone = case.alone(kind(**torch.load(path, weights_only=True)))
+    _now.append(alone)
+    return {name: timing.calls_a_turn(run) for name, run in alone.runs.items()}
+
+
+def _write_outcome(path: str) -> None:
+    torch.save(_now[0].outcome(), path)
+
+
+def _sample(run: str, calls: int) -> float:
+    return timing.sample(_now[0].runs[run], calls)
+
+
+def line(record: Record) -> str:
+    """A record for the terminal."""
+    check = record["check"]
+    bits = "the same bits" if check["same_bits"] else f"apart by {check['apart']:.1e}"
+    found = [f"{record['case']}  {bits}"]
+    for what, spreads in record["seconds"].items():
+        this, other, ratio = (spreads[name] for name in ("this", "other", "ratio"))
+        found.append(
+            f"  {what:16} this {_milliseconds(this)}  other {_milliseconds(other)}"
+            f"  this/other {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+            f"  {ratio['runs']} rounds"
+        )
+    return "\n".join(found)
+
+
+def overall(records: list[Record]) -> str:
+    """The middle of all cases' ratios."""
+    ratios = [
+        spreads["ratio"]["median"] for found in records for spreads in found["seconds"].values()
+    ]
+    return f"{len(ratios)} ratios this/other, median {statistics.median(ratios):.3f}"
+
+
+def _milliseconds(spread: timing.Spread) -> str:
+    return f"{1e3 * spread['median']:9.3f} ms"

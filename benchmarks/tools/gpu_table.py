@@ -1,0 +1,46 @@
+"""The table of docs/gpu.md from what the GPU benchmark recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.core.record import Record
+from benchmarks.core.tables import markdown
+
+
+def table(records: dict[str, Record]) -> str:
+    """Markdown: forward + backward of every side, the share of the roof, peak memory."""
+    cases = {name: found for name, found in records.items() if "sides" in found}
+    roofs = records.get("roofs", {}).get("bytes_per_second", {})
+    sides = sorted({side for found in cases.values() for side in found["sides"]} - {"gattn"})
+    head = ["case", "gattn ms", "of roof", *sides, "peak MB, gattn / PyG"]
+    return markdown(head, [row(name, found, sides, roofs) for name, found in cases.items()])
+
+
+def row(name: str, found: Record, sides: list[str], roofs: dict[str, float]) -> list[str]:
+    """One case of the table; peers as multiples of gattn's time."""
+    seconds = found["sides"]["gattn"]["both"]["warm"]
+    cells = [name, f"{1e3 * seconds:.3f}", f"{roof_seconds(found, roofs) / seconds:.0%}"]
+    for side in sides:
+        peer = found["sides"].get(side, {})
+        cells.append(f"{peer['both']['warm'] / seconds:.1f}x" if "both" in peer else "-")
+    peaks = [found["sides"].get(side, {}).get("peak_bytes") for side in ("gattn", "pyg")]
+    cells.append(" / ".join("-" if peak is None else f"{peak / 2**20:.0f}" for peak in peaks))
+    return cells
+
+
+def roof_seconds(found: Record, roofs: dict[str, float]) -> float:
+    """The longer of: every tensor once at copy speed, every gather at the speed of gathers."""
+    floors = found["floor_bytes"]
+    if not roofs:
+        return float("nan")
+    gathers = list(gather_roofs(roofs))
+    nearest = min(gathers, key=lambda roof: abs(roof[0] - found["nodes"]))
+    return max(floors["both_once"] / roofs["copy"], floors["both_gathered"] / nearest[1])
+
+
+def gather_roofs(roofs: dict[str, float]) -> Iterator[tuple[int, float]]:
+    """(rows of the table, bytes a second) of the gathers of 512 bytes."""
+    for name, speed in roofs.items():
+        if name.endswith("x512B"):
+            yield int(name.removeprefix("gather ").split("x")[0]), speed

@@ -1,0 +1,103 @@
+"""What a call of each operator on a GPU takes of the host, measured without a GPU.
+
+Everything happens as for a CUDA tensor, from the checks to the kernel's arguments, but that tensors
+are taken from torch's CPU allocator and a prepared launch is counted and dropped: what the driver
+takes for it is not in these times, and no result is looked at. A batch of small molecules is where
+that time decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import triton
+
+import gattn
+from benchmarks.core import tables, timing
+from benchmarks.core.case import Contender
+from benchmarks.core.record import Record
+from benchmarks.data import graphs
+from benchmarks.sides import internals, ours
+from benchmarks.sides.inputs import Shape, operator_inputs
+from benchmarks.tools import aot
+
+OPERATORS = ("additive", "mlp", "dot_product")
+PATHS = ("whole graphs", "rows and segments")
+MOLECULES = 64
+HEADS, CHANNELS = 8, 16
+
+
+class IdleCard(aot.NoCard):
+    """A card that takes every launch and does nothing."""
+
+    launches = 0
+    utils = SimpleNamespace(
+        load_binary=lambda *binary: ("module", "function", 0, 0, 1024),
+        get_device_properties=lambda device: {"max_shared_mem": 227 * 1024},
+    )
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Any:
+        """What launches a compiled kernel."""
+
+        def launch(*arguments: Any) -> None:
+            self.launches += 1
+
+        return launch
+
+
+def run(seconds: float) -> Iterator[Record]:
+    """Measure every operator on every path."""
+    card = IdleCard()
+    triton.runtime.driver.set_active(card)
+    with internals.triton_on_cpu():
+        for operator in OPERATORS:
+            for path in PATHS:
+                yield measure(card, operator, path, seconds)
+
+
+def measure(card: IdleCard, operator: str, path: str, seconds: float) -> Record:
+    """Times of one operator on one batch of molecules, and how many kernels it launches."""
+    topology = graphs.molecules(MOLECULES)
+    graph = ours.graph_of(topology)
+    if path != PATHS[0]:
+        graph = gattn.Graph(topology.edge_index, topology.num_nodes)
+        internals.as_any_graph(graph)
+    internals.as_on_card(graph)
+    inputs = operator_inputs(topology, Shape(operator, HEADS, CHANNELS))
+    contender = Contender.of(ours.operator(operator, graph, "triton"), inputs)
+    functions = {
+        "forward": timing.forward(contender), "forward+backward": timing.training(contender)
+    }  # fmt: skip
+
+    def count(call: timing.Run) -> int:
+        before = card.launches
+        call()
+        return card.launches - before
+
+    return {
+        "case": f"{operator}/{path}",
+        **topology.sizes(), "heads": HEADS, "channels": CHANNELS,
+        "launches": {name: count(call) for name, call in functions.items()},
+        "seconds": timing.alternate(functions, seconds),
+    }  # fmt: skip
+
+
+def table(records: list[Record]) -> str:
+    """Markdown: host time and launches of every operator."""
+    environment = records[0]["environment"]
+    known = (
+        f"{environment['cpu']}, torch {environment['versions']['torch']}, "
+        f"Triton {environment['triton']}: {MOLECULES} molecules, {HEADS} heads of {CHANNELS} "
+        "channels, fp32."
+    )
+    head = ["operator", "path", "forward", "launches", "forward + backward", "launches"]
+    rows = []
+    for found in records:
+        operator, path = found["case"].split("/")
+        cells = [f"`{operator}`", path]
+        for name, spread in found["seconds"].items():
+            cells += [f"{spread['median'] * 1e6:.0f} us", str(found["launches"][name])]
+        rows.append(cells)
+    return f"{known}\n\n{tables.markdown(head, rows, text=len(head))}"

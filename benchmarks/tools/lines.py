@@ -1,0 +1,57 @@
+"""A record as lines for the terminal."""
+
+from __future__ import annotations
+
+from benchmarks.core.record import Record
+from benchmarks.core.tables import seconds, size
+
+PEERS = {
+    "pyg": "PyG",
+    "set_transformer": "PyG SetTransformer",
+    "gattn_fp32": "gattn fp32",
+    "torch_sort": "torch sorts",
+}
+
+
+def lines(record: Record) -> str:
+    """What one case gave, for reading while it runs."""
+    found = [f"{record['case']}  {_sizes(record)}  check {_numbers(record['check'])}"]
+    for what, times in record.get("seconds", {}).items():
+        first = times["gattn"]["median"] if "gattn" in times else None
+        for side, spread in times.items():
+            ratio = f"  x{spread['median'] / first:.2f}" if first and side != "gattn" else ""
+            found.append(
+                f"  {what:9} {PEERS.get(side, side):22} {seconds(spread['median']):>9}"
+                f"  [{seconds(spread['low'])}, {seconds(spread['high'])}]"
+                f"  {spread['runs']} runs{ratio}"
+            )
+    for side, peaks in record.get("peak_bytes", {}).items():
+        text = ", ".join(f"{what} {size(peak)}" for what, peak in peaks.items())
+        found.append(f"  peak      {PEERS.get(side, side):22} {text}")
+    if "share_of_roof" in record:
+        speed = record["gather_bytes_per_second"] / 1e9
+        found.append(f"  {record['fastest_gather']} gathers {speed:.1f} GB/s; of it the forward of")
+        found += [f"    {name:12} {share:.0%}" for name, share in record["share_of_roof"].items()]
+    for name, row in record.get("threads", {}).items():
+        found.append(f"  {name:16} {row['speedup']:.2f} times as fast on all threads as on one")
+    for name, row in record.get("products", {}).items():
+        found.append(
+            f"  {name:22} products alone {seconds(row['products']['median'])} of"
+            f" {seconds(row['gattn']['median'])}, PyG {seconds(row['pyg']['median'])}:"
+            f" x{row['ratio']:.2f} of at most x{row['ceiling']:.2f}"
+        )
+    for row in record.get("growth", []):
+        found.append(
+            f"  {row['operator']:12} {row['edges']:>10,} edges {seconds(row['seconds']):>9}"
+            f"  {1e9 * row['seconds'] / row['edges']:6.1f} ns/edge  peak {size(row['peak_bytes'])}"
+        )
+    return "\n".join(found)
+
+
+def _sizes(record: Record) -> str:
+    parts = [f"{record[name]:,} {name}" for name in ("nodes", "edges") if name in record]
+    return ", ".join([*parts, record.get("dtype", "")]).strip(", ")
+
+
+def _numbers(check: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.1e}" for name, value in check.items())
