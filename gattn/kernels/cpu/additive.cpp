@@ -1,45 +1,51 @@
-// Additive attention: s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head.
+// Additive attention, of GATConv and SuperGATConv:
+//
+//   s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head
 //
 // Forward reads, per edge, one row of value (h_v c elements) and h key scores; it writes n h c
 // and, for backward, O+ - p+ O (`out_pos_centered`), with O+ and p+ the output and the softmax mass
 // over the edges with z > 0.
 //
-// Backward in one pass over the edges. With D_i = <dO_i, O_i> the softmax gives
-//   ds_ij = p_ij (<dO_i, v_j> - D_i),   which sums to zero over a row, so
-//   da_i  = sum_j ds_ij (slope + (1 - slope) [z_ij > 0]) = (1 - slope) <dO_i, O+_i - p+_i O_i>
-// needs no edges at all (where it is not asked for, the difference is absent); one walk over the
-// edges out of each source gives dv_j and db_j.
+// AdditiveBackward in one pass over the edges, of a gradient that sums to zero over a row:
+//   ds_ij = p_ij (<dO_i, v_j> - D_i), D_i = <dO_i, O_i>
+//   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without edges; where it is not asked for,
+//           the difference is absent
+// One walk over the edges out of each source gives dv_j and db_j. The derivation is in
+// docs/kernels.md.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
 
 namespace {
 
-#define ADDITIVE_FIELDS(FIELD)                                                              \
-  FIELD(Dtype, dtype)                                                                       \
-  GATTN_LAYOUT_FIELDS(FIELD)                                                                \
-  GATTN_DROPOUT_FIELDS(FIELD)                                                               \
-  FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels)                            \
-  FIELD(double, negative_slope)                                                             \
-  FIELD(Rows, query_score) FIELD(Rows, key_score) FIELD(Rows, value) FIELD(Rows, edge_score) \
-  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)       \
-  FIELD(void*, out_pos_centered)                                                            \
-  FIELD(Rows, grad_out)                                                                     \
-  FIELD(void*, grad_query_score) FIELD(void*, grad_key_score) FIELD(void*, grad_value)      \
+// clang-format off
+#define ADDITIVE_FIELDS(FIELD)                                                         \
+  FIELD(Dtype, dtype)                                                                  \
+  GATTN_LAYOUT_FIELDS(FIELD)                                                           \
+  GATTN_DROPOUT_FIELDS(FIELD)                                                          \
+  FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels)                       \
+  FIELD(double, negative_slope)                                                        \
+  FIELD(Rows, query_score) FIELD(Rows, key_score) FIELD(Rows, value)                   \
+  FIELD(Rows, edge_score)                                                              \
+  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)  \
+  FIELD(void*, out_pos_centered)                                                       \
+  FIELD(Rows, grad_out)                                                                \
+  FIELD(void*, grad_query_score) FIELD(void*, grad_key_score) FIELD(void*, grad_value) \
   FIELD(void*, grad_edge_score)
+// clang-format on
 GATTN_ARGS(AdditiveArgs, ADDITIVE_FIELDS);
 
-template <class T, class I, int C> struct Score {
+template <class T, class I, int C> struct AdditiveScore {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = 2 * ahead;
 
   Edges<I> graph;
   Table<const T> query_score, key_score, value, edge_score;
   i64 heads, lanes, channels;
-  A slope;
+  A negative_slope;
   A* out_pos_centered;  // null where da is not asked for
 
-  std::vector<A> a, positive;
+  Buffer<A> a, positive;
 
   i64 extra_size() const { return out_pos_centered ? width<C>(channels) : 0; }
   void prepare() { a.resize(lanes), positive.resize(block * lanes); }
@@ -47,7 +53,7 @@ template <class T, class I, int C> struct Score {
 
   void scores(i64 first, i64 count, A* __restrict s) {
     const A* query = a.data();
-    const A below = slope;
+    const A below = negative_slope;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
       if (at + ahead < graph.e) {
@@ -66,7 +72,7 @@ template <class T, class I, int C> struct Score {
   }
 
   void take(A* plus, A* mass, i64, i64 count, const A* before, const A* after, const T* const* rows,
-            const i64* voff) {
+            const i64* value_offset) {
     if (!out_pos_centered) return;
     const i64 c = width<C>(channels);
     A* above = positive.data();
@@ -79,7 +85,7 @@ template <class T, class I, int C> struct Score {
       });
     }
     for (i64 x = 0; x < heads; ++x)
-      axpy_rows<C>(plus + x * c, above + x, lanes, rows, voff[x], count, c);
+      axpy_rows<C>(plus + x * c, above + x, lanes, rows, value_offset[x], count, c);
   }
 
   void end(A* out, const A* plus, const A* mass, const A* inverse, i64 row) {
@@ -94,55 +100,55 @@ template <class T, class I, int C> struct Score {
   }
 };
 
-// What backward needs of a destination, side by side: a, max, 1 / sum, D, each [h].
-template <class T, int C>
-void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
+// What backward needs of a destination, side by side: a, max, 1 / sum, delta = D, each [h].
+template <class T, int C> void pack_destinations(const AdditiveArgs& args, acc_t<T>* packed) {
   using A = acc_t<T>;
   const i64 heads = args.heads, c = width<C>(args.channels);
   const Table<const T> grad(args.grad_out), query_score(args.query_score);
   const A* out = static_cast<const A*>(args.out_acc);
   const A* centered = static_cast<const A*>(args.out_pos_centered);
-  const A *row_max = static_cast<const A*>(args.row_max), *row_sum = static_cast<const A*>(args.row_sum);
+  const A *row_max = static_cast<const A*>(args.row_max),
+          *row_sum = static_cast<const A*>(args.row_sum);
   T* grad_query = static_cast<T*>(args.grad_query_score);
-  const A slope = A(args.negative_slope);
+  const A negative_slope = A(args.negative_slope);
   for_each_row(args.n, heads * args.channels * 2, [&](i64 i) {
     A* own = packed + i * 4 * heads;
     const T* g = grad[i];
     load(own, query_score[i], heads);
     for (i64 x = 0; x < heads; ++x) {
       const i64 y = i * heads + x;
-      const A d = dot<C>(out + y * c, g + x * c, c);
+      const A delta = dot<C>(out + y * c, g + x * c, c);
       own[heads + x] = row_max[y];
-      own[2 * heads + x] = Softmax::inverse(row_sum[y]);
-      own[3 * heads + x] = d;
-      const A d_pos = centered ? dot<C>(centered + y * c, g + x * c, c) : A(0);
-      grad_query[y] = narrow<T>((1 - slope) * d_pos);
+      own[2 * heads + x] = safe_inverse(row_sum[y]);
+      own[3 * heads + x] = delta;
+      const A delta_pos = centered ? dot<C>(centered + y * c, g + x * c, c) : A(0);
+      grad_query[y] = narrow<T>((1 - negative_slope) * delta_pos);
     }
   });
 }
 
-template <class T, class I, int C> struct Backward {
+template <class T, class I, int C> struct AdditiveBackward {
   using A = acc_t<T>;
 
   Edges<I> graph;
   Table<const T> key_score, value, edge_score, grad_out;
   const A* packed;
-  T *grad_key, *grad_value, *grad_edge;
+  T *grad_key_score, *grad_value, *grad_edge_score;
   i64 heads, lanes, value_heads, channels;
-  A slope;
+  A negative_slope;
   Mask<A> mask;
 
-  std::vector<A> b, v, z, p, ds;
-  std::vector<i64> voff;
+  Buffer<A> b, v, z, p, ds;
+  Buffer<i64> value_offset;
 
   i64 c() const { return width<C>(channels); }
   i64 state_size() const { return lanes + value_heads * c(); }
   i64 shared_size() const { return 0; }
   void prepare() {
-    b.resize(lanes), v.resize(value_heads * c()), voff.resize(heads);
+    b.resize(lanes), v.resize(value_heads * c()), value_offset.resize(heads);
     mask.prepare(block);
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
-    for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
+    fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
@@ -159,8 +165,10 @@ template <class T, class I, int C> struct Backward {
         const A *weight = p.data() + t * lanes, *change = ds.data() + t * lanes;
         const T* g = grad_out[graph.row[at + t]];
         add_lanes(grad_b, change, lanes);
-        if (grad_edge) store(grad_edge + graph.perm[graph.csr2csc[at + t]] * heads, change, heads);
-        for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + voff[x], weight[x], g + x * c(), c());
+        if (grad_edge_score)
+          store(grad_edge_score + graph.perm[graph.csr2csc[at + t]] * heads, change, heads);
+        for (i64 x = 0; x < heads; ++x)
+          axpy<C>(grad_v + value_offset[x], weight[x], g + x * c(), c());
       }
     }
   }
@@ -173,14 +181,17 @@ template <class T, class I, int C> struct Backward {
         prefetch(grad_out[graph.row[at + ahead]], heads * c());
         prefetch(packed + graph.row[at + ahead] * 4 * heads, 4 * heads);
         if (edge_score) prefetch(edge_score[graph.perm[graph.csr2csc[at + ahead]]], heads);
-        if (grad_edge) prefetch<1>(grad_edge + graph.perm[graph.csr2csc[at + ahead]] * heads, heads);
+        if (grad_edge_score)
+          prefetch<1>(grad_edge_score + graph.perm[graph.csr2csc[at + ahead]] * heads, heads);
       }
       if (edge_score && at + 2 * ahead < graph.e)
-        prefetch(graph.perm + graph.csr2csc[at + 2 * ahead], 1);
+        prefetch_index(graph.perm, graph.csr2csc[at + 2 * ahead]);
       const A *own = packed + i * 4 * heads, *key = b.data();
-      A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes, *inner = ds.data() + t * lanes;
+      A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes,
+        *inner = ds.data() + t * lanes;
       const T* g = grad_out[i];
-      for (i64 x = 0; x < heads; ++x) inner[x] = dot<C>(v.data() + voff[x], g + x * c(), c());
+      for (i64 x = 0; x < heads; ++x)
+        inner[x] = dot<C>(v.data() + value_offset[x], g + x * c(), c());
       // The order of forward's sum: where scores are large, another one is another score.
       if (edge_score) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
@@ -190,7 +201,7 @@ template <class T, class I, int C> struct Backward {
         for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
       }
       const A* shift = own + heads;
-      const A below = slope;
+      const A below = negative_slope;
       for_lanes(lanes, [=](i64 x) {
         const A lowered = below * sum[x];
         exponent[x] = (sum[x] > 0 ? sum[x] : lowered) - shift[x];
@@ -201,26 +212,26 @@ template <class T, class I, int C> struct Backward {
   // alpha after dropout into p, the gradient of z into ds.
   void gradients(i64 first, i64 count) {
     A *flat = p.data(), *inner = ds.data();
-    for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
-    const I* csr2csc = graph.csr2csc + first;
-    const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr2csc[t]; }) : nullptr;
-    if (kept) for_lanes(count * lanes, [=](i64 y) { inner[y] *= kept[y]; });
+    exponentials(flat, count * lanes);
+    const auto csr2csc = graph.csr2csc;
+    const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr2csc[first + t]; }) : nullptr;
+    if (kept) multiply_lanes(inner, kept, count * lanes);
     for (i64 t = 0; t < count; ++t) {
       const A *own = packed + graph.row[first + t] * 4 * heads, *sum = z.data() + t * lanes;
       A *alpha = p.data() + t * lanes, *change = ds.data() + t * lanes;
-      const A *inverse = own + 2 * heads, *d = own + 3 * heads;
-      const A below = slope;
+      const A *inverse = own + 2 * heads, *delta = own + 3 * heads;
+      const A below = negative_slope;
       for_lanes(lanes, [=](i64 x) {
         const A weight = alpha[x] * inverse[x];
         alpha[x] = weight;
-        change[x] = weight * (change[x] - d[x]) * (sum[x] > 0 ? A(1) : below);
+        change[x] = weight * (change[x] - delta[x]) * (sum[x] > 0 ? A(1) : below);
       });
     }
-    if (kept) for_lanes(count * lanes, [=](i64 y) { flat[y] *= kept[y]; });
+    if (kept) multiply_lanes(flat, kept, count * lanes);
   }
 
   void end(const A* state, i64 source) const {
-    store(grad_key + source * heads, state, heads);
+    store(grad_key_score + source * heads, state, heads);
     store(grad_value + source * value_heads * c(), state + lanes, value_heads * c());
   }
 };
@@ -228,7 +239,7 @@ template <class T, class I, int C> struct Backward {
 void additive_forward(const AdditiveArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const Score<T, I, C> score{
+    const AdditiveScore<T, I, C> score{
         .graph = Edges<I>(args),
         .query_score = args.query_score,
         .key_score = args.key_score,
@@ -237,7 +248,7 @@ void additive_forward(const AdditiveArgs& args) {
         .heads = args.heads,
         .lanes = lanes_of(args.heads),
         .channels = args.channels,
-        .slope = A(args.negative_slope),
+        .negative_slope = A(args.negative_slope),
         .out_pos_centered = static_cast<A*>(args.out_pos_centered),
     };
     attend<T, I, C>(score, args, args.value, args.value_heads, args.channels);
@@ -249,23 +260,23 @@ void additive_backward(const AdditiveArgs& args) {
     using A = acc_t<T>;
     // Lanes beyond the last head may read on into the next node.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
-    destinations<T, C>(args, packed.get());
+    pack_destinations<T, C>(args, packed.get());
     const Edges<I> edges(args);
-    const Backward<T, I, C> body{
+    const AdditiveBackward<T, I, C> body{
         .graph = edges,
         .key_score = args.key_score,
         .value = args.value,
         .edge_score = args.edge_score,
         .grad_out = args.grad_out,
         .packed = packed.get(),
-        .grad_key = static_cast<T*>(args.grad_key_score),
+        .grad_key_score = static_cast<T*>(args.grad_key_score),
         .grad_value = static_cast<T*>(args.grad_value),
-        .grad_edge = static_cast<T*>(args.grad_edge_score),
+        .grad_edge_score = static_cast<T*>(args.grad_edge_score),
         .heads = args.heads,
         .lanes = lanes_of(args.heads),
         .value_heads = args.value_heads,
         .channels = args.channels,
-        .slope = A(args.negative_slope),
+        .negative_slope = A(args.negative_slope),
         .mask = mask_of<A>(args.seed, args.dropout, args.heads),
     };
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);

@@ -46,18 +46,20 @@ template <class T> consteval const char* kind_of() {
 
 #define GATTN_MEMBER(type, name) type name;
 #define GATTN_FIELD(type, name) Field{#name, kind_of<type>()},
-#define GATTN_ARGS(Args, FIELDS)                              \
-  struct Args {                                               \
-    FIELDS(GATTN_MEMBER)                                      \
+#define GATTN_ARGS(Args, FIELDS)                             \
+  struct Args {                                              \
+    FIELDS(GATTN_MEMBER)                                     \
     static constexpr Field fields[] = {FIELDS(GATTN_FIELD)}; \
   }
 
 // What more than one family takes.
+// clang-format off
 #define GATTN_LAYOUT_FIELDS(FIELD)                                               \
   FIELD(const void*, rowptr) FIELD(const void*, col) FIELD(const void*, perm)    \
   FIELD(const void*, colptr) FIELD(const void*, row) FIELD(const void*, csr2csc) \
   FIELD(i64, n) FIELD(i64, m) FIELD(i64, e) FIELD(i64, is_int64)
 #define GATTN_DROPOUT_FIELDS(FIELD) FIELD(const i64*, seed) FIELD(double, dropout)
+// clang-format on
 
 // The entry of a table: a kernel by its name, its arguments unpacked.
 template <class Args> Kernel kernel_entry(const char* name, void (*run)(const void*)) {

@@ -1,20 +1,21 @@
-// Forward of any attention: one walk over the rows, each gathered row read once.
+// Forward of any attention: one walk over the rows, each gathered row read once. It serves
+// additive.cpp, dot_product.cpp and mlp.cpp. The derivation is in docs/kernels.md.
 //
-// Edges are taken in blocks. A Score fills the block's scores; their maximum joins the running
+// Edges are taken in blocks, and their softmax is online: the block's maximum joins the running
 // one, what was summed so far is scaled to it, and the block's values are added:
 //
 //   m' = max(m, max s)    l = l exp(m - m') + sum exp(s - m')    acc = acc exp(m - m') + sum w v
 //
-// with w = exp(s - m') after dropout. At the end out = acc / l. A Score has
+// with w = exp(s - m') after dropout. At the end out = acc / l. A Score fills a block's scores and
+// may sum more beside the values:
 //   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
-//   values_ahead         rows of values to ask for beforehand: fewer where it gathers rows, too
+//   values_ahead         rows of values to prefetch: fewer where the score gathers rows, too
 //   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
-//   void take(A* extra, A* mass, first, count, before, after, rows, voff)   add a block to them
+//   void take(A* extra, A* mass, first, count, before, after, rows, value_offset)   add a block to
+//                        them, with the weights before and after dropout
 //   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
 //                        the row's output before it is written
 #pragma once
-
-#include <vector>
 
 #include "dispatch.h"
 #include "rows.h"
@@ -24,20 +25,84 @@ namespace gattn::GATTN_ISA {
 constexpr i64 block = 32;
 constexpr i64 ahead = 16;  // rows between asking for a gathered row and using it
 
-template <class Score, class T, class I, int C> struct Attention {
+// What does not depend on the number of channels is compiled once and called a block at a time:
+// instances for each of them are what compiling takes its time for.
+
+// The maximum to subtract: none where there is no score but -inf.
+template <class A> inline A safe_max(A m) { return m == -infinity<A> ? A(0) : m; }
+
+// 1 / sum, for a row without edges 0.
+template <class A> inline A safe_inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
+
+// Let the running maxima m be at least `other`; factor[x] is what the sums so far are scaled with.
+// Returns whether any of them is not 1.
+template <class A>
+inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 heads) {
+  bool scales = false;
+  for (i64 x = 0; x < heads; ++x) {
+    factor[x] = 1;
+    if (!(other[x] > m[x])) continue;
+    const A before = m[x];
+    m[x] = other[x];
+    if (l[x] == 0) continue;
+    factor[x] = exp_below(before - other[x]);
+    l[x] *= factor[x];
+    mass[x] *= factor[x];
+    scales = true;
+  }
+  return scales;
+}
+
+// One block of the online softmax: scores, [count, lanes], become exp(scores - m) with m the new
+// running maxima, and their sums join l. Returns whether sums so far are to be scaled with factor.
+template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 count, i64 heads,
+                                                              i64 lanes, A* m, A* l, A* mass,
+                                                              A* factor, A* scratch) {
+  reduce_lanes(scratch, -infinity<A>, scores, count, lanes,
+               [](A most, A own) { return own > most ? own : most; });
+  const bool scales = softmax_raise(m, l, mass, scratch, factor, heads);
+  A* shift = scratch;
+  for_lanes(lanes, [=](i64 x) { shift[x] = safe_max(m[x]); });
+  for (i64 t = 0; t < count; ++t) {
+    A* row = scores + t * lanes;
+    for_lanes(lanes, [=](i64 x) { row[x] -= shift[x]; });
+  }
+  for_lanes(count * lanes, [=](i64 y) { scores[y] = exp_below(scores[y]); });
+  reduce_lanes(scratch, A(0), scores, count, lanes, [](A all, A own) { return all + own; });
+  add_lanes(l, scratch, lanes);
+  return scales;
+}
+
+// y = exp(y), [count].
+template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
+  for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
+}
+
+// to *= from, [count].
+template <class A>
+inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count) {
+  for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
+}
+
+// Where the sum of head x of a row begins in a row of values, whose heads may be fewer.
+inline void fill_value_offsets(i64* offsets, i64 heads, i64 value_heads, i64 channels) {
+  for (i64 x = 0; x < heads; ++x) offsets[x] = (x % value_heads) * channels;
+}
+
+template <class Score, class T, class I, int C> struct AttentionForward {
   using A = acc_t<T>;
 
   Score score;
-  const I* col;
+  Indices<I> col;
   Table<const T> value;
   T* out;
   A *out_acc, *row_max, *row_sum;
   i64 num_edges, heads, lanes, value_heads, channels;
   Mask<A> mask;
 
-  std::vector<A> s, after, largest, scale;
-  std::vector<i64> voff;
-  std::vector<const T*> rows;
+  Buffer<A> scores, dropped, block_sum, factor;
+  Buffer<i64> value_offset;
+  Buffer<const T*> rows;
 
   i64 c() const { return width<C>(channels); }
   i64 extra_size() const { return score.extra_size(); }
@@ -45,18 +110,20 @@ template <class Score, class T, class I, int C> struct Attention {
   i64 shared_size() const { return 0; }
 
   void prepare() {
-    s.resize(block * lanes);
-    after.resize(mask ? block * lanes : 0);
+    scores.resize(block * lanes);
+    dropped.resize(mask ? block * lanes : 0);
     mask.prepare(block);
-    largest.resize(lanes);
-    scale.resize(lanes);
-    voff.resize(heads);
+    block_sum.resize(lanes), factor.resize(lanes);
+    value_offset.resize(heads);
     rows.resize(block);
-    for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
+    fill_value_offsets(value_offset.data(), heads, value_heads, c());
     score.prepare();
   }
 
-  struct View { A *m, *l, *mass, *acc, *extra; };
+  // The running maximum and sum, the mass that a Score sums, the values, what else it sums.
+  struct View {
+    A *m, *l, *mass, *acc, *extra;
+  };
   View view(const A* state) const {
     A* m = const_cast<A*>(state);
     A* acc = m + 3 * lanes;
@@ -74,14 +141,14 @@ template <class Score, class T, class I, int C> struct Attention {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) rows[t] = value[col[at + t]];
-      score.scores(at, count, s.data());
-      block_maximum(count);
-      raise(v, largest.data());
-      exponentials(v, count);
-      const A* weight = s.data();
+      score.scores(at, count, scores.data());
+      if (online_softmax_step(scores.data(), count, heads, lanes, v.m, v.l, v.mass, factor.data(),
+                              block_sum.data()))
+        scale_sums(v);
+      const A* weight = scores.data();
       if (mask) {
         const A* kept = mask.draw(count, [=](i64 t) { return at + t; });
-        A* left = after.data();
+        A* left = dropped.data();
         for_lanes(count * lanes, [=](i64 y) { left[y] = weight[y] * kept[y]; });
         weight = left;
       }
@@ -89,76 +156,48 @@ template <class Score, class T, class I, int C> struct Attention {
         const i64 next = at + t + Score::values_ahead;
         if (next < num_edges) prefetch(value[col[next]], value_heads * c());
         for (i64 x = 0; x < heads; ++x)
-          axpy<C>(v.acc + x * c(), weight[t * lanes + x], rows[t] + voff[x], c());
+          axpy<C>(v.acc + x * c(), weight[t * lanes + x], rows[t] + value_offset[x], c());
       }
-      score.take(v.extra, v.mass, at, count, s.data(), weight, rows.data(), voff.data());
+      score.take(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
+                 value_offset.data());
     }
   }
 
+  // The states of two splits of a row: the softmax over both.
   void merge(A* into, const A* from) {
     const View v = view(into), w = view(from);
-    raise(v, w.m);
+    if (softmax_raise(v.m, v.l, v.mass, w.m, factor.data(), heads)) scale_sums(v);
     for (i64 x = 0; x < heads; ++x) {
-      const A shift = v.m[x] == -infinity<A> ? A(0) : v.m[x];
-      const A factor = exp_below(w.m[x] - shift);
-      v.l[x] += factor * w.l[x];
-      axpy<C>(v.acc + x * c(), factor, w.acc + x * c(), c());
-      axpy<0>(v.extra + x * extra_size(), factor, w.extra + x * extra_size(), extra_size());
-      v.mass[x] += factor * w.mass[x];
+      const A share = exp_below(w.m[x] - safe_max(v.m[x]));
+      v.l[x] += share * w.l[x];
+      axpy<C>(v.acc + x * c(), share, w.acc + x * c(), c());
+      axpy<0>(v.extra + x * extra_size(), share, w.extra + x * extra_size(), extra_size());
+      v.mass[x] += share * w.mass[x];
     }
   }
 
   void end(const A* state, i64 row) {
     const View v = view(state);
+    A* inverse = factor.data();
     for (i64 x = 0; x < heads; ++x) {
-      const A inverse = v.l[x] == 0 ? A(0) : 1 / v.l[x];
-      scale[x] = inverse;
-      scale_by<C>(v.acc + x * c(), inverse, c());
-      row_max[row * heads + x] = v.m[x] == -infinity<A> ? A(0) : v.m[x];
+      inverse[x] = safe_inverse(v.l[x]);
+      scale_by<C>(v.acc + x * c(), inverse[x], c());
+      row_max[row * heads + x] = safe_max(v.m[x]);
       row_sum[row * heads + x] = v.l[x];
     }
     if (out_acc) load(out_acc + row * heads * c(), v.acc, heads * c());
-    score.end(v.acc, v.extra, v.mass, scale.data(), row);
+    score.end(v.acc, v.extra, v.mass, inverse, row);
     store(out + row * heads * c(), v.acc, heads * c());
   }
 
  private:
-  void block_maximum(i64 count) {
-    reduce_lanes(largest.data(), -infinity<A>, s.data(), count, lanes,
-                 [](A most, A own) { return own > most ? own : most; });
-  }
-
-  // Let the running maximum be at least `other`, and scale the sums to it.
-  void raise(const View& v, const A* other) {
+  void scale_sums(const View& v) {
     for (i64 x = 0; x < heads; ++x) {
-      if (!(other[x] > v.m[x])) continue;
-      const A before = v.m[x];
-      v.m[x] = other[x];
-      if (v.l[x] == 0) continue;
-      const A factor = exp_below(before - other[x]);
-      v.l[x] *= factor;
-      v.mass[x] *= factor;
-      scale_by<C>(v.acc + x * c(), factor, c());
-      scale_by<0>(v.extra + x * extra_size(), factor, extra_size());
+      if (factor[x] == 1) continue;
+      scale_by<C>(v.acc + x * c(), factor[x], c());
+      scale_by<0>(v.extra + x * extra_size(), factor[x], extra_size());
     }
   }
-
-  void exponentials(const View& v, i64 count) {
-    A *shift = scale.data(), *flat = s.data(), *sum = largest.data();
-    for_lanes(lanes, [=](i64 x) { shift[x] = v.m[x] == -infinity<A> ? A(0) : v.m[x]; });
-    for (i64 t = 0; t < count; ++t) {
-      A* row = flat + t * lanes;
-      for_lanes(lanes, [=](i64 x) { row[x] -= shift[x]; });
-    }
-    for_lanes(count * lanes, [=](i64 y) { flat[y] = exp_below(flat[y]); });
-    reduce_lanes(sum, A(0), flat, count, lanes, [](A all, A own) { return all + own; });
-    add_lanes(v.l, sum, lanes);
-  }
-};
-
-// The softmax weights of a block once more, from the row's statistics.
-struct Softmax {
-  template <class A> static A inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
 };
 
 template <class T, class I, int C, class Score, class Args>
@@ -166,7 +205,7 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
             i64 value_channels) {
   using A = acc_t<T>;
   const Edges<I> edges(args);
-  const Attention<Score, T, I, C> body{
+  const AttentionForward<Score, T, I, C> body{
       .score = score,
       .col = edges.col,
       .value = value,

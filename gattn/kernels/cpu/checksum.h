@@ -1,9 +1,9 @@
 // A 64-bit checksum of memory that depends on every word and on its place: how a layout that was
 // built from a tensor is known to be of what the tensor holds now.
 //
-// The sum, over the words w_i, of f(w_i + i odd) with f a bijection that is not linear: no change of
-// one word goes unnoticed, and of other changes one in 2^64. Sums wrap, so that any division among
-// threads gives the same bits.
+// The sum, over the words w_i, of f(w_i + i odd) with f a bijection that is not linear: no change
+// of one word goes unnoticed, and of other changes one in 2^64. Sums wrap, so that any division
+// among threads gives the same bits.
 #pragma once
 
 #include <cstdint>

@@ -2,42 +2,37 @@
 #pragma once
 
 #include "args.h"
+#include "index.h"
 #include "philox.h"
 #include "row_ops.h"
 
 namespace gattn::GATTN_ISA {
 
-// Call function.template operator()<T, I, C>(). Common channel counts are compiled in; the rest,
-// fp64, fp16 and int64 indices take the generic loops.
-template <class T, class Function> void with_channels(i64 channels, Function&& function) {
+// Call function.template operator()<T, I, C>(). Common channel counts of fp32 and bf16 are compiled
+// in, with 32-bit indices; everything else takes the generic loops (C = 0), which take both index
+// types: a template for each would be compiled for minutes.
+template <class T, class Function>
+void with_channels(bool is_int64, i64 channels, Function&& function) {
 #ifdef GATTN_FIXED_CHANNELS
-  switch (channels) {
-    case 4: return function.template operator()<T, std::int32_t, 4>();
-    case 8: return function.template operator()<T, std::int32_t, 8>();
-    case 16: return function.template operator()<T, std::int32_t, 16>();
-    case 32: return function.template operator()<T, std::int32_t, 32>();
-    case 64: return function.template operator()<T, std::int32_t, 64>();
-    case 128: return function.template operator()<T, std::int32_t, 128>();
-  }
+  if (!is_int64) switch (channels) {
+      case 4: return function.template operator()<T, std::int32_t, 4>();
+      case 8: return function.template operator()<T, std::int32_t, 8>();
+      case 16: return function.template operator()<T, std::int32_t, 16>();
+      case 32: return function.template operator()<T, std::int32_t, 32>();
+      case 64: return function.template operator()<T, std::int32_t, 64>();
+      case 128: return function.template operator()<T, std::int32_t, 128>();
+    }
 #endif
-  function.template operator()<T, std::int32_t, 0>();
+  function.template operator()<T, AnyIndex, 0>();
 }
 
 template <class Function>
 void dispatch(Dtype dtype, bool is_int64, i64 channels, Function&& function) {
   switch (dtype) {
-    case Dtype::f32:
-      if (is_int64) return function.template operator()<float, i64, 0>();
-      return with_channels<float>(channels, function);
-    case Dtype::bf16:
-      if (is_int64) return function.template operator()<bf16, i64, 0>();
-      return with_channels<bf16>(channels, function);
-    case Dtype::f16:
-      if (is_int64) return function.template operator()<f16, i64, 0>();
-      return function.template operator()<f16, std::int32_t, 0>();
-    case Dtype::f64:
-      if (is_int64) return function.template operator()<double, i64, 0>();
-      return function.template operator()<double, std::int32_t, 0>();
+    case Dtype::f32: return with_channels<float>(is_int64, channels, function);
+    case Dtype::bf16: return with_channels<bf16>(is_int64, channels, function);
+    case Dtype::f16: return function.template operator()<f16, AnyIndex, 0>();
+    case Dtype::f64: return function.template operator()<double, AnyIndex, 0>();
   }
 }
 
@@ -50,19 +45,6 @@ template <class Function> void dispatch(Dtype dtype, Function&& function) {
     case Dtype::f16: return function.template operator()<f16>();
   }
 }
-
-// The layout with its index type restored.
-template <class I> struct Edges {
-  const I *rowptr, *col, *perm, *colptr, *row, *csr2csc;
-  i64 n, m, e;
-
-  template <class Args>
-  explicit Edges(const Args& a)
-      : rowptr(static_cast<const I*>(a.rowptr)), col(static_cast<const I*>(a.col)),
-        perm(static_cast<const I*>(a.perm)), colptr(static_cast<const I*>(a.colptr)),
-        row(static_cast<const I*>(a.row)), csr2csc(static_cast<const I*>(a.csr2csc)),
-        n(a.n), m(a.m), e(a.e) {}
-};
 
 // A tensor of rows.
 template <class T> struct Table {

@@ -1,4 +1,5 @@
-// Dot-product attention with factored edge features.
+// Dot-product attention with factored edge features, of TransformerConv, AGNNConv, the
+// learned-query readout and self-attention:
 //
 //   s_ij = scale (q_i . k_j + u_i . a_ij) + bias_ij     u_i = W^T q_i, [h, d]
 //   out_i = O_i + W E_i     O_i = sum_j alpha_ij v_j    E_i = sum_j alpha_ij a_ij, [h, d]
@@ -9,34 +10,93 @@
 //
 // Backward is two walks. Over the edges into each destination, k and v are gathered again, alpha
 // and the score's gradient are formed,
-//   ds_ij = alpha_ij (<dO_i, v_j> + (W^T dO_i) . a_ij - D_i),   
-//   D_i = <dO_i, O_i> + (W^T dO_i) . E_i
+//   ds_ij = alpha_ij (<dO_i, v_j> + (W^T dO_i) . a_ij - D_i), D_i = <dO_i, O_i + W E_i>
 // dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij, dW = sum_i q_i du_i^T + dO_i E_i^T,
 // da and dbias are finished, and alpha (after dropout) and scale ds are handed over, [e, h] in CSR
 // order. Over the edges out of each source, dk_j = sum_i ds_ij q_i and dv_j = sum_i alpha_ij dO_i
-// then gather q and dO and compute nothing else.
+// then gather q and dO and compute nothing else. The derivation is in docs/kernels.md.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
 
 namespace {
 
-#define DOT_PRODUCT_FIELDS(FIELD)                                                              \
-  FIELD(Dtype, dtype)                                                                          \
-  GATTN_LAYOUT_FIELDS(FIELD)                                                                   \
-  GATTN_DROPOUT_FIELDS(FIELD)                                                                  \
-  FIELD(i64, heads) FIELD(i64, channels) FIELD(i64, value_channels) FIELD(i64, features)       \
-  FIELD(double, scale)                                                                         \
-  FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value) FIELD(Rows, bias)                     \
-  FIELD(Rows, edge_attr) FIELD(Rows, edge_proj)                                                \
-  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)          \
-  FIELD(void*, edge_out)                                                                       \
-  FIELD(Rows, grad_out)                                                                        \
-  FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value)                     \
-  FIELD(void*, grad_bias) FIELD(void*, grad_edge_attr) FIELD(void*, grad_edge_proj)
+// clang-format off
+#define DOT_PRODUCT_FIELDS(FIELD)                                                                  \
+  FIELD(Dtype, dtype)                                                                              \
+  GATTN_LAYOUT_FIELDS(FIELD)                                                                       \
+  GATTN_DROPOUT_FIELDS(FIELD)                                                                      \
+  FIELD(i64, heads) FIELD(i64, channels) FIELD(i64, value_channels) FIELD(i64, features)           \
+  FIELD(double, scale)                                                                             \
+  FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value) FIELD(Rows, bias)                         \
+  FIELD(Rows, edge_attr) FIELD(Rows, edge_proj)                                                    \
+  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)              \
+  FIELD(void*, edge_out)                                                                           \
+  FIELD(Rows, grad_out)                                                                            \
+  FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value) FIELD(void*, grad_bias) \
+  FIELD(void*, grad_edge_attr) FIELD(void*, grad_edge_proj)
+// clang-format on
 GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
 
-template <class T, class I, int C> struct Score {
+// What edges with features need and the number of channels does not change: compiled once a type.
+
+// W^T x, [h, d], with W [h, c, d].
+template <class A>
+[[gnu::noinline]] void to_features(A* to, const A* matrix, const A* x, i64 heads, i64 c, i64 d) {
+  fill(to, A(0), heads * d);
+  with_features(d, [=]<int D>() {
+    for (i64 y = 0; y < heads; ++y) axpy_matrix<D>(to + y * d, x + y * c, matrix + y * c * d, c, d);
+  });
+}
+
+// to[t][x] += <from_x, rows[t]>: [count, lanes] from [h, d] and a block of rows of features.
+template <class T, class A> [[gnu::noinline]] void add_feature_dots(A* to, const A* from,
+                                                                    const T* const* rows, i64 count,
+                                                                    i64 heads, i64 lanes, i64 d) {
+  with_features(d, [=]<int D>() {
+    for (i64 t = 0; t < count; ++t)
+      for (i64 x = 0; x < heads; ++x) to[t * lanes + x] += dot<D>(from + x * d, rows[t], d);
+  });
+}
+
+// to_x += sum over t of weight[t][x] rows[t]: [h, d] from [count, lanes].
+template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const A* weight,
+                                                                    const T* const* rows, i64 count,
+                                                                    i64 heads, i64 lanes, i64 d) {
+  with_features(d, [=]<int D>() {
+    for (i64 t = 0; t < count; ++t)
+      for (i64 x = 0; x < heads; ++x) axpy<D>(to + x * d, weight[t * lanes + x], rows[t], d);
+  });
+}
+
+// to_x += <from_x, mean_x>, [h] from [h, d].
+template <class A>
+[[gnu::noinline]] void add_head_dots(A* to, const A* from, const A* mean, i64 heads, i64 d) {
+  with_features(d, [=]<int D>() {
+    for (i64 x = 0; x < heads; ++x) to[x] += dot<D>(from + x * d, mean + x * d, d);
+  });
+}
+
+// to = sum over x of a_x u_x + b_x w_x, [d] from [h] and [h, d].
+template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, const A* u,
+                                                           const A* b, const A* w, i64 heads,
+                                                           i64 d) {
+  fill(to, A(0), d);
+  with_features(d, [=]<int D>() {
+    axpy_matrix<D>(to, a, u, heads, d);
+    axpy_matrix<D>(to, b, w, heads, d);
+  });
+}
+
+// to_x += a_x b_x^T, [h, c, d] from [h, c] and [h, d].
+template <class A>
+[[gnu::noinline]] void add_outer_products(A* to, const A* a, const A* b, i64 heads, i64 c, i64 d) {
+  with_features(d, [=]<int D>() {
+    for (i64 x = 0; x < heads; ++x) outer<D>(to + x * c * d, a + x * c, b + x * d, c, d);
+  });
+}
+
+template <class T, class I, int C> struct DotProductScore {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = ahead;
 
@@ -46,49 +106,30 @@ template <class T, class I, int C> struct Score {
   A scale;
   A* edge_out;
 
-  std::vector<A> q, u, projection, transposed;  // W as [h, c, d] and as [h, d, c]
+  Buffer<A> q, u, projection, transposed;  // W as [h, c, d] and as [h, d, c]
+  Buffer<const T*> attr_rows;              // of a block
 
   i64 extra_size() const { return features; }
   void prepare() {
-    q.resize(heads * channels), u.resize(heads * features);
+    q.resize(heads * channels), u.resize(heads * features), attr_rows.resize(block);
     if (!features) return;
-    projection.resize(heads * channels * features), transposed.resize(projection.size());
+    projection.resize(heads * channels * features);
+    transposed.resize(heads * channels * features);
     for (i64 x = 0; x < heads; ++x) {
       load(projection.data() + x * channels * features, edge_proj[x], channels * features);
       for (i64 k = 0; k < channels; ++k)
         for (i64 f = 0; f < features; ++f)
-          transposed[(x * features + f) * channels + k] = projection[(x * channels + k) * features + f];
+          transposed[(x * features + f) * channels + k] =
+              projection[(x * channels + k) * features + f];
     }
   }
   void begin(i64 row) {
     load(q.data(), query[row], heads * width<C>(channels));
-    if (features) to_features(u.data(), q.data());
+    if (features) project(u.data(), q.data());
   }
 
-  // to_x += <from_x, a> for every head x.
-  void add_dots(A* __restrict to, const A* from, const T* a) const {
-    const i64 n = features, h = heads;
-    with_features(n, [=]<int D>() {
-      for (i64 x = 0; x < h; ++x) to[x] += dot<D>(from + x * n, a, n);
-    });
-  }
-
-  // to_x += weight_x a for every head x.
-  void add_outer(A* __restrict to, const A* weight, const T* a) const {
-    const i64 n = features, h = heads;
-    with_features(n, [=]<int D>() {
-      for (i64 x = 0; x < h; ++x) axpy<D>(to + x * n, weight[x], a, n);
-    });
-  }
-
-  // W^T x, [h, d].
-  void to_features(A* to, const A* x) const {
-    const i64 c = width<C>(channels), d = features, h = heads;
-    const A* matrix = projection.data();
-    fill(to, A(0), h * d);
-    with_features(d, [=]<int D>() {
-      for (i64 y = 0; y < h; ++y) axpy_matrix<D>(to + y * d, x + y * c, matrix + y * c * d, c, d);
-    });
+  void project(A* to, const A* x) const {
+    to_features(to, projection.data(), x, heads, width<C>(channels), features);
   }
 
   // to += W x, [h, c].
@@ -98,7 +139,8 @@ template <class T, class I, int C> struct Score {
       axpy_matrix<C>(to + y * c, x + y * d, transposed.data() + y * c * d, d, c);
   }
 
-  void scores(i64 first, i64 count, A* __restrict s) {
+  // Also of use to backward, which asks for them again.
+  [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
     const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t, j = graph.col[at];
@@ -110,7 +152,10 @@ template <class T, class I, int C> struct Score {
       const T* k = key[j];
       A* own = s + t * lanes;
       for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
-      if (features) add_dots(own, u.data(), edge_attr[graph.perm[at]]);
+    }
+    if (features) {
+      for (i64 t = 0; t < count; ++t) attr_rows[t] = edge_attr[graph.perm[first + t]];
+      add_feature_dots(s, u.data(), attr_rows.data(), count, heads, lanes, features);
     }
     const A factor = scale;
     for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
@@ -119,23 +164,22 @@ template <class T, class I, int C> struct Score {
         axpy<0>(s + t * lanes, A(1), bias[graph.perm[first + t]], heads);
   }
 
-  void take(A* sum, A*, i64 first, i64 count, const A*, const A* after,
-            const T* const*, const i64*) {
-    if (!features) return;
-    for (i64 t = 0; t < count; ++t) add_outer(sum, after + t * lanes, edge_attr[graph.perm[first + t]]);
+  void take(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*, const i64*) {
+    if (features) add_feature_rows(sum, after, attr_rows.data(), count, heads, lanes, features);
   }
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
     A* mean = u.data();  // the next row begins with its own
     for (i64 x = 0; x < heads; ++x)
-      for (i64 k = 0; k < features; ++k) mean[x * features + k] = sum[x * features + k] * inverse[x];
+      for (i64 k = 0; k < features; ++k)
+        mean[x * features + k] = sum[x * features + k] * inverse[x];
     add_from_features(acc, mean);
     if (edge_out) load(edge_out + row * heads * features, mean, heads * features);
   }
 };
 
-template <class T, class I, int C> Score<T, I, C> score_of(const DotProductArgs& args) {
+template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotProductArgs& args) {
   return {
       .graph = Edges<I>(args),
       .query = args.query,
@@ -154,17 +198,17 @@ template <class T, class I, int C> Score<T, I, C> score_of(const DotProductArgs&
   };
 }
 
-template <class T, class I, int C> struct Destination {
+template <class T, class I, int C> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
-  Score<T, I, C> score;
+  DotProductScore<T, I, C> score;
   Table<const T> grad_out;
   const A *out, *edge_out, *row_max, *row_sum;
   T *grad_query, *grad_bias, *grad_edge_attr;
   A *alpha, *grad_score;
   Mask<A> mask;
 
-  std::vector<A> s, ds, g, ge, ga, d, largest, inverse, total;
+  Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -176,8 +220,9 @@ template <class T, class I, int C> struct Destination {
   void prepare() {
     score.prepare(), mask.prepare(block);
     s.resize(block * lanes()), ds.resize(block * lanes());
-    g.resize(heads() * cv()), ge.resize(heads() * features()), ga.resize(features());
-    d.resize(lanes()), largest.resize(lanes()), inverse.resize(lanes());
+    g.resize(heads() * cv()), grad_edge_out.resize(heads() * features()),
+        grad_attr.resize(features());
+    delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
     total.resize(heads() * c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
@@ -186,24 +231,18 @@ template <class T, class I, int C> struct Destination {
   void begin_row(i64 row) {
     score.begin(row);
     load(g.data(), grad_out[row], heads() * cv());
-    if (features()) score.to_features(ge.data(), g.data());
+    if (features()) score.project(grad_edge_out.data(), g.data());
     for (i64 x = 0; x < heads(); ++x) {
-      // The same sum as for an edge: without dropout the two cancel to the last bit in a row of one.
-      d[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
-      largest[x] = row_max[row * heads() + x];
-      inverse[x] = Softmax::inverse(row_sum[row * heads() + x]);
+      // The same sum as for an edge: without dropout the two cancel to the last bit in a row of
+      // one.
+      delta[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
+      shift[x] = row_max[row * heads() + x];
+      inverse[x] = safe_inverse(row_sum[row * heads() + x]);
     }
-    if (features()) add_means(row);
-  }
-
-  // (W^T dO_i) . E_i joins D_i.
-  void add_means(i64 row) {
-    const i64 n = features(), h = heads();
-    const A *from = ge.data(), *mean = edge_out + row * h * n;
-    A* to = d.data();
-    with_features(n, [=]<int D>() {
-      for (i64 x = 0; x < h; ++x) to[x] += dot<D>(from + x * n, mean + x * n, n);
-    });
+    // (W^T dO_i) . E_i joins D_i.
+    if (features())
+      add_head_dots(delta.data(), grad_edge_out.data(), edge_out + row * heads() * features(),
+                    heads(), features());
   }
 
   void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
@@ -213,16 +252,20 @@ template <class T, class I, int C> struct Destination {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
       inner_products(at, count);
-      gradients(row, at, count);
+      gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
-        const i64 position = at + t, edge = score.graph.perm[position];
+        const i64 position = at + t;
         const A* change = ds.data() + t * lanes();
         std::copy_n(s.data() + t * lanes(), heads(), alpha + position * heads());
         std::copy_n(change, heads(), grad_score + position * heads());
         const T* k = score.key[score.graph.col[position]];
         for (i64 x = 0; x < heads(); ++x) axpy<C>(grad_q + x * c(), change[x], k + x * c(), c());
-        if (features()) edge_features(grad_u, change, s.data() + t * lanes(), edge);
+        if (grad_edge_attr)
+          edge_gradient(change, s.data() + t * lanes(), score.graph.perm[position]);
       }
+      if (features())
+        add_feature_rows(grad_u, ds.data(), score.attr_rows.data(), count, heads(), lanes(),
+                         features());
     }
     if (features()) weight_gradient(shared, grad_u, row, first == score.graph.rowptr[row]);
   }
@@ -241,57 +284,48 @@ template <class T, class I, int C> struct Destination {
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
       for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
-      if (features()) score.add_dots(inner, ge.data(), score.edge_attr[graph.perm[at]]);
     }
+    if (features())
+      add_feature_dots(ds.data(), grad_edge_out.data(), score.attr_rows.data(), count, heads(),
+                       lanes(), features());
   }
 
   // alpha after dropout into s, scale times the score's gradient into ds.
-  void gradients(i64 row, i64 first, i64 count) {
+  void gradients(i64 first, i64 count) {
     A *flat = s.data(), *inner = ds.data();
-    const A *shift = largest.data(), *inv = inverse.data(), *own = d.data();
+    const A *own_shift = shift.data(), *inv = inverse.data(), *own_delta = delta.data();
     const A factor = score.scale;
     for (i64 t = 0; t < count; ++t) {
       A* exponent = flat + t * lanes();
-      for_lanes(lanes(), [=](i64 x) { exponent[x] -= shift[x]; });
+      for_lanes(lanes(), [=](i64 x) { exponent[x] -= own_shift[x]; });
     }
-    for_lanes(count * lanes(), [=](i64 y) { flat[y] = exp_below(flat[y]); });
+    exponentials(flat, count * lanes());
     const A* kept = mask ? mask.draw(count, [=](i64 t) { return first + t; }) : nullptr;
-    if (kept) for_lanes(count * lanes(), [=](i64 y) { inner[y] *= kept[y]; });
+    if (kept) multiply_lanes(inner, kept, count * lanes());
     for (i64 t = 0; t < count; ++t) {
       A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
       for_lanes(lanes(), [=](i64 x) {
         p[x] *= inv[x];
-        change[x] = p[x] * (change[x] - own[x]);
+        change[x] = p[x] * (change[x] - own_delta[x]);
       });
       if (grad_bias) store(grad_bias + score.graph.perm[first + t] * heads(), change, heads());
       for_lanes(lanes(), [=](i64 x) { change[x] *= factor; });
     }
-    if (kept) for_lanes(count * lanes(), [=](i64 y) { flat[y] *= kept[y]; });
+    if (kept) multiply_lanes(flat, kept, count * lanes());
   }
 
-  void edge_features(A* grad_u, const A* r, const A* kept, i64 edge) {
-    score.add_outer(grad_u, r, score.edge_attr[edge]);
-    if (!grad_edge_attr) return;
-    const i64 n = features(), h = heads();
-    A* sum = ga.data();
-    const A *u = score.u.data(), *w = ge.data();
-    fill(sum, A(0), n);
-    with_features(n, [=]<int D>() {
-      axpy_matrix<D>(sum, r, u, h, n);
-      axpy_matrix<D>(sum, kept, w, h, n);
-    });
-    store(grad_edge_attr + edge * n, sum, n);
+  void edge_gradient(const A* change, const A* weight, i64 edge) {
+    feature_gradient(grad_attr.data(), change, score.u.data(), weight, grad_edge_out.data(),
+                     heads(), features());
+    store(grad_edge_attr + edge * features(), grad_attr.data(), features());
   }
 
   // dW of these edges; that of E, which is of the whole row, goes with the first ones.
   void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) const {
-    const i64 n = features(), h = heads(), channels = c();
-    const A *mean = edge_out + row * h * n, *q = score.q.data(), *own = g.data();
-    with_features(n, [=]<int D>() {
-      for (i64 x = 0; x < h; ++x) outer<D>(to + x * channels * n, q + x * channels, grad_u + x * n, channels, n);
-      if (!leads) return;
-      for (i64 x = 0; x < h; ++x) outer<D>(to + x * channels * n, own + x * channels, mean + x * n, channels, n);
-    });
+    add_outer_products(to, score.q.data(), grad_u, heads(), c(), features());
+    if (!leads) return;
+    const A* mean = edge_out + row * heads() * features();
+    add_outer_products(to, g.data(), mean, heads(), c(), features());
   }
 
   void end(const A* state, i64 row) {
@@ -301,7 +335,7 @@ template <class T, class I, int C> struct Destination {
   }
 };
 
-template <class T, class I, int C> struct Source {
+template <class T, class I, int C> struct DotProductBackwardBySource {
   using A = acc_t<T>;
 
   Edges<I> graph;
@@ -328,7 +362,8 @@ template <class T, class I, int C> struct Source {
       }
       const i64 i = graph.row[at], y = graph.csr2csc[at] * heads;
       const T *q = query[i], *g = grad_out[i];
-      for (i64 x = 0; x < heads; ++x) axpy<C>(grad_k + x * c(), grad_score[y + x], q + x * c(), c());
+      for (i64 x = 0; x < heads; ++x)
+        axpy<C>(grad_k + x * c(), grad_score[y + x], q + x * c(), c());
       for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + x * cv(), alpha[y + x], g + x * cv(), cv());
     }
   }
@@ -355,8 +390,9 @@ void dot_product_backward(const DotProductArgs& args) {
     const Edges<I> edges(args);
     const i64 heads = args.heads, work = heads * (args.channels + args.value_channels + 8);
     const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
-    std::vector<A> total(heads * args.channels * args.features);
-    const Destination<T, I, C> destinations{
+    const i64 size = heads * args.channels * args.features;
+    const Buffer<A> total(size);
+    const DotProductBackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args),
         .grad_out = args.grad_out,
         .out = static_cast<const A*>(args.out_acc),
@@ -370,9 +406,9 @@ void dot_product_backward(const DotProductArgs& args) {
         .grad_score = grad_score.get(),
         .mask = mask_of<A>(args.seed, args.dropout, heads),
     };
-    walk_rows(edges.rowptr, edges.n, 2 * work, destinations, total.data());
-    store(static_cast<T*>(args.grad_edge_proj), total.data(), i64(total.size()));
-    const Source<T, I, C> sources{
+    walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
+    store(static_cast<T*>(args.grad_edge_proj), total.data(), size);
+    const DotProductBackwardBySource<T, I, C> by_source{
         .graph = edges,
         .query = args.query,
         .grad_out = args.grad_out,
@@ -384,7 +420,7 @@ void dot_product_backward(const DotProductArgs& args) {
         .channels = args.channels,
         .value_channels = args.value_channels,
     };
-    walk_rows(edges.colptr, edges.m, work, sources);
+    walk_rows(edges.colptr, edges.m, work, by_source);
   });
 }
 

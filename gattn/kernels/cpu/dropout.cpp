@@ -8,11 +8,12 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
-#define DROPOUT_FIELDS(FIELD)     \
-  FIELD(Dtype, dtype)             \
-  GATTN_DROPOUT_FIELDS(FIELD)     \
-  FIELD(i64, numel)               \
-  FIELD(const void*, x) FIELD(void*, out)
+// clang-format off
+#define DROPOUT_FIELDS(FIELD)                               \
+  FIELD(Dtype, dtype)                                       \
+  GATTN_DROPOUT_FIELDS(FIELD)                               \
+  FIELD(i64, numel) FIELD(const void*, x) FIELD(void*, out)
+// clang-format on
 GATTN_ARGS(DropoutArgs, DROPOUT_FIELDS);
 
 void dropout(const DropoutArgs& args) {

@@ -1,38 +1,45 @@
-// Building blocks over edges: softmax of any score, weighted sums, dot products. Edge tensors
-// [e, h] are read and written at the caller's positions.
+// Building blocks over edges, of custom layers and of every layer that returns its weights: softmax
+// of any score, weighted sums (aggregate), dot products. Edge tensors [e, h] are read and written
+// at the caller's positions.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
 
 namespace {
 
-#define EDGE_SOFTMAX_FIELDS(FIELD)                    \
-  FIELD(Dtype, dtype)                                 \
-  GATTN_LAYOUT_FIELDS(FIELD)                          \
-  FIELD(i64, heads)                                   \
-  FIELD(Rows, score) FIELD(void*, out)                \
+// clang-format off
+#define EDGE_SOFTMAX_FIELDS(FIELD)                              \
+  FIELD(Dtype, dtype)                                           \
+  GATTN_LAYOUT_FIELDS(FIELD)                                    \
+  FIELD(i64, heads)                                             \
+  FIELD(Rows, score) FIELD(void*, out)                          \
   FIELD(Rows, grad) FIELD(Rows, alpha) FIELD(void*, grad_score)
+// clang-format on
 GATTN_ARGS(EdgeSoftmaxArgs, EDGE_SOFTMAX_FIELDS);
 
-#define AGGREGATE_FIELDS(FIELD)                                      \
-  FIELD(Dtype, dtype)                                                \
-  GATTN_LAYOUT_FIELDS(FIELD)                                         \
-  FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels)     \
-  FIELD(i64, transposed)                                             \
+// clang-format off
+#define AGGREGATE_FIELDS(FIELD)                                                         \
+  FIELD(Dtype, dtype)                                                                   \
+  GATTN_LAYOUT_FIELDS(FIELD)                                                            \
+  FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels) FIELD(i64, transposed) \
   FIELD(Rows, weight) FIELD(Rows, value) FIELD(void*, out)
+// clang-format on
 GATTN_ARGS(AggregateArgs, AGGREGATE_FIELDS);
 
-#define EDGE_DOT_FIELDS(FIELD)                                       \
-  FIELD(Dtype, dtype)                                                \
-  GATTN_LAYOUT_FIELDS(FIELD)                                         \
-  FIELD(i64, heads) FIELD(i64, key_heads) FIELD(i64, channels)       \
+// clang-format off
+#define EDGE_DOT_FIELDS(FIELD)                                 \
+  FIELD(Dtype, dtype)                                          \
+  GATTN_LAYOUT_FIELDS(FIELD)                                   \
+  FIELD(i64, heads) FIELD(i64, key_heads) FIELD(i64, channels) \
   FIELD(Rows, query) FIELD(Rows, key) FIELD(void*, out)
+// clang-format on
 GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
 
-#define ROW_GATHER_FIELDS(FIELD)  \
-  GATTN_LAYOUT_FIELDS(FIELD)      \
-  FIELD(i64, channels)            \
-  FIELD(Rows, table) FIELD(double*, out)
+// clang-format off
+#define ROW_GATHER_FIELDS(FIELD)                              \
+  GATTN_LAYOUT_FIELDS(FIELD)                                  \
+  FIELD(i64, channels) FIELD(Rows, table) FIELD(double*, out)
+// clang-format on
 GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
 
 // A walk that writes per edge and keeps nothing per row. Its work:
@@ -57,19 +64,20 @@ void walk_edges(const Edges<I>& edges, i64 work_per_edge, const Work& work) {
 }
 
 // The caller's places of the edges in CSR order: random ones, whose rows are asked for ahead.
-template <class I> struct Places {
-  const I* perm;
+template <class I> struct CallerOrder {
+  Indices<I> perm;
   i64 num_edges;
 
   i64 operator[](i64 at) const { return perm[at]; }
-  template <int Use = 0, class T> void ask(i64 at, const Table<T>& table, i64 size) const {
+  template <int Use = 0, class T>
+  void prefetch_ahead(i64 at, const Table<T>& table, i64 size) const {
     if (at + ahead < num_edges) prefetch<Use>(table[perm[at + ahead]], size);
   }
 };
 
-template <class T, class I> struct Statistics {  // running maximum and sum of exponentials
+template <class T, class I> struct SoftmaxStatistics {  // running maximum and sum of exponentials
   using A = acc_t<T>;
-  Places<I> perm;
+  CallerOrder<I> perm;
   Table<const T> score;
   A* result;  // [n, 2, h]
   i64 heads;
@@ -86,7 +94,7 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      perm.ask(at, score, heads);
+      perm.prefetch_ahead(at, score, heads);
       const T* s = score[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
@@ -105,14 +113,14 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
   void end(const A* state, i64 row) const {
     for (i64 x = 0; x < heads; ++x) {
       result[row * 2 * heads + x] = state[x] == -infinity<A> ? A(0) : state[x];
-      result[row * 2 * heads + heads + x] = Softmax::inverse(state[heads + x]);
+      result[row * 2 * heads + heads + x] = safe_inverse(state[heads + x]);
     }
   }
 };
 
-template <class T, class I> struct Normalise {
+template <class T, class I> struct SoftmaxWeights {
   using A = acc_t<T>;
-  Places<I> perm;
+  CallerOrder<I> perm;
   Table<const T> score;
   const A* statistics;
   Table<T> alpha;
@@ -122,7 +130,7 @@ template <class T, class I> struct Normalise {
   void edges(i64 row, i64 first, i64 last) const {
     const A* own = statistics + row * 2 * heads;
     for (i64 at = first; at < last; ++at) {
-      perm.ask(at, score, heads), perm.template ask<1>(at, alpha, heads);
+      perm.prefetch_ahead(at, score, heads), perm.template prefetch_ahead<1>(at, alpha, heads);
       const T* s = score[perm[at]];
       T* to = alpha[perm[at]];
 #pragma omp simd
@@ -132,11 +140,12 @@ template <class T, class I> struct Normalise {
   }
 };
 
-// Mean over a row of the gradients, weighted by alpha, per head. The weights are summed, too: rounded
-// to 16 bits they do not quite sum to one, and the gradients of the row's scores would not to zero.
-template <class T, class I> struct Inner {
+// Mean over a row of the gradients, weighted by alpha, per head. The weights are summed, too:
+// rounded to 16 bits they do not quite sum to one, and the gradients of the row's scores would not
+// to zero.
+template <class T, class I> struct SoftmaxBackwardMeans {
   using A = acc_t<T>;
-  Places<I> perm;
+  CallerOrder<I> perm;
   Table<const T> alpha, grad;
   A* result;
   i64 heads;
@@ -148,11 +157,11 @@ template <class T, class I> struct Inner {
   void merge(A* into, const A* from) const { add(into, from, 2 * heads); }
   void end(const A* state, i64 row) const {
     for (i64 x = 0; x < heads; ++x)
-      result[row * heads + x] = state[x] * Softmax::inverse(state[heads + x]);
+      result[row * heads + x] = state[x] * safe_inverse(state[heads + x]);
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      perm.ask(at, alpha, heads), perm.ask(at, grad, heads);
+      perm.prefetch_ahead(at, alpha, heads), perm.prefetch_ahead(at, grad, heads);
       const T *p = alpha[perm[at]], *g = grad[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
@@ -163,9 +172,9 @@ template <class T, class I> struct Inner {
   }
 };
 
-template <class T, class I> struct SoftmaxGradient {
+template <class T, class I> struct SoftmaxBackward {
   using A = acc_t<T>;
-  Places<I> perm;
+  CallerOrder<I> perm;
   Table<const T> alpha, grad;
   const A* inner;
   Table<T> result;
@@ -174,7 +183,8 @@ template <class T, class I> struct SoftmaxGradient {
   void prepare() {}
   void edges(i64 row, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      perm.ask(at, alpha, heads), perm.ask(at, grad, heads), perm.template ask<1>(at, result, heads);
+      perm.prefetch_ahead(at, alpha, heads), perm.prefetch_ahead(at, grad, heads),
+          perm.template prefetch_ahead<1>(at, result, heads);
       const T *p = alpha[perm[at]], *g = grad[perm[at]];
       T* to = result[perm[at]];
 #pragma omp simd
@@ -185,65 +195,66 @@ template <class T, class I> struct SoftmaxGradient {
 };
 
 // One direction of the layout: rows, their neighbours, and the caller's positions.
-template <class I> struct Side {
-  const I *ptr, *neighbour, *perm, *csr2csc;
+template <class I> struct Direction {
+  Indices<I> ptr, neighbour, perm, csr2csc;
   i64 rows, num_edges;
+  bool transposed;
 
-  template <class Args> Side(const Args& args, bool transposed) {
-    const Edges<I> e(args);
-    ptr = transposed ? e.colptr : e.rowptr;
-    neighbour = transposed ? e.row : e.col;
-    rows = transposed ? e.m : e.n;
-    csr2csc = transposed ? e.csr2csc : nullptr;
-    perm = e.perm;
-    num_edges = e.e;
-  }
-  i64 position(i64 at) const { return csr2csc ? perm[csr2csc[at]] : perm[at]; }
+  Direction(const Edges<I>& edges, bool transposed)
+      : ptr(transposed ? edges.colptr : edges.rowptr),
+        neighbour(transposed ? edges.row : edges.col),
+        perm(edges.perm),
+        csr2csc(edges.csr2csc),
+        rows(transposed ? edges.m : edges.n),
+        num_edges(edges.e),
+        transposed(transposed) {}
+  i64 position(i64 at) const { return transposed ? perm[csr2csc[at]] : perm[at]; }
   // Ask for what an edge some places ahead reads: a row of each table.
-  template <class T>
-  void ask(i64 at, const Table<T>& weight, i64 heads, const Table<T>& value, i64 size) const {
+  template <class T> void prefetch_ahead(i64 at, const Table<T>& weight, i64 heads,
+                                         const Table<T>& value, i64 size) const {
     if (at + ahead >= num_edges) return;
     prefetch(value[neighbour[at + ahead]], size);
     prefetch(weight[position(at + ahead)], heads);
-    if (csr2csc && at + 2 * ahead < num_edges) prefetch(perm + csr2csc[at + 2 * ahead], 1);
+    if (transposed && at + 2 * ahead < num_edges) prefetch_index(perm, csr2csc[at + 2 * ahead]);
   }
 };
 
 template <class T, class I, int C> struct Aggregate {
   using A = acc_t<T>;
-  Side<I> side;
+  Direction<I> direction;
   Table<const T> weight, value;
   T* out;
   i64 heads, value_heads, channels;
-  std::vector<i64> voff;
+  Buffer<i64> value_offset;
 
   i64 c() const { return width<C>(channels); }
   i64 state_size() const { return heads * c(); }
   i64 shared_size() const { return 0; }
   void prepare() {
-    voff.resize(heads);
-    for (i64 x = 0; x < heads; ++x) voff[x] = (x % value_heads) * c();
+    value_offset.resize(heads);
+    fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
-      side.ask(at, weight, heads, value, value_heads * c());
-      const T *w = weight[side.position(at)], *v = value[side.neighbour[at]];
-      for (i64 x = 0; x < heads; ++x) axpy<C>(state + x * c(), wide(w[x]), v + voff[x], c());
+      direction.prefetch_ahead(at, weight, heads, value, value_heads * c());
+      const T *w = weight[direction.position(at)], *v = value[direction.neighbour[at]];
+      for (i64 x = 0; x < heads; ++x)
+        axpy<C>(state + x * c(), wide(w[x]), v + value_offset[x], c());
     }
   }
 };
 
 template <class T, class I, int C> struct EdgeDot {
   using A = acc_t<T>;
-  Places<I> perm;
-  const I* col;
+  CallerOrder<I> perm;
+  Indices<I> col;
   Table<const T> query, key;
   Table<T> out;
   i64 heads, key_heads, channels;
-  std::vector<A> q;
+  Buffer<A> q;
 
   void prepare() { q.resize(heads * channels); }
   void edges(i64 row, i64 first, i64 last) {
@@ -251,7 +262,7 @@ template <class T, class I, int C> struct EdgeDot {
     load(q.data(), query[row], heads * c);
     for (i64 at = first; at < last; ++at) {
       if (at + ahead < perm.num_edges) prefetch(key[col[at + ahead]], key_heads * c);
-      perm.template ask<1>(at, out, heads);
+      perm.template prefetch_ahead<1>(at, out, heads);
       const T* k = key[col[at]];
       T* to = out[perm[at]];
       for (i64 x = 0; x < heads; ++x)
@@ -261,38 +272,40 @@ template <class T, class I, int C> struct EdgeDot {
 };
 
 void edge_softmax(const EdgeSoftmaxArgs& args) {
-  dispatch(args.dtype, args.is_int64, 0, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, [&]<class T>() {
+    using I = AnyIndex;
     using A = acc_t<T>;
     const Edges<I> edges(args);
-    const Places<I> perm{edges.perm, edges.e};
+    const CallerOrder<I> perm{edges.perm, edges.e};
     const i64 heads = args.heads;
     const auto statistics = scratch<A>(args.n * 2 * heads);
-    const Statistics<T, I> first{
+    const SoftmaxStatistics<T, I> first{
         .perm = perm, .score = args.score, .result = statistics.get(), .heads = heads};
     walk_rows(edges.rowptr, edges.n, heads * 16, first);
-    const Normalise<T, I> second{.perm = perm,
-                                 .score = args.score,
-                                 .statistics = statistics.get(),
-                                 .alpha = {args.out, heads},
-                                 .heads = heads};
+    const SoftmaxWeights<T, I> second{.perm = perm,
+                                      .score = args.score,
+                                      .statistics = statistics.get(),
+                                      .alpha = {args.out, heads},
+                                      .heads = heads};
     walk_edges<T>(edges, heads * 16, second);
   });
 }
 
 void edge_softmax_backward(const EdgeSoftmaxArgs& args) {
-  dispatch(args.dtype, args.is_int64, 0, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, [&]<class T>() {
+    using I = AnyIndex;
     using A = acc_t<T>;
     const Edges<I> edges(args);
-    const Places<I> perm{edges.perm, edges.e};
+    const CallerOrder<I> perm{edges.perm, edges.e};
     const i64 heads = args.heads;
     const auto inner = scratch<A>(args.n * heads);
-    const Inner<T, I> first{.perm = perm,
-                            .alpha = args.alpha,
-                            .grad = args.grad,
-                            .result = inner.get(),
-                            .heads = heads};
+    const SoftmaxBackwardMeans<T, I> first{.perm = perm,
+                                           .alpha = args.alpha,
+                                           .grad = args.grad,
+                                           .result = inner.get(),
+                                           .heads = heads};
     walk_rows(edges.rowptr, edges.n, heads * 2, first);
-    const SoftmaxGradient<T, I> second{.perm = perm,
+    const SoftmaxBackward<T, I> second{.perm = perm,
                                        .alpha = args.alpha,
                                        .grad = args.grad,
                                        .inner = inner.get(),
@@ -304,9 +317,9 @@ void edge_softmax_backward(const EdgeSoftmaxArgs& args) {
 
 void aggregate(const AggregateArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
-    const Side<I> side(args, args.transposed);
+    const Direction<I> direction(Edges<I>(args), args.transposed);
     const Aggregate<T, I, C> body{
-        .side = side,
+        .direction = direction,
         .weight = args.weight,
         .value = args.value,
         .out = static_cast<T*>(args.out),
@@ -314,7 +327,7 @@ void aggregate(const AggregateArgs& args) {
         .value_heads = args.value_heads,
         .channels = args.channels,
     };
-    walk_rows(side.ptr, side.rows, args.heads * args.channels, body);
+    walk_rows(direction.ptr, direction.rows, args.heads * args.channels, body);
   });
 }
 
@@ -338,13 +351,13 @@ void edge_dot(const EdgeDotArgs& args) {
 // The roof of every gather: read the fp32 row of the table that each edge names, and add it up.
 void row_gather(const RowGatherArgs& args) {
   double sum = 0;
-  with_channels<float>(args.channels, [&]<class T, class I, int C>() {
+  with_channels<float>(args.is_int64, args.channels, [&]<class T, class I, int C>() {
     const Edges<I> edges(args);
     const Table<const T> table(args.table);
     const i64 c = width<C>(args.channels);
 #pragma omp parallel reduction(+ : sum)
     {
-      std::vector<T> own(c, T(0));
+      const Buffer<T> own(c);
 #pragma omp for schedule(static)
       for (i64 at = 0; at < edges.e; ++at) {
         if (at + 2 * ahead < edges.e) prefetch(table[edges.col[at + 2 * ahead]], c);

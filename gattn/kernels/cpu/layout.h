@@ -21,14 +21,16 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-template <class Source, class I>
-void build_layout(const Source* source, const Source* destination, i64 e, i64 m, i64 n, I* rowptr,
-                  I* col, I* perm, I* colptr, I* row, I* csr2csc) {
+template <class Source, class I> void build_layout(const Source* source, const Source* destination,
+                                                   i64 e, i64 m, i64 n, I* rowptr, I* col, I* perm,
+                                                   I* colptr, I* row, I* csr2csc) {
   std::vector<I> by_source(e);
-  counting_sort<I>(e, m, [&](i64 k) { return i64(source[k]); }, [](i64 k) { return k; },
-                   colptr, by_source.data());
-  counting_sort<I>(e, n, [&](i64 k) { return i64(destination[k]); },
-                   [&](i64 k) { return i64(by_source[k]); }, rowptr, perm);
+  counting_sort<I>(
+      e, m, [&](i64 k) { return i64(source[k]); }, [](i64 k) { return k; }, colptr,
+      by_source.data());
+  counting_sort<I>(
+      e, n, [&](i64 k) { return i64(destination[k]); }, [&](i64 k) { return i64(by_source[k]); },
+      rowptr, perm);
   for (i64 k = 0; k < e; ++k) col[k] = I(source[perm[k]]);
   std::vector<I> next(colptr, colptr + m);
   for (i64 i = 0; i < n; ++i)

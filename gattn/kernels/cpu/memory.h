@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -36,9 +37,43 @@ template <class A> using Scratch = std::unique_ptr<A[], AlignedDelete>;
 
 // Uninitialised memory that lives through one call.
 template <class A> Scratch<A> scratch(std::int64_t size) {
-  void* data = ::operator new(size * sizeof(A), AlignedDelete::alignment);
-  advise_huge(data, size * std::int64_t(sizeof(A)));
-  return Scratch<A>(static_cast<A*>(data));
+  const std::int64_t num_bytes = size * std::int64_t(sizeof(A));
+  Scratch<A> memory(static_cast<A*>(::operator new(num_bytes, AlignedDelete::alignment)));
+  advise_huge(memory.get(), num_bytes);
+  return memory;
 }
+
+struct Free {
+  void operator()(void* data) const { std::free(data); }
+};
+
+[[gnu::noinline]] inline void* allocate_zeros(std::int64_t num_bytes) {
+  void* data = std::calloc(num_bytes, 1);
+  if (data == nullptr && num_bytes) throw std::bad_alloc();
+  return data;
+}
+
+// Zeros for the use of one thread. A copy is empty: every thread fills its own copy of a body.
+template <class A> class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::int64_t size) { resize(size); }
+  Buffer(const Buffer&) noexcept {}
+  Buffer& operator=(const Buffer&) = delete;
+
+  // Whole lines of the cache: vectors of the largest size lie in one each.
+  void resize(std::int64_t size) {
+    constexpr std::int64_t line = 64;
+    memory_.reset(allocate_zeros(size * std::int64_t(sizeof(A)) + line));
+    const auto first = reinterpret_cast<std::uintptr_t>(memory_.get());
+    data_ = reinterpret_cast<A*>((first + line - 1) / line * line);
+  }
+  A* data() const { return data_; }
+  A& operator[](std::int64_t at) const { return data_[at]; }
+
+ private:
+  std::unique_ptr<void, Free> memory_;
+  A* data_ = nullptr;
+};
 
 }  // namespace gattn

@@ -16,8 +16,8 @@ namespace nb = nanobind;
 using namespace gattn;
 
 #define GATTN_DECLARE(isa, supported) \
-  namespace gattn::isa {               \
-  const KernelSet& kernel_set();       \
+  namespace gattn::isa {              \
+  const KernelSet& kernel_set();      \
   }
 GATTN_ISAS(GATTN_DECLARE)
 
@@ -57,12 +57,12 @@ nb::dict describe() {
 
 void run(std::size_t number, const nb::bytes& packed) {
   const auto kernels = chosen().kernels;
-  if (number >= kernels.size())
-    throw nb::index_error("there is no kernel of this number");
+  if (number >= kernels.size()) throw nb::index_error("there is no kernel of this number");
   const Kernel& kernel = kernels[number];
   if (packed.size() != kernel.size)
     throw nb::value_error((std::string(kernel.name) + " takes " + std::to_string(kernel.size) +
-                           " bytes of arguments; got " + std::to_string(packed.size())).c_str());
+                           " bytes of arguments; got " + std::to_string(packed.size()))
+                              .c_str());
   const void* args = packed.data();
   nb::gil_scoped_release release;
   kernel.run(args);
@@ -80,9 +80,9 @@ void sort_edges(Pointer source, Pointer destination, Pointer rowptr, Pointer col
 NB_MODULE(_kernels, m) {
 #define GATTN_NAME(isa, supported) " " #isa
   if (choose() == nullptr)
-    throw nb::import_error("the C++ extension was compiled for" GATTN_ISAS(GATTN_NAME)
-                           ", which this machine lacks: install gattn again on it, or set "
-                           "GATTN_ISAS=all where it is built");
+    throw nb::import_error("the C++ extension was compiled for" GATTN_ISAS(
+        GATTN_NAME) ", which this machine lacks: install gattn again on it, or set "
+                    "GATTN_ISAS=all where it is built");
   m.def("isa", [] { return chosen().isa; });
   m.def("kernels", describe);
   m.def("run", run);
@@ -95,15 +95,14 @@ NB_MODULE(_kernels, m) {
     nb::gil_scoped_release release;
     return chosen().checksum(at(data), num_bytes);
   });
-  m.def("build_layout",
-        [](Pointer source, Pointer destination, bool source_is_int64, Pointer rowptr, Pointer col,
-           Pointer perm, Pointer colptr, Pointer row, Pointer csr2csc, i64 n, i64 m, i64 e,
-           bool is_int64) {
-          nb::gil_scoped_release release;
-          using i32 = std::int32_t;
-          const auto sort = source_is_int64 ? is_int64 ? sort_edges<i64, i64> : sort_edges<i64, i32>
-                            : is_int64      ? sort_edges<i32, i64>
-                                            : sort_edges<i32, i32>;
-          sort(source, destination, rowptr, col, perm, colptr, row, csr2csc, n, m, e);
-        });
+  m.def("build_layout", [](Pointer source, Pointer destination, bool source_is_int64,
+                           Pointer rowptr, Pointer col, Pointer perm, Pointer colptr, Pointer row,
+                           Pointer csr2csc, i64 n, i64 m, i64 e, bool is_int64) {
+    nb::gil_scoped_release release;
+    using i32 = std::int32_t;
+    const auto sort = source_is_int64 ? is_int64 ? sort_edges<i64, i64> : sort_edges<i64, i32>
+                      : is_int64      ? sort_edges<i32, i64>
+                                      : sort_edges<i32, i32>;
+    sort(source, destination, rowptr, col, perm, colptr, row, csr2csc, n, m, e);
+  });
 }

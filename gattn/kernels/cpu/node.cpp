@@ -1,4 +1,5 @@
-// Scalars per node and head: s_t[i] = <v_i, a_t> for each of a few vectors a_t [h, c].
+// Scalars per node and head, of GATConv and SuperGATConv: s_t[i] = <v_i, a_t> for each of a few
+// vectors a_t [h, c].
 //
 // Forward reads v once for all vectors. Backward, dv_i = sum_t ds_t[i] a_t and
 // da_t = sum_i ds_t[i] v_i, reads v and writes dv once; the sum over nodes is taken in as many
@@ -10,13 +11,13 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
-#define NODE_FIELDS(FIELD)                                                                  \
-  FIELD(Dtype, dtype)                                                                       \
-  FIELD(i64, num_nodes) FIELD(i64, num_vectors) FIELD(i64, heads) FIELD(i64, channels)      \
-  FIELD(Rows, value) FIELD(Rows, vectors)                                                   \
-  FIELD(void*, out)                                                                         \
-  FIELD(Rows, grad)                                                                         \
-  FIELD(void*, grad_value) FIELD(void*, grad_vectors)
+// clang-format off
+#define NODE_FIELDS(FIELD)                                                             \
+  FIELD(Dtype, dtype)                                                                  \
+  FIELD(i64, num_nodes) FIELD(i64, num_vectors) FIELD(i64, heads) FIELD(i64, channels) \
+  FIELD(Rows, value) FIELD(Rows, vectors) FIELD(void*, out)                            \
+  FIELD(Rows, grad) FIELD(void*, grad_value) FIELD(void*, grad_vectors)
+// clang-format on
 GATTN_ARGS(NodeArgs, NODE_FIELDS);
 
 constexpr i64 part_rows = 256;
@@ -27,8 +28,9 @@ void node_scores(const NodeArgs& args) {
     using A = acc_t<T>;
     const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c;
     const Table<const T> value(args.value), vectors(args.vectors);
-    std::vector<A> wide_vectors(args.num_vectors * size);
-    for (i64 t = 0; t < args.num_vectors; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
+    const Buffer<A> wide_vectors(args.num_vectors * size);
+    for (i64 t = 0; t < args.num_vectors; ++t)
+      load(wide_vectors.data() + t * size, vectors[t], size);
     for_each_row(args.num_nodes, args.num_vectors * size, [&](i64 i) {
       const T* v = value[i];
       for (i64 t = 0; t < args.num_vectors; ++t) {
@@ -43,15 +45,16 @@ void node_scores(const NodeArgs& args) {
 void node_scores_backward(const NodeArgs& args) {
   dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c, count = args.num_vectors;
+    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c,
+              count = args.num_vectors;
     const Table<const T> value(args.value), vectors(args.vectors), grad(args.grad);
-    std::vector<A> wide_vectors(count * size);
+    const Buffer<A> wide_vectors(count * size);
     for (i64 t = 0; t < count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
     const i64 parts = std::clamp<i64>(args.num_nodes / part_rows, 1, most_parts);
-    std::vector<A> sums(parts * count * size, A(0));
+    const Buffer<A> sums(parts * count * size);
 #pragma omp parallel if (args.num_nodes * size * count > parallel_work)
     {
-      std::vector<A> row(size);
+      const Buffer<A> row(size);
 #pragma omp for schedule(static)
       for (i64 part = 0; part < parts; ++part)
         for (i64 i = args.num_nodes * part / parts; i < args.num_nodes * (part + 1) / parts; ++i) {
@@ -68,7 +71,8 @@ void node_scores_backward(const NodeArgs& args) {
           store(static_cast<T*>(args.grad_value) + i * size, row.data(), size);
         }
     }
-    for (i64 part = 1; part < parts; ++part) add(sums.data(), sums.data() + part * count * size, count * size);
+    for (i64 part = 1; part < parts; ++part)
+      add(sums.data(), sums.data() + part * count * size, count * size);
     store(static_cast<T*>(args.grad_vectors), sums.data(), count * size);
   });
 }

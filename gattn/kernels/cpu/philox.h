@@ -2,8 +2,7 @@
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
-#include <vector>
-
+#include "memory.h"
 #include "scalar.h"
 
 namespace gattn::GATTN_ISA {
@@ -44,8 +43,8 @@ template <class A> struct Mask {
   Dropout dropout;
   i64 heads, lanes;
 
-  std::vector<std::uint64_t> counters;
-  std::vector<A> kept;
+  Buffer<std::uint64_t> counters;
+  Buffer<A> kept;
 
   explicit operator bool() const { return dropout.seed != nullptr; }
   void prepare(i64 block) {
@@ -55,25 +54,30 @@ template <class A> struct Mask {
   // Draws are made by whole vectors: what is drawn beyond the last is not looked at.
   static i64 whole(i64 draws) { return (draws + 15) / 16 * 16; }
 
-  // Draw those of the edges at the given CSR positions, all heads of all edges in one loop.
+  // Draw those of the edges at the given CSR positions.
   template <class Position> const A* draw(i64 count, const Position& position) {
     std::uint64_t* number = counters.data();
-    A* to = kept.data();
     for (i64 t = 0; t < count; ++t) {
       const std::uint64_t first = std::uint64_t(position(t)) * heads;
       for (i64 x = 0; x < heads; ++x) number[t * heads + x] = first + x;
     }
+    draw_all(count);
+    return kept.data();
+  }
+
+  // All heads of all edges in one loop.
+  [[gnu::noinline]] void draw_all(i64 count) {
+    const std::uint64_t* number = counters.data();
+    A* to = kept.data();
     const std::uint64_t seed = std::uint64_t(*dropout.seed);
     const std::uint32_t threshold = dropout.threshold;
     const A scale = A(dropout.scale);
     const i64 draws = whole(count * heads);
 #pragma omp simd
-    for (i64 y = 0; y < draws; ++y)
-      to[y] = philox(seed, number[y]) >= threshold ? scale : A(0);
-    if (heads == lanes) return to;
+    for (i64 y = 0; y < draws; ++y) to[y] = philox(seed, number[y]) >= threshold ? scale : A(0);
+    if (heads == lanes) return;
     for (i64 t = count - 1; t >= 0; --t)
       for (i64 x = heads - 1; x >= 0; --x) to[t * lanes + x] = to[t * heads + x];
-    return to;
   }
 };
 

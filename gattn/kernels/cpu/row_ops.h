@@ -160,9 +160,9 @@ GATTN_INLINE void axpy_matrix(A* __restrict to, const A* __restrict weight,
 }
 
 // to[r] += weight[r] * from, [rows, c].
-template <int C, class A>
-GATTN_INLINE void outer(A* __restrict to, const A* __restrict weight, const A* __restrict from,
-                        i64 rows, i64 channels) {
+template <int C, class A> GATTN_INLINE void outer(A* __restrict to, const A* __restrict weight,
+                                                  const A* __restrict from, i64 rows,
+                                                  i64 channels) {
   const i64 c = width<C>(channels);
   for (i64 r = 0; r < rows; ++r) axpy<C>(to + r * c, weight[r], from, c);
 }
@@ -196,9 +196,9 @@ inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i6
 
 // to[x] = step(step(first, rows[0][x]), rows[1][x]) ..., rows being [count, lanes]: a vector of
 // lanes stays in a register.
-template <class A, class Step>
-inline void reduce_lanes(A* __restrict to, A first, const A* __restrict rows, i64 count, i64 lanes,
-                         const Step& step) {
+template <class A, class Step> inline void reduce_lanes(A* __restrict to, A first,
+                                                        const A* __restrict rows, i64 count,
+                                                        i64 lanes, const Step& step) {
   for (i64 x = 0; x < lanes; x += lane) {
     A part[lane];
     for (i64 k = 0; k < lane; ++k) part[k] = first;

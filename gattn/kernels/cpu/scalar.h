@@ -10,12 +10,20 @@ namespace gattn::GATTN_ISA {
 
 using i64 = std::int64_t;
 
-struct bf16 { std::uint16_t bits; };
-struct f16 { std::uint16_t bits; };
+struct bf16 {
+  std::uint16_t bits;
+};
+struct f16 {
+  std::uint16_t bits;
+};
 
 // The type that sums are kept in.
-template <class T> struct accumulator { using type = float; };
-template <> struct accumulator<double> { using type = double; };
+template <class T> struct accumulator {
+  using type = float;
+};
+template <> struct accumulator<double> {
+  using type = double;
+};
 template <class T> using acc_t = typename accumulator<T>::type;
 
 template <class A> constexpr A infinity = std::numeric_limits<A>::infinity();
@@ -27,7 +35,8 @@ inline float wide(f16 x) {
   // The fp16 exponent and mantissa, moved into place, are 2^112 too small as an fp32 number.
   const std::uint32_t magnitude = std::uint32_t(x.bits & 0x7fff) << 13;
   const std::uint32_t sign = std::uint32_t(x.bits & 0x8000) << 16;
-  const std::uint32_t finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const std::uint32_t finite =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
   const std::uint32_t special = magnitude | 0x7f800000u;
   return std::bit_cast<float>((magnitude >= 0x0f800000u ? special : finite) | sign);
 }
@@ -66,8 +75,8 @@ inline float exp_below(float x) {
   y = y * r + 0.5f;
   y = y * r + 1.0f;
   y = y * r + 1.0f;
-  const float scaled =
-      std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + (std::bit_cast<std::uint32_t>(t) << 23));
+  const float scaled = std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) +
+                                            (std::bit_cast<std::uint32_t>(t) << 23));
   const float kept = x < lowest ? 0.0f : scaled;
   return x != x ? x : kept;
 }
@@ -91,8 +100,8 @@ inline double exp_below(double x) {
   y = y * r + 0.5;
   y = y * r + 1.0;
   y = y * r + 1.0;
-  const double scaled =
-      std::bit_cast<double>(std::bit_cast<std::uint64_t>(y) + (std::bit_cast<std::uint64_t>(t) << 52));
+  const double scaled = std::bit_cast<double>(std::bit_cast<std::uint64_t>(y) +
+                                              (std::bit_cast<std::uint64_t>(t) << 52));
   const double kept = x < lowest ? 0.0 : scaled;
   return x != x ? x : kept;
 }

@@ -1,0 +1,56 @@
+// Indices of a layout, 32 or 64 bits wide.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "args.h"
+#include "row_ops.h"
+
+namespace gattn::GATTN_ISA {
+
+// The index type of loops that are compiled once for both: asked of every index as it is read.
+struct AnyIndex {};
+
+struct AnyIndices {
+  const void* data = nullptr;
+  bool is_int64 = false;
+
+  i64 operator[](i64 k) const {
+    return is_int64 ? static_cast<const i64*>(data)[k] : static_cast<const std::int32_t*>(data)[k];
+  }
+};
+
+template <class I> using Indices =
+    std::conditional_t<std::is_same_v<I, AnyIndex>, AnyIndices, const I*>;
+
+template <class I> Indices<I> indices_of(const void* data, [[maybe_unused]] bool is_int64) {
+  if constexpr (std::is_same_v<I, AnyIndex>)
+    return {data, is_int64};
+  else
+    return static_cast<const I*>(data);
+}
+
+inline void prefetch_index(const std::int32_t* indices, i64 k) { __builtin_prefetch(indices + k); }
+inline void prefetch_index(const AnyIndices& indices, i64 k) {
+  __builtin_prefetch(static_cast<const char*>(indices.data) + k * (indices.is_int64 ? 8 : 4));
+}
+
+// The layout with its index type restored.
+template <class I> struct Edges {
+  Indices<I> rowptr, col, perm, colptr, row, csr2csc;
+  i64 n, m, e;
+
+  template <class Args> explicit Edges(const Args& a)
+      : rowptr(indices_of<I>(a.rowptr, a.is_int64)),
+        col(indices_of<I>(a.col, a.is_int64)),
+        perm(indices_of<I>(a.perm, a.is_int64)),
+        colptr(indices_of<I>(a.colptr, a.is_int64)),
+        row(indices_of<I>(a.row, a.is_int64)),
+        csr2csc(indices_of<I>(a.csr2csc, a.is_int64)),
+        n(a.n),
+        m(a.m),
+        e(a.e) {}
+};
+
+}  // namespace gattn::GATTN_ISA
