@@ -102,7 +102,10 @@ class LaunchPlan:
 
     def workspaces(self, sums: Sums) -> Sums:
         """Room for the partial results of these sums; None stays None."""
-        return Sums(*(None if x is None else self.workspace(*x.shape[1:]) for x in sums))
+        if not self.has_splits:
+            nothing = self.workspace()
+            return Sums(*[None if x is None else nothing for x in sums])
+        return Sums(*[None if x is None else self.workspace(*x.shape[1:]) for x in sums])
 
     def run(
         self,
