@@ -75,7 +75,7 @@ class Layer:
     one_set: bool = False
     """Takes [n, d] alone, not b sets of features [b, n, d] on one graph."""
     of_nodes: bool = True
-    """Gives one row per node, so that the theorem speaks of it."""
+    """Gives one row per node on every graph, so that the theorem speaks of it."""
 
     @property
     def kind(self) -> str:
@@ -235,7 +235,7 @@ LAYERS = (
     # beyond the edges
     Layer("GPSConv", given(channels=WIDTH, conv=_gat, heads=2), batch=True),
     Layer("GPSConv, layer norm", given(channels=WIDTH, conv=_gat, heads=2, norm="layer_norm"),
-          batch=True),
+          batch=True, of_nodes=False),  # PyG's LayerNorm takes no empty batch
     Layer("GraphTransformerLayer", given(channels=WIDTH, heads=2), batch=True),
     Layer("GraphTransformerLayer, linear",
           given(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
