@@ -64,6 +64,13 @@ SLOW = {
         ),
         "x edges features",
     ),
+    "HGTConv": (
+        lambda: Call(
+            gnn.HGTConv(WIDTH, 8, TYPES, 2),
+            lambda m, x, edges: m({"a": x}, {("a", "to", "a"): edges})["a"],
+        ),
+        "x edges",
+    ),
     "HANConv": (
         lambda: Call(
             gnn.HANConv(WIDTH, 8, TYPES, 2),
@@ -81,7 +88,7 @@ SLOW = {
     "GraphAttention": (
         lambda: Call(
             gnn.GraphAttention(WIDTH, heads=2),
-            lambda m, x, edges: m(x, x, x, gattn.Graph(edges, len(x))),
+            lambda m, x, edges: m(x, x, x, gattn.Graph(edges, x.shape[0])),
         ),
         "x edges",
     ),

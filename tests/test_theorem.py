@@ -18,19 +18,14 @@ from gattn.testing import (
     assert_permutation_equivariant,
     assert_permutation_invariant,
 )
+from tests.layers import every, layers
 
 WIDTH = 4
-
-
-class Call(torch.nn.Module):
-    """A module with a call of its own, as the checks call layers."""
-
-    def __init__(self, module, call):
-        super().__init__()
-        self.module, self.call = module, call
-
-    def forward(self, *args, **options):
-        return self.call(self.module, *args, **options)
+ALONG_EDGES = layers(edge_attr=False, bipartite=False, batch=False, readout=False)
+WITH_FEATURES = layers(edge_attr=True, batch=False)
+BIPARTITE = layers(bipartite=True)
+GLOBAL = layers(batch=True)
+READOUTS = layers(readout=True)
 
 
 def laid_out(function):
@@ -40,165 +35,6 @@ def laid_out(function):
         return function(x.unsqueeze(1), gattn.Graph(edge_index, len(x))).squeeze(1)
 
     return layer
-
-
-def attention(**options):
-    """GraphAttention as self-attention on a graph."""
-    return lambda nn: Call(
-        nn.GraphAttention(WIDTH, 6, heads=2, **options),
-        lambda m, x, edge_index, **more: m(x, x, x, gattn.Graph(edge_index, len(x)), **more),
-    )
-
-
-def cosine_of_ends(q, k, edge):
-    return torch.cosine_similarity(q, k, dim=-1)
-
-
-def hetero(name, **options):
-    """A layer of heterogeneous graphs, on nodes and edges of one type."""
-    kind = ("node", "to", "node")
-
-    def call(module, x, edge_index):
-        return module({"node": x}, {kind: edge_index})["node"]
-
-    return lambda nn: Call(getattr(nn, name)(WIDTH, 6, (["node"], [kind]), heads=2), call)
-
-
-def segments(index):
-    """One edge from each node to its graph."""
-    return graphs.readout(index, 1, int(index.max()) + 1 if len(index) else 0)
-
-
-# Every layer of gattn.nn, by name: the name of the class, and how to make one.
-LAYERS = {
-    "GATConv": lambda nn: nn.GATConv(WIDTH, 3, heads=2),
-    "GATConv, plain": lambda nn: nn.GATConv(WIDTH, 3, add_self_loops=False, residual=True),
-    "GATv2Conv": lambda nn: nn.GATv2Conv(WIDTH, 3, heads=2),
-    "GATv2Conv, shared": lambda nn: nn.GATv2Conv(WIDTH, 3, heads=2, share_weights=True),
-    "TransformerConv": lambda nn: nn.TransformerConv(WIDTH, 3, heads=2, beta=True),
-    "AGNNConv": lambda nn: nn.AGNNConv(),
-    "SuperGATConv": lambda nn: nn.SuperGATConv(WIDTH, 3, heads=2),
-    "FAConv": lambda nn: Call(nn.FAConv(WIDTH), lambda m, x, edge_index: m(x, x, edge_index)),
-    "HGTConv": hetero("HGTConv"),
-    "HANConv": hetero("HANConv"),
-    "GraphAttention": attention(),
-    "GraphAttention, gaussian": attention(score="gaussian"),
-    "GraphAttention, additive": attention(score="additive"),
-    "GraphAttention, cosine": attention(score="cosine"),
-    "GraphAttention, a callable": attention(score=cosine_of_ends),
-    "TransformerBlock": lambda nn: nn.TransformerBlock(WIDTH, heads=2),
-    "TransformerBlock, post": lambda nn: nn.TransformerBlock(WIDTH, norm="post"),
-    "DegreeEncoding": lambda nn: Call(
-        nn.DegreeEncoding(4, WIDTH), lambda m, x, edge_index: x + m(edge_index, len(x))
-    ),
-    "RandomWalkEncoding": lambda nn: Call(
-        nn.RandomWalkEncoding(4, WIDTH), lambda m, x, edge_index: x + m(edge_index, len(x))
-    ),
-    "SetAttentionBlock": lambda nn: Call(
-        nn.SetAttentionBlock(WIDTH, heads=2),
-        lambda m, x, edge_index: m(x, gattn.Graph(edge_index, len(x))),
-    ),
-}
-
-# Layers with features per edge.
-EDGE_LAYERS = {
-    "GATConv": lambda nn: nn.GATConv(WIDTH, 3, heads=2, edge_dim=2, fill_value="mean"),
-    "GATv2Conv": lambda nn: nn.GATv2Conv(WIDTH, 3, heads=2, edge_dim=2),
-    "TransformerConv": lambda nn: nn.TransformerConv(WIDTH, 3, heads=2, edge_dim=2),
-    "GATEConv": lambda nn: nn.GATEConv(WIDTH, WIDTH, 2),
-    "GraphAttention": attention(edge_channels=2),
-    "GraphAttention, additive": attention(edge_channels=2, score="additive"),
-    "TransformerBlock": lambda nn: nn.TransformerBlock(WIDTH, edge_channels=2),
-    "RGATConv": lambda nn: Call(
-        nn.RGATConv(WIDTH, 3, 2, heads=2, edge_dim=2),
-        lambda m, x, edge_index, edge_attr: m(
-            x, edge_index, (edge_attr[:, 0] > 0).long(), edge_attr
-        ),
-    ),
-}
-
-# Layers from sources to other destinations.
-BIPARTITE_LAYERS = {
-    "GATConv": lambda nn: nn.GATConv((3, WIDTH), 3, heads=2, add_self_loops=False),
-    "GATv2Conv": lambda nn: nn.GATv2Conv((3, WIDTH), 3, heads=2, add_self_loops=False),
-    "TransformerConv": lambda nn: nn.TransformerConv((3, WIDTH), 3, heads=2),
-    "GraphAttention": lambda nn: Call(
-        nn.GraphAttention(WIDTH, 6, heads=2, key_channels=3),
-        lambda m, x, edge_index: m(
-            x[1], x[0], x[0], gattn.Graph(edge_index, (len(x[0]), len(x[1])))
-        ),
-    ),
-    "MultiheadAttentionBlock": lambda nn: Call(
-        nn.MultiheadAttentionBlock(WIDTH, heads=2),
-        lambda m, x, edge_index: m(
-            x[1],
-            torch.nn.functional.pad(x[0], (0, 1)),
-            gattn.Graph(edge_index, (len(x[0]), len(x[1]))),
-        ),
-    ),
-}
-
-# Layers that look beyond the edges, and are told the graph of each node.
-GLOBAL_LAYERS = {
-    "GPSConv": lambda nn: nn.GPSConv(WIDTH, nn.GATConv(WIDTH, 2, heads=2), heads=2),
-    "GraphTransformerLayer": lambda nn: nn.GraphTransformerLayer(WIDTH, heads=2),
-    "GraphTransformerLayer, linear": lambda nn: nn.GraphTransformerLayer(
-        WIDTH, heads=2, global_attention="linear"
-    ),
-    "LinearAttention": lambda nn: Call(
-        nn.LinearAttention(WIDTH, heads=2), lambda m, x, edge_index, batch: m(x, batch)
-    ),
-    "InducedSetAttentionBlock": lambda nn: Call(
-        nn.InducedSetAttentionBlock(WIDTH, 3, heads=2),
-        lambda m, x, edge_index, batch: m(x, segments(batch)),
-    ),
-}
-
-READOUTS = {
-    "LearnedQueryReadout": lambda nn: nn.LearnedQueryReadout(WIDTH, 6, num_queries=3, heads=2),
-    "LearnedQueryReadout, normalised": lambda nn: nn.LearnedQueryReadout(
-        WIDTH, 6, ff_channels=8, layer_norm=True, concat=False
-    ),
-    "AttentionalReadout": lambda nn: nn.AttentionalReadout(
-        torch.nn.Linear(WIDTH, 1), torch.nn.Linear(WIDTH, 3)
-    ),
-    "SetTransformerReadout": lambda nn: nn.SetTransformerReadout(
-        WIDTH, 2, 2, 1, heads=2, layer_norm=True
-    ),
-    "SetTransformerReadout, induced": lambda nn: nn.SetTransformerReadout(
-        WIDTH, heads=2, num_induced_points=3
-    ),
-    "MultiReadout": lambda nn: nn.MultiReadout(
-        ["sum", "mean", "max", nn.LearnedQueryReadout(WIDTH, 4)]
-    ),
-    "PoolingByAttention": lambda nn: Call(
-        nn.PoolingByAttention(WIDTH, 2, heads=2),
-        lambda m, x, index, dim_size: m(x, graphs.readout(index, 1, dim_size)),
-    ),
-}
-
-# What is exported and no function of a graph's nodes: encodings of positions, biases of pairs,
-# helpers. (Eigenvectors are defined up to their basis: their encoding has tests of its own.)
-ELSEWHERE = {
-    "LaplacianEncoding",
-    "LearnedEncoding",
-    "RelativeBias",
-    "ShortestPathBias",
-    "SinusoidalEncoding",
-    "SparseDropout",
-    "fold",
-    "token_offsets",
-    "unfold",
-}
-
-
-def make(table, name):
-    torch.manual_seed(0)
-    return table[name](gattn.nn)
-
-
-def every(table):
-    return pytest.mark.parametrize("name", table)
 
 
 @st.composite
@@ -232,40 +68,40 @@ SEEDS = st.integers(0, 2**31)
 few = settings(max_examples=10, deadline=None, phases=[Phase.generate, Phase.shrink])
 
 
-@every(LAYERS)
+@every(ALONG_EDGES)
 @given(case=batches(), seed=SEEDS)
 @few
-def test_every_layer_is_equivariant(name, case, seed):
-    layer = make(LAYERS, name)
+def test_every_layer_is_equivariant(layer, case, seed):
+    layer = layer.called(WIDTH)
     assert_permutation_equivariant(layer, WIDTH, cases=[case], seed=seed)
     assert_edge_order_independent(layer, WIDTH, cases=[case], seed=seed)
     assert_batch_independent(layer, WIDTH, cases=[case], seed=seed)
 
 
-@every(EDGE_LAYERS)
+@every(WITH_FEATURES)
 @given(case=batches(), seed=SEEDS)
 @few
-def test_every_layer_with_edge_features_is_equivariant(name, case, seed):
-    layer = make(EDGE_LAYERS, name)
+def test_every_layer_with_edge_features_is_equivariant(layer, case, seed):
+    layer = layer.called(WIDTH)
     assert_permutation_equivariant(layer, WIDTH, edge_dim=2, cases=[case], seed=seed)
     assert_edge_order_independent(layer, WIDTH, edge_dim=2, cases=[case], seed=seed)
     assert_batch_independent(layer, WIDTH, edge_dim=2, cases=[case], seed=seed)
 
 
-@every(BIPARTITE_LAYERS)
+@every(BIPARTITE)
 @given(case=bipartite_graphs(), seed=SEEDS)
 @few
-def test_every_bipartite_layer_is_equivariant(name, case, seed):
-    layer = make(BIPARTITE_LAYERS, name)
+def test_every_bipartite_layer_is_equivariant(layer, case, seed):
+    layer = layer.called(WIDTH)
     assert_permutation_equivariant(layer, (3, WIDTH), cases=[case], seed=seed)
     assert_edge_order_independent(layer, (3, WIDTH), cases=[case], seed=seed)
 
 
-@every(GLOBAL_LAYERS)
+@every(GLOBAL)
 @given(case=batches(), seed=SEEDS)
 @few
-def test_every_layer_with_global_attention_is_equivariant(name, case, seed):
-    layer = make(GLOBAL_LAYERS, name)
+def test_every_layer_with_global_attention_is_equivariant(layer, case, seed):
+    layer = layer.called(WIDTH)
     assert_permutation_equivariant(layer, WIDTH, batch=True, cases=[case], seed=seed)
     assert_edge_order_independent(layer, WIDTH, batch=True, cases=[case], seed=seed)
     assert_batch_independent(layer, WIDTH, batch=True, cases=[case], seed=seed)
@@ -274,32 +110,32 @@ def test_every_layer_with_global_attention_is_equivariant(name, case, seed):
 @every(READOUTS)
 @given(case=batches(), seed=SEEDS)
 @few
-def test_every_readout_is_invariant(name, case, seed):
-    readout = make(READOUTS, name)
+def test_every_readout_is_invariant(layer, case, seed):
+    readout = layer.called(WIDTH)
     assert_permutation_invariant(readout, WIDTH, cases=[case], seed=seed)
     assert_batch_independent(readout, WIDTH, readout=True, cases=[case], seed=seed)
 
 
-@pytest.mark.parametrize("check", ["layers", "readouts"])
-def test_on_the_awkward_graphs(check):
-    for name in LAYERS if check == "layers" else READOUTS:
-        if check == "layers":
-            layer = make(LAYERS, name)
-            assert_permutation_equivariant(layer, WIDTH)
-            assert_edge_order_independent(layer, WIDTH, tolerance=0.0)
-            assert_batch_independent(layer, WIDTH)
-        else:
-            readout = make(READOUTS, name)
-            assert_permutation_invariant(readout, WIDTH)
-            assert_batch_independent(readout, WIDTH, readout=True)
+@every(ALONG_EDGES)
+def test_layers_on_the_awkward_graphs(layer):
+    layer = layer.called(WIDTH)
+    assert_permutation_equivariant(layer, WIDTH)
+    assert_edge_order_independent(layer, WIDTH, tolerance=0.0)
+    assert_batch_independent(layer, WIDTH)
+
+
+@every(READOUTS)
+def test_readouts_on_the_awkward_graphs(layer):
+    readout = layer.called(WIDTH)
+    assert_permutation_invariant(readout, WIDTH)
+    assert_batch_independent(readout, WIDTH, readout=True)
 
 
 def test_no_layer_is_left_out():
     """Whoever exports a layer or a readout proves the theorem for it here."""
-    tables = LAYERS, EDGE_LAYERS, BIPARTITE_LAYERS, GLOBAL_LAYERS, READOUTS
-    proven = {name.split(",")[0] for table in tables for name in table}
-    assert set(gattn.nn.__all__) <= proven | ELSEWHERE
-    assert not proven & ELSEWHERE
+    proven = {layer.name for layer in layers().values()}
+    tables = ALONG_EDGES, WITH_FEATURES, BIPARTITE, GLOBAL, READOUTS
+    assert proven == {name for table in tables for name in table}
 
 
 OPERATORS = {
@@ -312,7 +148,7 @@ OPERATORS = {
 }
 
 
-@every(OPERATORS)
+@pytest.mark.parametrize("name", OPERATORS)
 @given(case=batches(), seed=SEEDS)
 @few
 def test_every_operator_is_equivariant(name, case, seed):

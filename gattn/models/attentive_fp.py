@@ -143,7 +143,7 @@ class AttentiveFP(Module):
             x = self._refine(gru, conv(x, edge_index), x)
 
         molecules = segment_graph(x, batch, dim_size=batch_size)
-        out = aggregate(x.new_ones(len(x), 1), x.unsqueeze(1), molecules).squeeze(1).relu()
+        out = aggregate(x.new_ones(x.shape[0], 1), x.unsqueeze(1), molecules).squeeze(1).relu()
         for _ in range(self.num_timesteps):
             out = self._refine(self.mol_gru, self.mol_conv((x, out), molecules), out)
         return self.lin2(F.dropout(out, self.dropout, self.training))

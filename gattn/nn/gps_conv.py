@@ -200,7 +200,7 @@ def _on_padded(
     attend: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
 ) -> Tensor:
     """Attention by a module that takes padded sets, none of them empty, and their mask."""
-    batch = x.new_zeros(len(x), dtype=torch.int64) if batch is None else batch
+    batch = x.new_zeros(x.shape[0], dtype=torch.int64) if batch is None else batch
     order = batch.argsort(stable=True)
     _, member = batch[order].unique_consecutive(return_inverse=True)
     sets, mask = to_dense_batch(x[order], member)

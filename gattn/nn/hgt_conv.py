@@ -137,7 +137,7 @@ class HGTConv(AttentionConv):
             for key, y in self.kqv_lin(x_dict).items()
         }
         destinations = [key for key in kqv if key in self.dst_node_types]
-        sizes = [len(x_dict[key]) for key in destinations]
+        sizes = [x_dict[key].shape[0] for key in destinations]
         first = {key: sum(sizes[:i]) for i, key in enumerate(destinations)}
         query = torch.cat([kqv[key][1] for key in destinations])
         graphs = {
@@ -145,7 +145,7 @@ class HGTConv(AttentionConv):
             for key, edges in edge_index_dict.items()
         }
         joined = join_graphs(
-            list(graphs.values()), [first[key[-1]] for key in graphs], len(query), query
+            list(graphs.values()), [first[key[-1]] for key in graphs], query.shape[0], query
         )
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out = attend(query, kqv, graphs, joined).flatten(1).split(sizes)
@@ -217,7 +217,7 @@ class HGTConv(AttentionConv):
     ) -> Tensor:
         """The same by a map that does more than multiply: heads and types in ascending order."""
         order = sorted(rows, key=lambda key: self.edge_types_map[key])
-        counts = [len(rows[key]) for key in order]
+        counts = [rows[key].shape[0] for key in order]
         numbers = torch.tensor([self.edge_types_map[key] for key in order], dtype=torch.int64)
         kind = numbers.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(like.device)
         first = len(self.edge_types) * torch.arange(self.heads, device=like.device)

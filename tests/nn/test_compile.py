@@ -5,25 +5,10 @@ import torch
 from torch import nn
 
 from gattn import Graph
-from gattn.models import AttentiveFP
-from gattn.nn import (
-    AGNNConv,
-    FAConv,
-    GATConv,
-    GATEConv,
-    GATv2Conv,
-    GPSConv,
-    GraphAttention,
-    HANConv,
-    HGTConv,
-    RGATConv,
-    SuperGATConv,
-    TransformerConv,
-)
+from gattn.nn import GATConv, GATv2Conv, GPSConv, GraphAttention
+from tests.layers import BY_NAME
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 2], [1, 2, 3, 4, 5, 2]])
-METADATA = ["a", "b"], [("a", "to", "b"), ("b", "to", "a")]
-KINDS = torch.arange(6) % 2
 BATCH = torch.tensor([0, 0, 0, 1, 1, 1])
 
 
@@ -32,38 +17,41 @@ def _features():
     return torch.randn(6, 8, generator=generator), torch.randn(6, 3, generator=generator)
 
 
-def _typed(x):
-    return {"a": x, "b": 2 * x}, dict.fromkeys(METADATA[1], EDGES)
-
-
-CALLS = {
-    "GATConv": (lambda: GATConv(8, 4, 2, residual=True), lambda x, e: (x, EDGES)),
-    "GATConv, edges": (lambda: GATConv(8, 4, 2, edge_dim=3), lambda x, e: (x, EDGES, e)),
-    "GATConv, sets": (lambda: GATConv(8, 4, 2), lambda x, e: (torch.stack([x, -x]), EDGES)),
-    "GATv2Conv": (lambda: GATv2Conv(8, 4, 2, edge_dim=3), lambda x, e: (x, EDGES, e)),
-    "TransformerConv": (
-        lambda: TransformerConv(8, 4, 2, edge_dim=3, beta=True),
-        lambda x, e: (x, EDGES, e),
-    ),
-    "AGNNConv": (AGNNConv, lambda x, e: (x, EDGES)),
-    "SuperGATConv": (
-        lambda: SuperGATConv(8, 4, 2),
-        lambda x, e: (x, EDGES, torch.tensor([[0, 1], [3, 5]])),
-    ),
-    "FAConv": (lambda: FAConv(8), lambda x, e: (x, x, EDGES)),
-    "GATEConv": (lambda: GATEConv(8, 8, 3), lambda x, e: (x, EDGES, e)),
-    "RGATConv": (lambda: RGATConv(8, 4, 2), lambda x, e: (x, EDGES, KINDS)),
-    "HGTConv": (lambda: HGTConv(8, 8, METADATA, 2), lambda x, e: _typed(x)),
-    "HANConv": (lambda: HANConv(8, 8, METADATA, 2), lambda x, e: _typed(x)),
-    "GPSConv": (
-        lambda: GPSConv(8, GATConv(8, 4, 2), heads=2, norm="layer_norm"),
-        lambda x, e: (x, EDGES),
-    ),
-    "AttentiveFP": (
-        lambda: AttentiveFP(8, 8, 2, 3, 2, 2),
-        lambda x, e: (x, EDGES, e, BATCH, 2),
-    ),
+COMPILED = [
+    "GATConv",
+    "GATConv, edges",
+    "GATConv, sets",
+    "GATv2Conv, edges",
+    "TransformerConv, edges and beta",
+    "AGNNConv",
+    "SuperGATConv",
+    "FAConv",
+    "GATEConv",
+    "RGATConv",
+    "HGTConv, two types",
+    "HANConv, two types",
+    "GPSConv, layer norm",
+    "AttentiveFP",
+]
+INPUTS = {
+    "GATConv, sets": lambda x, e: (torch.stack([x, -x]), EDGES),
+    "SuperGATConv": lambda x, e: (x, EDGES, torch.tensor([[0, 1], [3, 5]])),
+    "AttentiveFP": lambda x, e: (x, EDGES, e, BATCH, 2),
 }
+"""What some take beside x, the edges, and their features."""
+
+
+WITH_EDGES = ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and beta"]
+
+
+def _layer(name):
+    return BY_NAME[name.removesuffix(", sets")].called(8, 3)
+
+
+def _inputs(name, x, e):
+    if name in INPUTS:
+        return INPUTS[name](x, e)
+    return (x, EDGES, e) if BY_NAME[name].edge_attr else (x, EDGES)
 
 
 @pytest.fixture(autouse=True)
@@ -73,19 +61,13 @@ def _fresh():
     torch.compiler.reset()
 
 
-def _joined(out):
-    return out if isinstance(out, torch.Tensor) else torch.cat(list(out.values()))
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", COMPILED)
 def test_from_plain_edges(name):
-    torch.manual_seed(0)
-    build, inputs = CALLS[name]
-    layer, args = build(), inputs(*_features())
-    expected = _joined(layer(*args))
+    layer, args = _layer(name), _inputs(name, *_features())
+    expected = layer(*args)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    got = _joined(compiled(*args))
+    got = compiled(*args)
     torch.testing.assert_close(got, expected)
     expected.square().sum().backward()
     grads = [p.grad for p in layer.parameters()]
@@ -128,17 +110,13 @@ def test_sets_of_nodes_need_their_sizes():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv", "AGNNConv"])
+@pytest.mark.parametrize("name", [*WITH_EDGES, "AGNNConv"])
 def test_an_exported_layer_takes_other_edges(name):
-    build, inputs = CALLS[name]
-    layer, args = build().eval(), inputs(*_features())
+    layer, args = _layer(name).eval(), _inputs(name, *_features())
     exported = torch.export.export(layer, args).module()
     torch.testing.assert_close(exported(*args), layer(*args))
     other = (args[0].flip(0), EDGES.flip(0).clamp(max=4), *args[2:])
     torch.testing.assert_close(exported(*other), layer(*other))
-
-
-SIZED = ["GATConv, edges", "GATv2Conv", "TransformerConv", "AGNNConv", "FAConv", "GATEConv"]
 
 
 def _sized(name, nodes, edges):
@@ -146,15 +124,15 @@ def _sized(name, nodes, edges):
     generator = torch.Generator().manual_seed(nodes)
     x = torch.randn(nodes, 8, generator=generator)
     pairs = torch.randint(nodes, (2, edges), generator=generator)
-    inputs = CALLS[name][1](x, torch.randn(edges, 3, generator=generator))
+    inputs = _inputs(name, x, torch.randn(edges, 3, generator=generator))
     return tuple(pairs if t is EDGES else t for t in inputs)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize("name", [*WITH_EDGES, "AGNNConv", "FAConv", "GATEConv"])
 def test_graphs_of_every_size_share_what_was_compiled(name):
     torch._dynamo.reset()
-    layer, frames = CALLS[name][0]().eval(), []
+    layer, frames = _layer(name).eval(), []
 
     def backend(module, inputs):
         frames.append(len(inputs))
@@ -169,9 +147,9 @@ def test_graphs_of_every_size_share_what_was_compiled(name):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv"])
+@pytest.mark.parametrize("name", WITH_EDGES)
 def test_an_exported_layer_takes_graphs_of_any_size(name, strict):
-    layer = CALLS[name][0]().eval()
+    layer = _layer(name).eval()
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
     sizes = ({0: nodes}, {1: edges}, {0: edges})
     inputs = _sized(name, 9, 20)

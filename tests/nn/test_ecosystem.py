@@ -11,6 +11,7 @@ from torch_geometric.nn.summary import summary
 
 import gattn.nn
 from gattn import convert
+from tests.layers import BY_NAME
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 5], [1, 2, 3, 4, 5, 0, 2]])
 NODES = ["paper", "author"]
@@ -19,20 +20,13 @@ RELATIONS = [
     ("author", "writes", "paper"),
     ("paper", "by", "author"),
 ]
-CONVS = {
-    "GATConv": lambda package: package.GATConv(6, 4, 2),
-    "GATv2Conv": lambda package: package.GATv2Conv(6, 4, 2),
-    "TransformerConv": lambda package: package.TransformerConv(6, 4, 2),
-    "AGNNConv": lambda package: package.AGNNConv(),
-    "SuperGATConv": lambda package: package.SuperGATConv(6, 4, 2),
-}
+CONVS = ["GATConv", "GATv2Conv", "TransformerConv", "AGNNConv", "SuperGATConv"]
 
 
 class _Model(torch.nn.Module):
     def __init__(self, package, name):
         super().__init__()
-        torch.manual_seed(0)
-        self.conv = CONVS[name](package)
+        self.conv = BY_NAME[name].make(6, package=package)
         self.lin = pyg.Linear(-1, 3)
 
     def forward(self, x, edge_index):

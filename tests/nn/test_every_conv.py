@@ -3,74 +3,32 @@
 import copy
 import io
 import pickle
-from functools import partial
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gattn import Graph
-from gattn.nn import (
-    AGNNConv,
-    FAConv,
-    GATConv,
-    GATEConv,
-    GATv2Conv,
-    RGATConv,
-    SuperGATConv,
-    TransformerConv,
-)
+from gattn.nn import GATConv, GATEConv, GATv2Conv, RGATConv, SuperGATConv, TransformerConv
 from gattn.ops.backend import select
 from gattn.testing import (
     assert_batch_independent,
     assert_edge_order_independent,
     assert_permutation_equivariant,
 )
+from tests.layers import layers
 
-
-class _FA(FAConv):
-    """Called as the others are."""
-
-    def forward(self, x, edge_index, edge_attr=None):
-        return super().forward(x, x.sin(), edge_index)
-
-
-class _RGAT(RGATConv):
-    """Called as the others are; the relation of an edge hangs on its source."""
-
-    def forward(self, x, edge_index, edge_attr=None):
-        pairs = edge_index.edge_index if isinstance(edge_index, Graph) else edge_index
-        relation = pairs[0] % 2 if x.dim() == 3 else (x[:, 0] > 0).long()[pairs[0]]
-        return super().forward(x, edge_index, relation, edge_attr)
-
-
-LAYERS = {
-    "GATConv": (partial(GATConv, 6, 4, 2, residual=True), None),
-    "GATConv, edges": (partial(GATConv, 6, 4, 2, edge_dim=3, concat=False), 3),
-    "GATv2Conv": (partial(GATv2Conv, 6, 4, 2, share_weights=True), None),
-    "GATv2Conv, edges": (partial(GATv2Conv, 6, 4, 2, edge_dim=3), 3),
-    "TransformerConv": (partial(TransformerConv, 6, 4, 2, beta=True), None),
-    "TransformerConv, edges": (partial(TransformerConv, 6, 4, 2, edge_dim=3), 3),
-    "AGNNConv": (AGNNConv, None),
-    "SuperGATConv, MX": (partial(SuperGATConv, 6, 4, 2), None),
-    "SuperGATConv, SD": (partial(SuperGATConv, 6, 4, 2, attention_type="SD"), None),
-    "FAConv": (partial(_FA, 6), None),
-    "GATEConv": (partial(GATEConv, 6, 6, 3), 3),
-    "RGATConv": (partial(_RGAT, 6, 4, 2, heads=2, edge_dim=3), 3),
-}
-ONE_SET = GATEConv, RGATConv
-"""Take one set of features, [n, d], at a time."""
+LAYERS = layers(conv=True)
 
 
 @pytest.fixture(params=LAYERS)
 def made(request):
     """A layer in eval mode and the width of its edge features."""
-    torch.manual_seed(0)
-    build, edge_dim = LAYERS[request.param]
-    layer = build().eval()
+    entry = LAYERS[request.param]
+    layer = entry.make(6, 3).eval()
     for parameter in layer.parameters():
         parameter.data.add_(0.1 * torch.randn_like(parameter))
-    return layer, edge_dim
+    return layer, 3 if entry.edge_attr else None
 
 
 def _inputs(edge_dim, dtype=torch.float32, nodes=7, edges=15, batch=None):
@@ -121,7 +79,7 @@ def test_edge_by_edge_gives_the_same(made, beside_pyg):
 def test_sets_of_features_on_one_graph(made, beside_pyg):
     layer, edge_dim = made
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
-    if isinstance(layer, ONE_SET):
+    if isinstance(layer, (GATEConv, RGATConv)):
         with pytest.raises(ValueError, match=r"x must have shape \(n, 6\)"):
             layer(x, Graph(edge_index, 7), *edge_attr)
         return
@@ -174,8 +132,8 @@ def test_first_and_second_derivatives(made):
     if isinstance(layer, RGATConv):  # the relations hang on the sign of x
         graph, kinds = Graph(edge_index, 4), torch.arange(6) % 2
 
-        def run(x, edge_attr):
-            return RGATConv.forward(layer, x, graph, kinds, edge_attr)
+        def run(x, *edge_attr):
+            return RGATConv.forward(layer, x, graph, kinds, *edge_attr)
 
     assert torch.autograd.gradcheck(run, inputs)
     assert torch.autograd.gradgradcheck(run, inputs)

@@ -1,28 +1,22 @@
 """A constructor refuses what no forward could run, and keeps what PyG's takes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
 
 from gattn import nn
+from tests.layers import BY_NAME, every, layers
 
 TYPES = (["a"], [("a", "to", "a")])
 MADE = {
-    "GATConv": lambda heads=2, out_channels=4, **o: nn.GATConv(8, out_channels, heads, **o),
-    "SuperGATConv": lambda heads=2, out_channels=4, **o: nn.SuperGATConv(
-        8, out_channels, heads, **o
-    ),
-    "RGATConv": lambda heads=2, out_channels=4, **o: nn.RGATConv(
-        8, out_channels, 2, heads=heads, **o
-    ),
-    "HANConv": lambda heads=2, out_channels=4, **o: nn.HANConv(8, out_channels, TYPES, heads, **o),
-    "GraphAttention": lambda heads=2, out_channels=4, **o: nn.GraphAttention(
-        8, out_channels, heads, **o
-    ),
-    "LearnedQueryReadout": lambda heads=2, out_channels=4, **o: nn.LearnedQueryReadout(
-        8, out_channels, heads=heads, **o
-    ),
+    name: replace(layer, made_by=None)
+    for name, layer in layers().items()
+    if name == layer.kind and {"heads", "out_channels", "dropout"} <= layer.settings
 }
+
+READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer.call is None}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -39,7 +33,7 @@ MADE = {
 )
 def test_heads_channels_and_dropout(name, setting, wanted):
     with pytest.raises(ValueError, match=wanted):
-        MADE[name](**setting)
+        MADE[name].make(**setting)
 
 
 @pytest.mark.parametrize(
@@ -93,19 +87,9 @@ def test_what_pyg_takes_is_taken(option):
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
 
 
-@pytest.mark.parametrize(
-    "readout",
-    [
-        nn.LearnedQueryReadout(4, 4),
-        nn.SetTransformerReadout(4),
-        nn.MultiReadout(["sum", "max"]),
-        nn.AttentionalReadout(torch.nn.Linear(4, 1)),
-        nn.LinearAttention(4),
-    ],
-    ids=lambda readout: type(readout).__name__,
-)
-def test_a_readout_wants_tensors(readout):
-    x = torch.randn(2, 4)
+@every({**READOUTS, "LinearAttention": BY_NAME["LinearAttention"]})
+def test_a_readout_wants_tensors(layer):
+    readout, x = layer.make(4), torch.randn(2, 4)
     for args, wanted in [
         (([[1.0] * 4],), "x must be a tensor; got list"),
         ((x.numpy(),), "x must be a tensor; got ndarray"),
@@ -116,10 +100,10 @@ def test_a_readout_wants_tensors(readout):
             readout(*args)
 
 
-@pytest.mark.parametrize("name", ["GATConv", "SuperGATConv", "RGATConv", "HANConv"])
+@pytest.mark.parametrize("name", [n for n, layer in MADE.items() if "kwargs" in layer.settings])
 def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
     with pytest.raises(
         TypeError, match=f"{name} has no argument 'num_heads'; it has in_channels, "
     ):
-        MADE[name](num_heads=2)
-    assert MADE[name](flow="source_to_target").flow == "source_to_target"
+        MADE[name].make(num_heads=2)
+    assert MADE[name].make(flow="source_to_target").flow == "source_to_target"

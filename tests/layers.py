@@ -1,0 +1,297 @@
+"""The registry of layers: each way to make one, and what it takes. All generic tests draw on it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import gattn
+import gattn.models
+import gattn.nn
+from gattn import graphs
+
+WIDTH = "the width of x"
+EDGE_WIDTH = "the width of edge_attr"
+NODES = (["node"], [("node", "to", "node")])
+
+
+class Call(torch.nn.Module):
+    """A module with a call of its own, as the generic tests call layers."""
+
+    def __init__(self, module, call):
+        super().__init__()
+        self.module, self.call = module, call
+
+    def forward(self, *args, **options):
+        return self.call(self.module, *args, **options)
+
+
+class FA(gattn.nn.FAConv):
+    """Called as the others are."""
+
+    def forward(self, x, edge_index, edge_attr=None):
+        return super().forward(x, x.sin(), edge_index)
+
+
+class RGAT(gattn.nn.RGATConv):
+    """Called as the others are; the relation of an edge hangs on its source."""
+
+    def forward(self, x, edge_index, edge_attr=None):
+        pairs = edge_index.edge_index if isinstance(edge_index, gattn.Graph) else edge_index
+        relation = pairs[0] % 2 if x.dim() == 3 else (x[:, 0] > 0).long()[pairs[0]]
+        return super().forward(x, edge_index, relation, edge_attr)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One way to make a layer of gattn.
+
+    Called as ``layer(x, edge_index)``, with ``edge_attr=`` and ``batch=`` where it takes them; a
+    readout as ``readout(x, index, dim_size=...)``.
+    """
+
+    name: str
+    """The class, and after a comma what is special."""
+    arguments: dict[str, Any]
+    """Of the constructor; WIDTH and EDGE_WIDTH stand for numbers, a function for what it makes."""
+    call: Callable[..., Any] | None = None
+    """How the module is called, given itself and what it takes; None as it is."""
+    made_by: type[torch.nn.Module] | None = None
+    """A subclass that is called as the others are."""
+    edge_attr: bool = False
+    batch: bool = False
+    """Looks beyond the edges, and is told the graph of each node."""
+    bipartite: bool = False
+    """From sources of width 3 to other destinations."""
+    readout: bool = False
+    conv: bool = False
+    """Has PyG's equations: a fused path, and one edge by edge."""
+    one_set: bool = False
+    """Takes [n, d] alone, not b sets of features [b, n, d] on one graph."""
+    of_nodes: bool = True
+    """Gives one row per node on every graph, so that the theorem speaks of it."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the class."""
+        return self.name.split(",")[0]
+
+    @property
+    def settings(self) -> set[str]:
+        """The names of the constructor's arguments."""
+        build = getattr(gattn.nn, self.kind, None) or getattr(gattn.models, self.kind)
+        return set(inspect.signature(build).parameters)
+
+    def make(self, width=4, edge_width=2, package=gattn.nn, **options):
+        """The module itself, of gattn or of PyG, from one seed."""
+        torch.manual_seed(0)
+        sizes = {WIDTH: width, EDGE_WIDTH: edge_width, (3, WIDTH): (3, width)}
+        arguments = {
+            key: value(width) if callable(value) else _sized(value, sizes)
+            for key, value in self.arguments.items()
+        }
+        build = self.made_by or getattr(package, self.kind, None)
+        return (build or getattr(gattn.models, self.kind))(**arguments | options)
+
+    def called(self, *sizes, **options):
+        """The module, called as the generic tests call layers."""
+        module = self.make(*sizes, **options)
+        return module if self.call is None else Call(module, self.call)
+
+
+def _sized(value, sizes):
+    return next((size for known, size in sizes.items() if value == known), value)
+
+
+def given(**arguments):
+    """The arguments of a constructor."""
+    return arguments
+
+
+def _heads(**options):
+    return {"in_channels": WIDTH, "out_channels": 4, "heads": 2, **options}
+
+
+def _own(**options):
+    return {"query_channels": WIDTH, "out_channels": 6, "heads": 2, **options}
+
+
+def _on_graph(module, x, edge_index, **given):
+    """As self-attention on a graph."""
+    return module(x, x, x, gattn.Graph(edge_index, x.shape[0]), **given)
+
+
+def _bipartite(edge_index, x):
+    return gattn.Graph(edge_index, (x[0].shape[0], x[1].shape[0]))
+
+
+def _attend_to_narrow(module, x, edge_index):
+    """Of a module that takes both of one width."""
+    sources = F.pad(x[0], (0, x[1].shape[1] - x[0].shape[1]))
+    return module(x[1], sources, _bipartite(edge_index, x))
+
+
+def _one_type(module, x, edge_index):
+    """Heterogeneous graphs, on nodes and edges of one type."""
+    return module({"node": x}, {NODES[1][0]: edge_index})["node"]
+
+
+def _two_types(module, x, edge_index):
+    out = module({"a": x, "b": 2 * x}, dict.fromkeys(TWO_TYPES[1], edge_index))
+    return torch.cat(list(out.values()))
+
+
+TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
+
+
+def _segments(index):
+    """One edge from each node to its graph."""
+    return graphs.readout(index, 1, int(index.max()) + 1 if len(index) else 0)
+
+
+def _encoding(module, x, edge_index):
+    return x + module(edge_index, x.shape[0])
+
+
+def cosine_of_ends(q, k, edge):
+    return torch.cosine_similarity(q, k, dim=-1)
+
+
+def _gat(width):
+    return gattn.nn.GATConv(width, width // 2, heads=2)
+
+
+LAYERS = (
+    # convolutions
+    Layer("GATConv", _heads(residual=True), conv=True),
+    Layer("GATConv, plain", given(in_channels=WIDTH, out_channels=3, add_self_loops=False),
+          conv=True),
+    Layer("GATConv, edges", _heads(edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
+    Layer("GATConv, edges and averaged heads", _heads(edge_dim=EDGE_WIDTH, concat=False),
+          edge_attr=True, conv=True),
+    Layer("GATConv, bipartite", _heads(in_channels=(3, WIDTH), add_self_loops=False),
+          bipartite=True),
+    Layer("GATv2Conv", _heads(), conv=True),
+    Layer("GATv2Conv, shared", _heads(share_weights=True), conv=True),
+    Layer("GATv2Conv, edges", _heads(edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
+    Layer("GATv2Conv, bipartite", _heads(in_channels=(3, WIDTH), add_self_loops=False),
+          bipartite=True),
+    Layer("TransformerConv", _heads(beta=True), conv=True),
+    Layer("TransformerConv, edges", _heads(edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
+    Layer("TransformerConv, edges and beta", _heads(edge_dim=EDGE_WIDTH, beta=True),
+          edge_attr=True, conv=True),
+    Layer("TransformerConv, bipartite", _heads(in_channels=(3, WIDTH)), bipartite=True),
+    Layer("AGNNConv", {}, conv=True),
+    Layer("SuperGATConv", _heads(), conv=True),
+    Layer("SuperGATConv, SD", _heads(attention_type="SD"), conv=True),
+    Layer("FAConv", given(channels=WIDTH), made_by=FA, conv=True),
+    Layer("GATEConv", given(in_channels=WIDTH, out_channels=WIDTH, edge_dim=EDGE_WIDTH),
+          edge_attr=True, conv=True, one_set=True),
+    Layer("RGATConv", _heads(num_relations=2), made_by=RGAT, conv=True, one_set=True),
+    Layer("RGATConv, edges", _heads(num_relations=2, edge_dim=EDGE_WIDTH), made_by=RGAT,
+          edge_attr=True, conv=True, one_set=True),
+    # heterogeneous
+    Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
+    Layer("HGTConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,
+          of_nodes=False),
+    Layer("HANConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
+    Layer("HANConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,
+          of_nodes=False),
+    # attention of gattn's own
+    *(
+        Layer(f"GraphAttention{note}", _own(**options), call=_on_graph)
+        for note, options in {
+            "": {},
+            ", gaussian": {"score": "gaussian"},
+            ", additive": {"score": "additive"},
+            ", cosine": {"score": "cosine"},
+        }.items()
+    ),
+    Layer("GraphAttention, a callable", _own(score=lambda _: cosine_of_ends),
+          call=_on_graph),
+    Layer("GraphAttention, edges", _own(edge_channels=EDGE_WIDTH),
+          call=_on_graph, edge_attr=True),
+    Layer("GraphAttention, additive with edges",
+          _own(edge_channels=EDGE_WIDTH, score="additive"),
+          call=_on_graph, edge_attr=True),
+    Layer("GraphAttention, bipartite", _own(key_channels=3), bipartite=True,
+          call=lambda m, x, edge_index: m(x[1], x[0], x[0], _bipartite(edge_index, x))),
+    Layer("TransformerBlock", given(channels=WIDTH, heads=2)),
+    Layer("TransformerBlock, post", given(channels=WIDTH, norm="post")),
+    Layer("TransformerBlock, edges", given(channels=WIDTH, edge_channels=EDGE_WIDTH),
+          edge_attr=True),
+    Layer("SetAttentionBlock", given(channels=WIDTH, heads=2),
+          call=lambda m, x, edge_index: m(x, gattn.Graph(edge_index, x.shape[0]))),
+    Layer("MultiheadAttentionBlock", given(channels=WIDTH, heads=2), bipartite=True,
+          call=_attend_to_narrow),
+    Layer("DegreeEncoding", given(max_degree=4, channels=WIDTH), call=_encoding),
+    Layer("RandomWalkEncoding", given(steps=4, channels=WIDTH), call=_encoding),
+    # beyond the edges
+    Layer("GPSConv", given(channels=WIDTH, conv=_gat, heads=2), batch=True),
+    Layer("GPSConv, layer norm", given(channels=WIDTH, conv=_gat, heads=2, norm="layer_norm"),
+          batch=True, of_nodes=False),  # PyG's LayerNorm takes no empty batch
+    Layer("GraphTransformerLayer", given(channels=WIDTH, heads=2), batch=True),
+    Layer("GraphTransformerLayer, linear",
+          given(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
+    Layer("LinearAttention", given(channels=WIDTH, heads=2), batch=True,
+          call=lambda m, x, edge_index, batch: m(x, batch)),
+    Layer("InducedSetAttentionBlock", given(channels=WIDTH, num_induced_points=3, heads=2),
+          batch=True, call=lambda m, x, edge_index, batch: m(x, _segments(batch))),
+    # readouts
+    Layer("LearnedQueryReadout", _heads(out_channels=6, num_queries=3), readout=True),
+    Layer("LearnedQueryReadout, normalised",
+          given(in_channels=WIDTH, out_channels=6, ff_channels=8, layer_norm=True, concat=False),
+          readout=True),
+    Layer("AttentionalReadout",
+          given(gate_nn=lambda d: torch.nn.Linear(d, 1), nn=lambda d: torch.nn.Linear(d, 3)),
+          readout=True),
+    Layer("SetTransformerReadout",
+          given(channels=WIDTH, num_seed_points=2, num_encoder_blocks=2, num_decoder_blocks=1,
+               heads=2, layer_norm=True),
+          readout=True),
+    Layer("SetTransformerReadout, induced",
+          given(channels=WIDTH, heads=2, num_induced_points=3), readout=True),
+    Layer("MultiReadout",
+          given(readouts=lambda d: ["sum", "mean", "max", gattn.nn.LearnedQueryReadout(d, 4)]),
+          readout=True),
+    Layer("PoolingByAttention", given(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
+          call=lambda m, x, index, dim_size: m(x, graphs.readout(index, 1, dim_size))),
+    # models
+    Layer("AttentiveFP",
+          given(in_channels=WIDTH, hidden_channels=8, out_channels=2, edge_dim=EDGE_WIDTH,
+               num_layers=2, num_timesteps=2),
+          edge_attr=True, batch=True, of_nodes=False),
+)  # fmt: skip
+
+BY_NAME = {layer.name: layer for layer in LAYERS}
+
+NOT_OF_A_GRAPH = {
+    "LaplacianEncoding": "eigenvectors are defined up to their basis: it has tests of its own",
+    "LearnedEncoding": "of positions",
+    "RelativeBias": "of pairs",
+    "ShortestPathBias": "of pairs",
+    "SinusoidalEncoding": "of positions",
+    "SparseDropout": "of a sparse matrix",
+}
+"""Modules of gattn.nn that are no function of a graph's nodes."""
+
+
+def layers(**wanted):
+    """Those of which all this is so, by name; of_nodes unless asked otherwise."""
+    wanted = {"of_nodes": True, **wanted}
+    return {
+        layer.name: layer
+        for layer in LAYERS
+        if all(getattr(layer, key) == value for key, value in wanted.items())
+    }
+
+
+def every(table):
+    """Parametrize a test over the layers of a table, by name."""
+    return pytest.mark.parametrize("layer", table.values(), ids=list(table))

@@ -1,0 +1,77 @@
+"""The registry of layers is whole, and tells the truth of each."""
+
+import inspect
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+import gattn.models
+import gattn.nn
+from gattn.nn._conv import AttentionConv
+from tests.layers import LAYERS, NOT_OF_A_GRAPH, every, layers
+
+ALL = {layer.name: layer for layer in LAYERS}
+SHARED = {name: layer for name, layer in ALL.items() if hasattr(pyg, layer.kind)}
+
+
+def test_every_layer_is_in_the_registry():
+    exported = {
+        name
+        for name in gattn.nn.__all__
+        if inspect.isclass(kind := getattr(gattn.nn, name)) and issubclass(kind, torch.nn.Module)
+    }
+    registered = {layer.kind for layer in LAYERS}
+    assert exported == (registered - set(gattn.models.__all__)) | set(NOT_OF_A_GRAPH)
+    assert not registered & set(NOT_OF_A_GRAPH)
+
+
+def test_names_are_unique():
+    assert len(ALL) == len(LAYERS)
+
+
+@every(ALL)
+def test_a_layer_is_what_the_registry_says(layer):
+    made = layer.make(6, 3)
+    assert layer.kind in {base.__name__ for base in type(made).__mro__}
+    assert isinstance(made, AttentionConv) or not layer.conv
+    if isinstance(made, AttentionConv):
+        assert layer.conv or layer.bipartite or layer.call is not None
+    assert set(layer.arguments) <= layer.settings
+    torch.manual_seed(1)
+    x, edge_index = torch.randn(7, 6), torch.randint(6, (2, 15))
+    batch = torch.tensor([0, 0, 0, 2, 2, 2, 2])
+    run = layer.called(6, 3).eval()
+    if layer.readout:
+        assert run(x, batch, dim_size=3).shape[0] == 3
+        return
+    given = {"edge_attr": torch.randn(15, 3)} if layer.edge_attr else {}
+    given |= {"batch": batch} if layer.batch else {}
+    out = run((torch.randn(9, 3), x) if layer.bipartite else x, edge_index, **given)
+    assert out.shape[0] == 7 or not layer.of_nodes
+    if layer.edge_attr:  # and reads it
+        other = run(x, edge_index, **{**given, "edge_attr": torch.randn(15, 3)})
+        assert not torch.equal(out, other)
+
+
+@every(SHARED)
+def test_pyg_takes_the_same_arguments(layer):
+    if layer.made_by is None and layer.kind != "GPSConv":  # whose local layer is gattn's
+        theirs, ours = layer.make(6, 3, package=pyg), layer.make(6, 3)
+        assert repr(theirs) == repr(ours)
+        assert list(theirs.state_dict()) == list(ours.state_dict())
+
+
+def test_layers_are_selected_by_what_they_take():
+    assert {layer.kind for layer in layers(readout=True).values()} == {
+        "AttentionalReadout", "LearnedQueryReadout", "MultiReadout", "PoolingByAttention",
+        "SetTransformerReadout",
+    }  # fmt: skip
+    assert all(layer.edge_attr and not layer.batch
+               for layer in layers(edge_attr=True, batch=False).values())  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["GATConv", "RGATConv"])
+def test_options_come_before_what_is_registered(name):
+    made = ALL[name].make(6, heads=3)
+    assert (made.heads, made.in_channels) == (3, 6)
