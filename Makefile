@@ -104,4 +104,4 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* build dist site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist site .coverage .pytest_cache .ruff_cache .hypothesis

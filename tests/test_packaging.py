@@ -140,6 +140,25 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
         assert f'pip install "gattn[{extra}]"' in told
 
 
+@pytest.mark.parametrize(
+    ("package", "use", "extra"),
+    [
+        ("rdkit", "gattn.data.mol_graph('C')", "molecules"),
+        ("rdkit", "gattn.data.load_molecules('esol', 'nowhere')", "molecules"),
+        ("networkx", "gattn.graphs.to_networkx(gattn.graphs.causal([2]))", "networkx"),
+    ],
+)
+def test_what_is_absent_is_named_in_a_line(package: str, use: str, extra: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import gattn; {use}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert last.endswith(f'pip install "gattn[{extra}]"')
+    assert "another exception" not in done.stderr
+
+
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 TO_COME = {"sanitize"} - TARGETS  # goes with the target's arrival

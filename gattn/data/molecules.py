@@ -226,12 +226,12 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     Faster than PyG's ``Batch`` and with the same names; nothing is padded.
 
     Args:
-        molecules: g of them, as ``Molecules`` (at no cost a molecule) or as a list of ``Data``.
+        molecules: g of them, as ``Molecules`` (gathered at once) or as a list of ``Data``.
 
     Returns:
         Data with ``x``, ``edge_index`` and ``edge_attr`` of all atoms and bonds, ``batch`` [n],
-        the molecule of each atom, ``ptr`` [g + 1], where each molecule's atoms begin, and, of
-        ``Molecules`` with targets, ``y`` [g, t]. No molecule gives no atoms.
+        the molecule of each atom, ``ptr`` [g + 1], where each molecule's atoms begin, and ``y``
+        [g, t] where there are targets. No molecule gives no atoms.
 
     Raises:
         TypeError: for anything but molecules.
@@ -247,7 +247,9 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
         for graph in molecules:
             if not isinstance(graph, Data):
                 raise TypeError(f"molecules must hold Data objects; got {type(graph).__name__}")
-        arrays, y = join([(g["x"], g["edge_index"], g["edge_attr"]) for g in molecules]), None
+        arrays = join([(g["x"], g["edge_index"], g["edge_attr"]) for g in molecules])
+        labelled = len(molecules) and all("y" in graph for graph in molecules)
+        y = torch.cat([graph["y"] for graph in molecules]) if labelled else None
     atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
     made = Data(
         x=arrays.x,

@@ -131,5 +131,7 @@ def test_rdkit_without_its_contrib_folder(monkeypatch, tmp_path):
 
 def test_no_rdkit_at_all(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="rdkit package, which is not installed"):
+    with pytest.raises(ImportError, match=r'need RDKit: pip install "gattn\[molecules\]"'):
         load_molecules("chembl2321810")
+    with pytest.raises(FileNotFoundError, match="rdkit package, which is not installed"):
+        raw_files(dataset("chembl2321810"))

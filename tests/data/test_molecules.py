@@ -133,6 +133,7 @@ def test_a_batch_equals_pyg_s():
     for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
         assert torch.equal(ours[key], theirs[key]), key
     assert ours.y.shape == (len(AWKWARD), 1)
+    assert torch.equal(batch_molecules(found.graphs).y, theirs.y)
     chosen = [5, 0, 5, -1]
     ours, theirs = batch_molecules(found[chosen]), Batch.from_data_list([found[i] for i in chosen])
     for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
