@@ -90,9 +90,9 @@ def alternate(functions: Mapping[str, Run], seconds: float, on: Clock = CPU) -> 
 
 
 def take_turns(
-    samplers: Mapping[str, Callable[[], float]], seconds: float
+    samplers: Mapping[str, Callable[[], float]], seconds: float, fewest: int = FEWEST
 ) -> dict[str, list[float]]:
-    """Samples of each, taken in turns until ``seconds`` are over.
+    """Samples of each, at least the fewest, taken in turns until ``seconds`` are over.
 
     Each round goes in the reverse order of the one before: what else the machine does then falls
     on all of them.
@@ -101,7 +101,7 @@ def take_turns(
     order = list(samplers)
     end = time.perf_counter() + seconds
     rounds = 0
-    while rounds < FEWEST or (time.perf_counter() < end and rounds < MOST):
+    while rounds < fewest or (time.perf_counter() < end and rounds < MOST):
         for name in order:
             samples[name].append(samplers[name]())
         order.reverse()

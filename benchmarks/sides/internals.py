@@ -18,11 +18,12 @@ from torch import Tensor
 import gattn
 
 
-def sorted_layout(edge_index: Tensor, num_nodes: int) -> Any:
-    """The layout of a graph by torch's stable sorts: a named tuple of tensors."""
+def sorted_layout(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
+    """The six index tensors of a graph's layout by name, from torch's stable sorts."""
     from gattn.kernels import layout
 
-    return layout.build(edge_index[0], edge_index[1], num_nodes, num_nodes)
+    found = layout.build(edge_index[0], edge_index[1], num_nodes, num_nodes)
+    return dict(zip(found._fields[:6], found))
 
 
 def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None:
@@ -67,18 +68,20 @@ def tiles() -> ModuleType:
     return tiles
 
 
-def layout_of(tensors: list[Tensor], path: str, graph_ptr: Tensor | None) -> list[Tensor]:
-    """A layout of these tensors that is known to be made of runs, or of small graphs.
+def layout_of(
+    tensors: list[Tensor], *, is_runs: bool = False, graph_ptr: Tensor | None = None
+) -> list[Tensor]:
+    """What a launcher is given for a layout of these six index tensors.
 
     Args:
         tensors: of a layout.
-        path: "runs" where sources are consecutive.
-        graph_ptr: where the small graphs begin.
+        is_runs: whether each destination's sources are known to be consecutive nodes.
+        graph_ptr: where the small graphs of a batch begin, if it is one.
     """
     from gattn.kernels import traits
     from gattn.kernels.layout import Layout
 
-    traits.note(Layout(*tensors), traits.Traits(path == "runs", 1.0, graph_ptr))
+    traits.note(Layout(*tensors), traits.Traits(is_runs, 1.0, graph_ptr))
     return tensors
 
 

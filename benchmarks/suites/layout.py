@@ -27,7 +27,7 @@ class LayoutBuilding:
         edge_index, nodes = topology.edge_index, topology.num_nodes
         graph = gattn.Graph(edge_index, nodes)
         want = internals.sorted_layout(edge_index, nodes)
-        for name, tensor in zip(want._fields, want):
+        for name, tensor in want.items():
             same = torch.equal(getattr(graph.layout, name), tensor)
             verify.require(same, f"{name} is not the reference's")
         runs = self.alone(topology).runs

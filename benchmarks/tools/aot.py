@@ -85,9 +85,9 @@ def call_all(shape: ShapeClass) -> None:
         return torch.empty(*shape, dtype=dtype, device="meta")
 
     sizes = (n + 1, e, e, m + 1, e, e)
-    layout = [new(size, dtype=torch.int32) for size in sizes]
+    indices = [new(size, dtype=torch.int32) for size in sizes]
     graph_ptr = new(n // 25 + 1, dtype=torch.int32) if path == "graphs" else None
-    internals.layout_of(layout, path, graph_ptr)
+    layout = internals.layout_of(indices, is_runs=path == "runs", graph_ptr=graph_ptr)
     kernels, value_sum = internals.launchers(), internals.value_sum
     rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
     a, b, w = new(n, heads), new(m, heads), new(heads, channels)
