@@ -8,7 +8,7 @@
 | transforms_disabled  | nothing is disabled                                                      |
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
-| onednn_linear        | products are torch's own, which are slower on AMD processors               |
+| onednn_linear        | products are torch's own, which are slower on AMD processors             |
 | below_autograd       | gattn does not import: no operator could be called without being recorded |
 
 ``tests/test_torch_internals.py`` removes each of them and imports gattn.
