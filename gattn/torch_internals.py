@@ -8,6 +8,7 @@
 | transforms_disabled  | nothing is disabled                                                      |
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
+| onednn_linear        | products are torch's own, which are slower on AMD processors             |
 | below_autograd       | gattn does not import: no operator could be called without being recorded |
 
 ``tests/test_torch_internals.py`` removes each of them and imports gattn.
@@ -67,3 +68,11 @@ def dispatch_mode_active() -> bool:
 
     current = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
     return current() is not None
+
+
+def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
+    """x W^T + b by oneDNN, whatever torch itself would multiply by; None where it has no such."""
+    product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    if product is None:
+        return None
+    return lambda x, weight, bias: product(x, weight, bias, "none", [], "")

@@ -12,6 +12,7 @@ from torch_geometric.typing import Adj, OptTensor
 
 from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
+from gattn.kernels.precision import acc_dtype
 from gattn.nn._checks import check_probability
 from gattn.nn._conv import AttentionConv, as_heads, merge_heads, node_pair, project
 from gattn.nn._edges import (
@@ -21,7 +22,6 @@ from gattn.nn._edges import (
     sum_incoming,
     with_weights,
 )
-from gattn.kernels.precision import acc_dtype
 
 
 class FAConv(AttentionConv):

@@ -153,5 +153,3 @@ def _check(
     if edge_score is not None:
         checks.check_shape("edge_score", edge_score, graph.num_edges, heads)
     checks.check_number("negative_slope", negative_slope)
-
-

@@ -33,12 +33,12 @@ def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
     """Raise unless the tensors share one floating dtype and the graph's device."""
     given: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(given.items()))
+    device = graph.device
+    # torch.compile refuses to be asked for the layout within a backward.
+    has_layout = not torch.compiler.is_compiling()
     for name, tensor in given.items():
         check_tensor(name, tensor)
-        # torch.compile refuses to be asked for the layout within a backward.
-        if not torch.compiler.is_compiling() and (
-            tensor.layout != torch.strided or tensor.is_nested
-        ):
+        if has_layout and (tensor.layout != torch.strided or tensor.is_nested):
             kind = "nested" if tensor.is_nested else tensor.layout
             raise TypeError(f"{name} must be a dense tensor; got a {kind} one")
         if tensor.dtype not in FLOATS:
@@ -46,8 +46,8 @@ def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
                             f"{tensor.dtype}")  # fmt: skip
         if tensor.dtype != lead.dtype:
             raise TypeError(f"{name} must be {lead.dtype} as {first}; got {tensor.dtype}")
-        if tensor.device != graph.device:
-            raise ValueError(f"{name} must be on {graph.device}, as the graph; got {tensor.device}")
+        if tensor.device != device:
+            raise ValueError(f"{name} must be on {device}, as the graph; got {tensor.device}")
 
 
 def check_graph(graph: object) -> None:

@@ -198,5 +198,3 @@ def _check(
     if bias is not None:
         checks.check_shape("bias", bias, graph.num_edges, heads)
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
-
-

@@ -45,30 +45,29 @@ class Family:
                 ``wants_NAME`` tells it.
         """
         costly = tuple(costly)
-        first, *statistics = outputs
-        statistics = ["out_acc", *(n for n in statistics if n != "out_acc")]
+        first, *kept = outputs
+        statistics = ["out_acc", *(n for n in kept if n != "out_acc")]
+
+        def gradient(name: str, shape: str) -> Out:
+            conditions = [name] if shape.endswith("?") else []
+            conditions += [f"wants_{name}"] if name in costly else []
+            return Out(shape.rstrip("?"), only_if=tuple(conditions))
+
         self.backward = Operator(
             f"{name}_backward",
             inputs={f"grad_{first}": outputs[first].shape, **inputs},
             statistics=statistics,
-            seed="Tensor?",
+            seed=True,
             settings=settings,
             flags=[f"wants_{n}" for n in costly],
             instead=instead,
-            outputs={
-                f"grad_{n}": Out(
-                    shape.rstrip("?"),
-                    only_if=(*([n] if shape.endswith("?") else []), 
-                             *([f"wants_{n}"] if n in costly else [])),
-                )
-                for n, shape in inputs.items()
-            },
-        )  # fmt: skip
+            outputs={f"grad_{n}": gradient(n, shape) for n, shape in inputs.items()},
+        )
         self.forward = Operator(
             f"{name}_forward",
             inputs=inputs,
             outputs=outputs,
-            seed="Tensor?",
+            seed=True,
             settings=settings,
             flags=[*flags, "needs_backward"],
             instead=instead,

@@ -126,7 +126,7 @@ _dropout = Operator(
     "dropout",
     inputs={"x": "k"},
     layout=False,
-    seed="Tensor",
+    seed=True,
     settings={"dropout": float},
     lengths={"k": "numel"},
     outputs={"out": Out("k")},

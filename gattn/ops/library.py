@@ -29,7 +29,7 @@ Derivative = Callable[["Operator", Tensor, Given, frozenset[str]], Gradients]
 Setting = type[float] | type[bool] | tuple[str, ...]
 """A number, a boolean, or a choice among words."""
 
-OPERATORS: dict[str, "Operator"] = {}
+OPERATORS: dict[str, Operator] = {}
 """Every operator that is declared, by name."""
 
 LENGTHS = {
@@ -46,10 +46,10 @@ _TRANSFORMED = (
 
 
 class Operator:
-    """An operator with its kernels: a function of that name in each backend's module.
+    """An operator, whose kernel is a function of its name in each backend.
 
-    Its arguments are the inputs, statistics, the layout, the seed, settings, flags and the name of
-    the backend; the reference takes the same up to the settings.
+    It takes, in this order: inputs, statistics, the layout, the seed, settings, flags, and the
+    name of the backend. The reference takes the same but for flags and backend.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Operator:
         outputs: Mapping[str, Out],
         statistics: Iterable[str] = (),
         layout: bool = True,
-        seed: str | None = None,
+        seed: bool = False,
         settings: Mapping[str, Setting] | None = None,
         flags: Iterable[str] = (),
         instead: Mapping[str, str] | None = None,
@@ -73,11 +73,11 @@ class Operator:
 
         Args:
             name: its own and that of its kernels.
-            inputs: the shapes of tensors of one dtype, as in :mod:`gattn.ops.shapes`.
+            inputs: tensors of one dtype, by their shapes; see :mod:`gattn.ops.shapes`.
             outputs: likewise.
             statistics: tensors that another operator returned.
             layout: whether it takes the layout of a graph.
-            seed: the type of the generator's key, "Tensor" or "Tensor?"; None for no key.
+            seed: whether it takes the generator's key, or None for no dropout.
             settings: numbers, booleans and choices.
             flags: booleans that the reference does not take.
             instead: for an input that may be absent, the one that then stands for it.
@@ -86,38 +86,33 @@ class Operator:
             derivative: how the gradients of its inputs are found from that of its first output.
             saves: what ``derivative`` is given, beside the layout, the settings and the flags.
         """
-        settings, flags = settings or {}, tuple(flags)
+        settings = settings or {}
         types = {n: "Tensor?" if shape.endswith("?") else "Tensor" for n, shape in inputs.items()}
         types |= dict.fromkeys(statistics, "Tensor")
         types |= {"layout": "Tensor[]"} if layout else {}
-        types |= {"seed": seed} if seed else {}
-        types |= {n: getattr(kind, "__name__", "str") for n, kind in settings.items()}
+        types |= {"seed": "Tensor?"} if seed else {}
+        types |= {n: "str" if isinstance(t, tuple) else t.__name__ for n, t in settings.items()}
+        self.of_reference = tuple(types)[len(inputs) :]
+        """What the reference takes after the inputs."""
         types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
-        returned = ", ".join(["Tensor"] * len(outputs))
-        schema = ", ".join(f"{kind} {n}" for n, kind in types.items())
-        schema = f"{name}({schema}) -> " + (returned if len(outputs) == 1 else f"({returned})")
 
         self.name = name
-        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self.parameters = tuple(types)
+        self.inputs, self.parameters, self.outputs = tuple(inputs), tuple(types), tuple(outputs)
         self.reference, self.derivative = reference, derivative
-        self.of_reference = tuple(
-            n for n in types if n not in self.inputs and n not in flags and n != "backend"
-        )
+        self._flags, self._lengths = tuple(flags), lengths
         self._shapes = Shapes(self.parameters, inputs, outputs, instead or {})
-        self._flags, self._lengths = flags, lengths
-        at = {n: position for position, n in enumerate(self.parameters)}
-        words = {n: kind for n, kind in settings.items() if isinstance(kind, tuple)}
-        self._words = tuple((at[n], kind) for n, kind in words.items())
-
-        self.saved = tuple(saves)
-        self._saves = tuple((*self.parameters, *self.outputs).index(n) for n in self.saved)
-        self._sum = "out_acc" in outputs
-        self._layout = at["layout"] if layout else None
-        self.unsaved = (*settings, *flags, "backend")
-        self._unsaved = slice(-len(self.unsaved), None)
-        self.recorded = type(f"_{name}", (_Recorded,), {})
-        self.overload = self._register(schema)
+        named = (*self.parameters, *self.outputs)
+        self._words = tuple(
+            (named.index(n), kind) for n, kind in settings.items() if isinstance(kind, tuple)
+        )
+        self._layout = named.index("layout") if layout else None
+        self._out_acc = named.index("out_acc") if "out_acc" in outputs else None
+        self._saved = tuple(saves)
+        self._saved_at = tuple(named.index(n) for n in self._saved)
+        self._unsaved = (*settings, *self._flags, "backend")
+        self._unsaved_at = slice(-len(self._unsaved), None)
+        self._function = type(f"_{name}", (_Recorded,), {})
+        self.overload = self._register(types)
         OPERATORS[name] = self
 
     def __call__(self, *args: Any, impl: str | None) -> Any:
@@ -128,9 +123,13 @@ class Operator:
             return self.reference(*args)
         return self.overload(*args, backend)
 
-    def _register(self, schema: str) -> Callable[..., Any]:
+    def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
+        """Define and implement it with the dispatcher."""
         name = self.name
-        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        taken = ", ".join(f"{kind} {n}" for n, kind in types.items())
+        returned = ", ".join(["Tensor"] * len(self.outputs))
+        returned = returned if len(self.outputs) == 1 else f"({returned})"
+        _library.define(f"{name}({taken}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
 
         def kernel(*args: Any) -> Any:
@@ -146,7 +145,7 @@ class Operator:
             if self.derivative is not None and wants_grad(*args):
                 if torch_internals.transforms_active():
                     refuse()
-                return self.recorded.apply(self, *args)
+                return self._function.apply(self, *args)
             return below_autograd(overload, *args)
 
         def refuse(*args: Any) -> Any:
@@ -164,7 +163,7 @@ class Operator:
         return overload
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
-        """Make room for the outputs and run the C++ kernel, which has a field for every name."""
+        """Make room for the outputs and launch the C++ kernel."""
         lengths = self._shapes.lengths(args)
         outputs = self._shapes.room(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]
@@ -175,34 +174,31 @@ class Operator:
 
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
+        """The C++ kernel, which has a field for each parameter, output and length."""
         lengths = (self._lengths.get(letter) for letter in self._shapes.letters)
         names = (*self.parameters, *self.outputs, *lengths)
-        return cpu.Launcher(
-            self.name,
-            {n: at for at, n in enumerate(names) if n and n not in (*self._flags, "backend")},
-        )
+        apart = (None, "backend", *self._flags)
+        return cpu.Launcher(self.name, {n: at for at, n in enumerate(names) if n not in apart})
 
     def _returned(self, outputs: list[Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def keep(self, args: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[list[Any], Any]:
-        """What is saved: tensors, those of the layout last, and what is no tensor."""
-        if self._sum:
-            outputs = dict(zip(self.outputs, outputs))
-            outputs["out_acc"] = value_sum(outputs[self.outputs[0]], outputs["out_acc"])
-            outputs = outputs.values()
+        """What is kept for the derivative: tensors, those of the layout last, and the rest."""
         values = [*args, *outputs]
-        tensors = [values[position] for position in self._saves]
+        if self._out_acc is not None:
+            values[self._out_acc] = value_sum(outputs[0], values[self._out_acc])
+        tensors = [values[position] for position in self._saved_at]
         if self._layout is not None:
             tensors += args[self._layout]
-        return tensors, args[self._unsaved]
+        return tensors, args[self._unsaved_at]
 
     def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> Given:
-        """What was saved, by name."""
-        given = dict(zip(self.saved, tensors))
+        """What was kept, by name."""
+        given: Given = dict(zip(self._saved, tensors))
         if self._layout is not None:
-            given["layout"] = Layout(*tensors[len(self.saved) :])
-        given.update(zip(self.unsaved, rest))
+            given["layout"] = Layout(*tensors[len(self._saved) :])
+        given.update(zip(self._unsaved, rest))
         return given
 
 
@@ -229,9 +225,8 @@ class _Recorded(torch.autograd.Function):
         if grads[0] is not None:
             assert operator.derivative is not None
             wanted = frozenset(name for name, is_needed in needed.items() if is_needed)
-            found = operator.derivative(
-                operator, grads[0], operator.given(tensors, ctx.rest), wanted
-            )
+            given = operator.given(tensors, ctx.rest)
+            found = operator.derivative(operator, grads[0], given, wanted)
         return None, *(found.get(name) if is_needed else None for name, is_needed in needed.items())
 
 

@@ -183,5 +183,3 @@ def _check(
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")
-
-

@@ -5,18 +5,23 @@ product that fills it, and once more when rows are gathered from it. Small tenso
 and traced code take torch's own functions.
 
 On x86 torch multiplies fp32 by MKL, which on AMD processors leaves half of the vector unit idle.
-Large products go to oneDNN, which torch has, too, in blocks of rows of one size: oneDNN compiles a
-kernel for every new shape.
+There large products go to oneDNN, which torch has, too, in blocks of rows of one size: oneDNN
+compiles a kernel for every new shape. On Intel's processors MKL is the faster one.
 """
 
 from __future__ import annotations
 
+import functools
+import platform
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn import torch_internals
 from gattn.kernels import cpu
 from gattn.ops.library import is_transformed
 
@@ -88,12 +93,13 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
     """x W^T + b into out, by oneDNN as far as whole blocks go."""
     rows = BLOCK // max(weight.shape[0], 1)
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])
-    blocks = x.shape[0] // rows if rows and fits and _has_onednn(x) else 0
-    done = blocks * rows
-    if blocks:  # oneDNN reads no strides
+    onednn = _onednn(x) if rows and fits else None
+    done = 0 if onednn is None else x.shape[0] // rows * rows
+    if onednn is not None and done:
+        # oneDNN reads no strides
         weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
-    for part, to in zip(x[:done].split(max(rows, 1)), out[:done].split(max(rows, 1))):
-        to.copy_(torch.ops.mkldnn._linear_pointwise(part, weight, bias, "none", [], ""))
+        for part, to in zip(x[:done].split(rows), out[:done].split(rows)):
+            to.copy_(onednn(part, weight, bias))
     if bias is None:
         torch.mm(x[done:], weight.t(), out=out[done:])
     else:
@@ -101,15 +107,24 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
     return out
 
 
-def _has_onednn(x: Tensor) -> bool:
-    """Whether torch has, and may use, an fp32 product other than the one it takes itself."""
-    return (
-        x.dtype == torch.float32
-        and torch.backends.mkl.is_available()
-        and torch.backends.mkldnn.is_available()
-        and torch.backends.mkldnn.enabled
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )
+def _onednn(x: Tensor) -> Callable[..., Tensor] | None:
+    """oneDNN's product, where torch has it, may use it, and would take a slower one for fp32."""
+    if x.dtype == torch.float32 and torch.backends.mkldnn.enabled and _mkl_is_slow():
+        return torch_internals.onednn_linear()
+    return None
+
+
+@functools.cache
+def _mkl_is_slow() -> bool:
+    """Whether torch multiplies by MKL on a processor of AMD's, and has oneDNN."""
+    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return has_both and "AuthenticAMD" in _processor()
+
+
+def _processor() -> str:
+    """What the system says of the processor; Windows says it in its name."""
+    described = Path("/proc/cpuinfo")
+    return described.read_text() if described.exists() else platform.processor()
 
 
 class _Add(torch.autograd.Function):

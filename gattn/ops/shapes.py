@@ -73,7 +73,7 @@ class Shapes:
             (*source, [Layout._fields.index(field) for field in _FIELDS.get(letter, ())])
             for letter, source in sources.items()
         )
-        self._layout, self._transposed = at.get("layout"), at.get("transposed")
+        self._layout, self._transposed = at.get("layout", -1), at.get("transposed")
         self._like = at[next(iter(inputs))]
         self._rooms = tuple(_Room(out, self.letters, at) for out in outputs.values())
 
@@ -85,7 +85,7 @@ class Shapes:
             if t is None and instead is not None:
                 t = args[instead]
             if t is not None:
-                lengths.append(t.size(axis))
+                lengths.append(t.shape[axis])
             elif fields:
                 lengths.append(self._length_of_layout(args, fields))
             else:
@@ -95,7 +95,7 @@ class Shapes:
     def _length_of_layout(self, args: Sequence[Any], fields: Sequence[int]) -> int:
         is_transposed = self._transposed is not None and args[self._transposed]
         field = fields[1 if is_transposed else 0]
-        length = args[self._layout][field].size(0)
+        length = args[self._layout][field].shape[0]
         return length - 1 if Layout._fields[field] in ("rowptr", "colptr") else length
 
     def room(self, args: Sequence[Any], lengths: Sequence[int], empty: Empty) -> list[Tensor]:
@@ -103,30 +103,29 @@ class Shapes:
         like = args[self._like]
         dtype = like.dtype
         sums = acc_dtype(dtype)
-        return [
-            empty(like, *room.shape(args, lengths, dtype), dtype=sums if room.acc else dtype)
-            for room in self._rooms
-        ]
+        outputs = []
+        for room in self._rooms:
+            shape = [lengths[axis] for axis in room.axes]
+            if room.is_conditional:
+                shape = room.kept(shape, args, dtype)
+            outputs.append(empty(like, *shape, dtype=sums if room.acc else dtype))
+        return outputs
 
 
 class _Room:
     """An output's letters and conditions as positions."""
 
     def __init__(self, out: Out, letters: Sequence[str], at: Mapping[str, int]) -> None:
-        self.acc = out.acc
-        self._axes = tuple(letters.index(letter) for letter in out.shape.split())
+        self.acc, self.is_conditional = out.acc, bool(out.only_if)
+        self.axes = tuple(letters.index(letter) for letter in out.shape.split())
         self._conditions = tuple(at[name] for name in out.only_if)
         self._of_sum = out.of_sum
         self._added = None if out.added is None else at[out.added]
 
-    def shape(
-        self, args: Sequence[Any], lengths: Sequence[int], dtype: torch.dtype
-    ) -> Sequence[int]:
-        shape = [lengths[axis] for axis in self._axes]
+    def kept(self, shape: list[int], args: Sequence[Any], dtype: torch.dtype) -> list[int]:
+        """The shape where the output is kept, else that of an empty one."""
         for position in self._conditions:
             if args[position] is None or args[position] is False:
-                return (0, *shape[1:]) if self.acc and not self._of_sum else (0,)
-        if self._of_sum and not is_rounded(dtype):
-            if self._added is None or args[self._added] is None:
-                return (0,)
-        return shape
+                return [0, *shape[1:]] if self.acc and not self._of_sum else [0]
+        is_added = self._added is not None and args[self._added] is not None
+        return [0] if self._of_sum and not is_rounded(dtype) and not is_added else shape

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from gattn import torch_internals
 from gattn.kernels import cpu
 from gattn.ops import projection
 
@@ -12,9 +13,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def place_everything(monkeypatch):
+@pytest.fixture(autouse=True, params=["MKL", "oneDNN"])
+def place_everything(monkeypatch, request):
+    """Place small results, too, and multiply as on processors of either maker."""
     monkeypatch.setattr(projection, "LARGE", 1)
+    monkeypatch.setattr(projection, "_mkl_is_slow", lambda: request.param == "oneDNN")
 
 
 def leaves(dtype=torch.float64):
@@ -66,6 +69,26 @@ def test_a_bias_of_any_form(bias):
     torch.testing.assert_close(
         projection.linear(x, weight, bias), torch.addmm(bias, x, weight.t()), rtol=1e-4, atol=1e-4
     )
+
+
+def test_the_maker_of_the_processor_decides(monkeypatch):
+    """oneDNN multiplies on processors of AMD's alone, and not where torch has it no longer."""
+    monkeypatch.undo()
+    x = torch.randn(2, 2)
+    for text, takes in [("vendor_id: AuthenticAMD", True), ("vendor_id: GenuineIntel", False)]:
+        monkeypatch.setattr(projection, "_processor", lambda text=text: text)
+        projection._mkl_is_slow.cache_clear()
+        has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+        assert (projection._onednn(x) is not None) == (takes and has_both)
+        assert projection._onednn(x.double()) is None
+    monkeypatch.undo()
+    projection._mkl_is_slow.cache_clear()
+
+
+def test_without_torchs_private_product(monkeypatch):
+    monkeypatch.setattr(torch_internals, "onednn_linear", lambda: None)
+    x, weight = torch.randn(projection.BLOCK // 64 + 9, 33), torch.randn(64, 33)
+    torch.testing.assert_close(projection.linear(x, weight), x @ weight.t(), rtol=1e-4, atol=1e-4)
 
 
 def test_no_input_features():
