@@ -106,9 +106,9 @@ EDGE_LAYERS = {
     "GATv2Conv": lambda nn: nn.GATv2Conv(WIDTH, 3, heads=2, edge_dim=2),
     "TransformerConv": lambda nn: nn.TransformerConv(WIDTH, 3, heads=2, edge_dim=2),
     "GATEConv": lambda nn: nn.GATEConv(WIDTH, WIDTH, 2),
-    "GraphAttention": attention(edge_channels=2),
-    "GraphAttention, additive": attention(edge_channels=2, score="additive"),
-    "TransformerBlock": lambda nn: nn.TransformerBlock(WIDTH, edge_channels=2),
+    "GraphAttention": attention(edge_dim=2),
+    "GraphAttention, additive": attention(edge_dim=2, score="additive"),
+    "TransformerBlock": lambda nn: nn.TransformerBlock(WIDTH, edge_dim=2),
     "RGATConv": lambda nn: Call(
         nn.RGATConv(WIDTH, 3, 2, heads=2, edge_dim=2),
         lambda m, x, edge_index, edge_attr: m(
@@ -186,9 +186,9 @@ ELSEWHERE = {
     "ShortestPathBias",
     "SinusoidalEncoding",
     "SparseDropout",
-    "fold",
+    "grid_to_nodes",
+    "nodes_to_grid",
     "token_offsets",
-    "unfold",
 }
 
 

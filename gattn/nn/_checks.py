@@ -7,16 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.ops.checks import check_probability, check_tensor
+from gattn.ops.checks import check_probability
 
 __all__ = [
     "check_at_least",
     "check_features",
     "check_heads_divide",
     "check_probability",
+    "check_settings",
     "check_tensor",
     "check_width",
 ]
+
+
+def check_settings(
+    *, heads: int = 1, out_channels: int = 0, dropout: float = 0.0, **others: Any
+) -> None:
+    """Raise for no heads, a negative width, or a dropout that is no probability."""
+    check_at_least(1, heads=heads)
+    check_at_least(0, out_channels=out_channels)
+    check_probability("dropout", dropout)
 
 
 def check_at_least(least: int, **settings: Any) -> None:
@@ -35,6 +45,12 @@ def check_heads_divide(heads: int, **channels: int) -> None:
             raise ValueError(f"heads must divide {name} ({value}); got heads={heads}")
 
 
+def check_tensor(name: str, x: Any) -> None:
+    """Raise unless given a tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
+
+
 def check_width(name: str, x: Any, channels: int) -> None:
     """Raise unless x is a tensor of so many features."""
     check_tensor(name, x)
@@ -42,8 +58,15 @@ def check_width(name: str, x: Any, channels: int) -> None:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
 
 
-def check_features(name: str, x: Any, channels: int, parameter: Tensor) -> None:
-    """Raise unless x has so many features, in the dtype of the layer's parameters."""
+def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
+    """Raise unless x has so many features, in the dtype of the layer's parameters.
+
+    A quantized map keeps no tensor for its weight, but a method: it casts x itself.
+    """
     check_width(name, x, channels)
-    if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+    if (
+        isinstance(parameter, Tensor)
+        and x.dtype != parameter.dtype
+        and not torch.is_autocast_enabled(x.device.type)
+    ):
         raise TypeError(f"{name} must be {parameter.dtype}, as the layer; got {x.dtype}")
