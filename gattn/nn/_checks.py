@@ -13,10 +13,12 @@ __all__ = [
     "check_at_least",
     "check_features",
     "check_heads_divide",
+    "check_not_traced",
     "check_probability",
     "check_settings",
     "check_tensor",
     "check_width",
+    "is_autocast",
 ]
 
 
@@ -54,8 +56,23 @@ def check_tensor(name: str, x: Any) -> None:
 def check_width(name: str, x: Any, channels: int) -> None:
     """Raise unless x is a tensor of so many features."""
     check_tensor(name, x)
+    check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
+
+
+def check_not_traced() -> None:
+    """Raise under torch.jit.trace, which would write the edges of its example into the program."""
+    if torch.jit.is_tracing():
+        raise RuntimeError(
+            "gattn's layers do not run under torch.jit.trace, which would fix the edges of its "
+            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
+        )
+
+
+def is_autocast(x: Tensor) -> bool:
+    """Whether autocast is on where x lies; for tensors without data it never is."""
+    return not x.is_meta and torch.is_autocast_enabled(x.device.type)
 
 
 def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
@@ -64,9 +81,5 @@ def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
     A quantized map keeps no tensor for its weight, but a method: it casts x itself.
     """
     check_width(name, x, channels)
-    if (
-        isinstance(parameter, Tensor)
-        and x.dtype != parameter.dtype
-        and not torch.is_autocast_enabled(x.device.type)
-    ):
+    if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):
         raise TypeError(f"{name} must be {parameter.dtype}, as the layer; got {x.dtype}")

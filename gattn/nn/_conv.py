@@ -14,7 +14,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from gattn import pyg_internals
 from gattn.graph import Graph
-from gattn.nn._checks import check_settings, check_width
+from gattn.nn._checks import check_features, check_settings
 from gattn.nn._edges import with_loop_features
 from gattn.nn._features import as_columns, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
@@ -154,7 +154,7 @@ class AttentionConv(MessagePassing):
         """The caller's edge features, and those of the self-loops that the layer added."""
         if edge_attr is None or not self.add_self_loops:
             return edge_attr
-        self.check_edge_width(edge_attr)
+        self.check_edge_attr(edge_attr)
         return with_loop_features(edge_attr, graph, self.fill_value)
 
     def edge_term(
@@ -166,9 +166,7 @@ class AttentionConv(MessagePassing):
         lin_edge = self._given_edge_map()
         if isinstance(lin_edge.weight, UninitializedParameter):
             lin_edge(as_columns(edge_attr)[:0])
-        self.check_edge_width(edge_attr)
-        if not torch.is_autocast_enabled(like.device.type) and edge_attr.dtype != like.dtype:
-            raise TypeError(f"edge_attr must be {like.dtype}, as x; got {edge_attr.dtype}")
+        self.check_edge_attr(edge_attr)
         weight = tile_heads(lin_edge.weight.unflatten(0, (self.heads, -1)), 0, like.shape[1])
         return as_columns(edge_attr).to(like.dtype), weight.to(like.dtype)
 
@@ -177,11 +175,11 @@ class AttentionConv(MessagePassing):
         values = self._given_edge_map()(as_columns(edge_attr))
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 
-    def check_edge_width(self, edge_attr: Tensor) -> None:
+    def check_edge_attr(self, edge_attr: Tensor) -> None:
         """Raise where it is known already that edge_attr does not fit the edges' map."""
         weight = getattr(getattr(self, "lin_edge", None), "weight", None)
         if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter):
-            check_width("edge_attr", as_columns(edge_attr), weight.shape[1])
+            check_features("edge_attr", as_columns(edge_attr), weight.shape[1], weight)
 
     def warn_of_ignored(self, edge_attr: Tensor | None) -> None:
         """Warn once where the layer was given edge features that PyG's ignores, and so does it."""

@@ -14,13 +14,10 @@ from torch_geometric.utils.sparse import set_sparse_value
 from gattn.cache import cached
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
+from gattn.nn._checks import check_not_traced
 from gattn.nn._features import as_columns
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-_NO_TRACE = (
-    "gattn's layers do not run under torch.jit.trace, which would fix the edges of its example: "
-    "use torch.compile, torch.export.export or torch.onnx.export(..., dynamo=True)"
-)
 
 
 def read_edges(
@@ -38,8 +35,7 @@ def read_edges(
     the graph has those of :meth:`Graph.with_self_loops`; the features are those of before.
     Integers become numbers of x's dtype.
     """
-    if torch.jit.is_tracing():
-        raise RuntimeError(_NO_TRACE)
+    check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
     edge_index = _coalesced(edge_index)

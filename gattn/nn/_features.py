@@ -10,17 +10,11 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
-from gattn.nn._checks import check_features
+from gattn import torch_internals
+from gattn.nn._checks import check_features, is_autocast
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
-
-_MODULE_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
 
 
 def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
@@ -115,7 +109,7 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
     torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
     x is formed in its own dtype, then cast. On the fused backends it is a sum over its entries.
     """
-    if x.layout != torch.strided and torch.is_autocast_enabled(x.device.type):
+    if x.layout != torch.strided and is_autocast(x):
         with torch.autocast(x.device.type, enabled=False):
             return project(lin, x, name).to(torch.get_autocast_dtype(x.device.type))
     if not is_plain(lin):
@@ -181,8 +175,4 @@ def is_plain(linear: Any) -> bool:
 
 def is_untouched(module: torch.nn.Module) -> bool:
     """Whether calling the module runs the forward of its class and nothing else."""
-    return (
-        "forward" not in module.__dict__
-        and not any(len(getattr(module, hooks)) for hooks in _MODULE_HOOKS)
-        and not torch.nn.modules.module._has_any_global_hook()
-    )
+    return "forward" not in module.__dict__ and not torch_internals.has_hooks(module)

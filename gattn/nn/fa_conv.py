@@ -8,7 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.typing import Adj, OptTensor
+from torch_geometric.typing import (
+    Adj,
+    OptTensor,
+    SparseTensor,  # pyright: ignore[reportAttributeAccessIssue]
+)
 
 from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
@@ -190,8 +194,13 @@ class FAConv(AttentionConv):
 
 
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
-    """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'."""
+    """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'.
+
+    As in PyG, the diagonal of a SparseTensor is set to one.
+    """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination
-    loop_weight = weight.new_ones(len(x), 1).index_add(0, source[loops], weight[loops])
+    loop_weight = weight.new_ones(len(x), 1)
+    if not isinstance(adj_t, SparseTensor):
+        loop_weight = loop_weight.index_add(0, source[loops], weight[loops])
     return torch.cat([weight[~loops], loop_weight])

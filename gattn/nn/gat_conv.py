@@ -198,7 +198,8 @@ class GATConv(AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
-        size = graph.size if nodes.value_dst is None else None  # else PyG reads it off the values
+        known = nodes.value_dst is not None or graph.num_src == graph.num_dst
+        size = None if known else graph.size  # PyG reads it off the values
         scores, values = (nodes.key, nodes.query), (nodes.value, nodes.value_dst)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
         alpha = self.edge_updater(edge_index, alpha=scores, edge_attr=edge_attr, size=size)
@@ -234,7 +235,7 @@ class GATConv(AttentionConv):
             self.warn_of_ignored(edge_attr)
             return None
         if self.add_self_loops and is_linear(self.fill_value):
-            self.check_edge_width(edge_attr)
+            self.check_edge_attr(edge_attr)
             score = with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
         else:
             score = self._edge_term(self.edge_features(edge_attr, graph))

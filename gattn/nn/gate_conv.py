@@ -95,7 +95,7 @@ class GATEConv(AttentionConv):
             wanted = self.att_r.shape[1]
             raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
         graph, bonds = read_edges(edge_index, edge_attr, x, x)
-        edge_dim = self.lin1.weight.shape[1] - self.att_r.shape[1]
+        edge_dim = self.lin1.in_features - self.att_r.shape[1]
         check_features("edge_attr", bonds, edge_dim, self.lin1.weight)
         assert bonds is not None
         return add_bias(self._attend(x, bonds, graph), self.bias)

@@ -11,7 +11,12 @@ from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_at_least, check_features, check_heads_divide, check_probability
+from gattn.nn._checks import (
+    check_at_least,
+    check_features,
+    check_heads_divide,
+    check_probability,
+)
 from gattn.nn._edges import batch_first
 from gattn.nn._features import (
     is_plain,

@@ -203,8 +203,6 @@ class RGATConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out, alpha = attend(x, edge_type, edge_attr, graph)
-        out = out.flatten(1) if self.concat else out.mean(1).flatten(1)
-        out = add_bias(out, self.bias)
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
         return out, with_weights(edge_index, graph, alpha, x)
@@ -219,7 +217,7 @@ class RGATConv(AttentionConv):
         alpha = edge_softmax(score, typed.between_pairs if within else typed.from_pairs)
         value = projected.unflatten(-1, (self.heads, -1)).flatten(0, 1)
         weight = self._keep_cardinality(alpha)
-        return self._sum(weight, value, typed, graph), alpha
+        return self.update(self._sum(weight, value, typed, graph)), alpha
 
     def _project(self, x: Tensor) -> Tensor:
         """W_r x_i for every node and relation: [n, r, h * c]."""
@@ -284,9 +282,7 @@ class RGATConv(AttentionConv):
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
-        out = self.propagate(
-            graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr, size=graph.size
-        )
+        out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)
         alpha, self._alpha = self._alpha, None
         return out, alpha
 
@@ -318,6 +314,11 @@ class RGATConv(AttentionConv):
             alpha = softmax(score, index, ptr, size_i)
         self._alpha = alpha
         return self._weigh(alpha, value, index, size_i)
+
+    def update(self, aggr_out: Tensor) -> Tensor:
+        """The heads side by side or averaged, and the bias."""
+        out = aggr_out.flatten(1) if self.concat else aggr_out.mean(1).flatten(1)
+        return add_bias(out, self.bias)
 
     def _weigh(self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None) -> Tensor:
         """The values of the edges by their weights, with the cardinality kept."""
