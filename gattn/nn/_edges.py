@@ -33,7 +33,6 @@ def read_edges(
 
     A sparse adjacency with vectors for values brings its own edge features. With ``self_loops``
     the graph has those of :meth:`Graph.with_self_loops`; the features are those of before.
-    Integers become numbers of x's dtype.
     """
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
@@ -48,7 +47,7 @@ def read_edges(
             raise ValueError(
                 f"edge_attr must have shape ({edges}, d); got {tuple(edge_attr.shape)}"
             )
-        if edge_attr.dtype in _INTEGERS:
+        if edge_attr.dtype in _INTEGERS:  # as PyG's layers come to take them
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
 
