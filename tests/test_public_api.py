@@ -30,7 +30,8 @@ PUBLIC = {
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
         MultiheadAttentionBlock PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
         SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding SparseDropout
-        SuperGATConv TransformerBlock TransformerConv fold token_offsets unfold""",
+        SuperGATConv TransformerBlock TransformerConv grid_to_nodes
+        nodes_to_grid token_offsets""",
     "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
     "gattn.testing": """
         AwkwardGraph WorstCase assert_batch_independent assert_edge_order_independent

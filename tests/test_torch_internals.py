@@ -11,6 +11,7 @@ NAMES = (
     "torch._C._functorch",
     "torch.autograd.forward_ad._current_level",
     "torch.utils._python_dispatch._get_current_dispatch_mode",
+    "torch.nn.modules.module._has_any_global_hook",
 )
 SCRIPT = """
 import torch, torch.autograd.forward_ad, torch.utils._python_dispatch, torch_geometric.nn

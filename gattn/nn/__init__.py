@@ -11,13 +11,13 @@ from gattn.nn.encoding import (
     SinusoidalEncoding,
 )
 from gattn.nn.fa_conv import FAConv
-from gattn.nn.folding import fold, unfold
 from gattn.nn.gat_conv import GATConv
 from gattn.nn.gate_conv import GATEConv
 from gattn.nn.gatv2_conv import GATv2Conv
 from gattn.nn.gps_conv import GPSConv
 from gattn.nn.graph_attention import GraphAttention
 from gattn.nn.graph_transformer_layer import GraphTransformerLayer
+from gattn.nn.grids import grid_to_nodes, nodes_to_grid
 from gattn.nn.han_conv import HANConv
 from gattn.nn.hgt_conv import HGTConv
 from gattn.nn.learned_query_readout import LearnedQueryReadout
@@ -68,7 +68,7 @@ __all__ = [
     "SuperGATConv",
     "TransformerBlock",
     "TransformerConv",
-    "fold",
+    "grid_to_nodes",
+    "nodes_to_grid",
     "token_offsets",
-    "unfold",
 ]

@@ -7,16 +7,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.ops.checks import check_probability, check_tensor
+from gattn.ops.checks import check_probability
 
 __all__ = [
     "check_at_least",
     "check_features",
     "check_heads_divide",
+    "check_not_traced",
     "check_probability",
+    "check_settings",
     "check_tensor",
     "check_width",
+    "is_autocast",
 ]
+
+
+def check_settings(
+    *, heads: int = 1, out_channels: int = 0, dropout: float = 0.0, **others: Any
+) -> None:
+    """Raise for no heads, a negative width, or a dropout that is no probability."""
+    check_at_least(1, heads=heads)
+    check_at_least(0, out_channels=out_channels)
+    check_probability("dropout", dropout)
 
 
 def check_at_least(least: int, **settings: Any) -> None:
@@ -35,15 +47,39 @@ def check_heads_divide(heads: int, **channels: int) -> None:
             raise ValueError(f"heads must divide {name} ({value}); got heads={heads}")
 
 
+def check_tensor(name: str, x: Any) -> None:
+    """Raise unless given a tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
+
+
 def check_width(name: str, x: Any, channels: int) -> None:
     """Raise unless x is a tensor of so many features."""
     check_tensor(name, x)
+    check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
 
 
-def check_features(name: str, x: Any, channels: int, parameter: Tensor) -> None:
-    """Raise unless x has so many features, in the dtype of the layer's parameters."""
+def check_not_traced() -> None:
+    """Raise under torch.jit.trace, which would write the edges of its example into the program."""
+    if torch.jit.is_tracing():
+        raise RuntimeError(
+            "gattn's layers do not run under torch.jit.trace, which would fix the edges of its "
+            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
+        )
+
+
+def is_autocast(x: Tensor) -> bool:
+    """Whether autocast is on where x lies; for tensors without data it never is."""
+    return not x.is_meta and torch.is_autocast_enabled(x.device.type)
+
+
+def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
+    """Raise unless x has so many features, in the dtype of the layer's parameters.
+
+    A quantized map keeps no tensor for its weight, but a method: it casts x itself.
+    """
     check_width(name, x, channels)
-    if x.dtype != parameter.dtype and not torch.is_autocast_enabled(x.device.type):
+    if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):
         raise TypeError(f"{name} must be {parameter.dtype}, as the layer; got {x.dtype}")

@@ -14,6 +14,10 @@ from torch_geometric.utils.sparse import set_sparse_value
 from gattn.cache import cached
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
+from gattn.nn._checks import check_not_traced
+from gattn.nn._features import as_columns
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def read_edges(
@@ -25,11 +29,12 @@ def read_edges(
     *,
     self_loops: bool = False,
 ) -> tuple[Graph, Tensor | None]:
-    """The graph between the given nodes, and the caller's edge features as [e, d].
+    """The graph between the given nodes, and the caller's edge features, [e, d] or [e].
 
     A sparse adjacency with vectors for values brings its own edge features. With ``self_loops``
     the graph has those of :meth:`Graph.with_self_loops`; the features are those of before.
     """
+    check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
     edge_index = _coalesced(edge_index)
@@ -37,12 +42,13 @@ def read_edges(
     check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
-        edge_attr = edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
         edges = _count_edges(edge_index)
-        if edge_attr.dim() != 2 or edge_attr.shape[0] != edges:
+        if edge_attr.dim() not in (1, 2) or edge_attr.shape[0] != edges:
             raise ValueError(
                 f"edge_attr must have shape ({edges}, d); got {tuple(edge_attr.shape)}"
             )
+        if edge_attr.dtype in _INTEGERS:  # as PyG's layers come to take them
+            edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
 
 
@@ -73,7 +79,7 @@ def _own_size(edge_index: Any) -> tuple[int | None, int | None] | None:
 
 
 def _coalesced(edge_index: Any) -> Any:
-    """The same edges, a COO matrix without doubles: once per matrix, as its graph is."""
+    """The same edges, a COO matrix without duplicates: once per matrix, as its graph is."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.sparse_coo:
         return edge_index
     if edge_index.is_coalesced() or torch.compiler.is_compiling():
@@ -94,8 +100,10 @@ def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
-    """Rows and columns, and values, with doubles summed: PyG's function takes them for granted and
-    marks the caller's matrix as free of them."""
+    """Rows and columns, and values, with duplicates summed in a copy.
+
+    PyG's function marks the very matrix that it is given as free of duplicates.
+    """
     is_coo = isinstance(adj_t, Tensor) and adj_t.layout == torch.sparse_coo
     return to_edge_index(adj_t.coalesce() if is_coo else adj_t)
 
@@ -127,14 +135,15 @@ def _count_destinations(
 def with_loop_features(
     edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None
 ) -> Tensor:
-    """Edge features [e, d] of a graph with self-loops: those of the kept edges, then of the loops.
+    """Edge features of a graph with self-loops, [e, d] or [e]: the kept edges', then the loops'.
 
     ``fill_value`` is a number or vector, or how to reduce the features of a node's incoming
     edges (other than loops): ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``; a node
     without any gets zeros, with ``"mul"`` ones.
     """
-    kept = edge_attr if graph.kept is None else edge_attr[graph.kept]
-    return torch.cat([kept, _loop_features(kept, graph, fill_value)])
+    kept = as_columns(edge_attr if graph.kept is None else edge_attr[graph.kept])
+    filled = torch.cat([kept, _loop_features(kept, graph, fill_value)])
+    return filled if edge_attr.dim() == 2 else filled.squeeze(1)
 
 
 def _loop_features(kept: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
@@ -190,8 +199,15 @@ def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
     return None
 
 
+def given_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor) -> Any:
+    """The caller's edges, as given, and their weights; a SparseTensor holds its own, as PyG's."""
+    if isinstance(edge_index, SparseTensor):
+        return _sparse_weights(edge_index, graph, alpha, self_loops=False)
+    return given_edges(edge_index, graph), batch_first(alpha, x)
+
+
 def given_edges(edge_index: Any, graph: Graph) -> Any:
-    """The edges as the caller gave them, doubles summed; the pairs of a :class:`Graph`."""
+    """The edges as the caller gave them, duplicates summed; the pairs of a :class:`Graph`."""
     return graph.edge_index if isinstance(edge_index, Graph) else _coalesced(edge_index)
 
 

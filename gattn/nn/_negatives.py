@@ -21,7 +21,7 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
         symmetric: whether each edge is there in both directions: one is then looked up.
 
     Returns:
-        int64 [2, count], without doubles, in no order; fewer where there are not so many.
+        int64 [2, count], without duplicates, in no order; fewer where there are not so many.
     """
     n = graph.num_src
     population = n * (n - 1)

@@ -11,10 +11,11 @@ from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import softmax
 
-from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._conv import AttentionConv, as_heads, merge_heads, node_pair
+from gattn.nn._conv import AttentionConv, Nodes
 from gattn.nn._edges import read_edges
+from gattn.nn._features import as_heads, merge_heads, node_pair
+from gattn.nn._scores import DotScore
 
 
 class AGNNConv(AttentionConv):
@@ -56,10 +57,8 @@ class AGNNConv(AttentionConv):
     def __init__(
         self, requires_grad: bool = True, add_self_loops: bool = True, **kwargs: Any
     ) -> None:
-        kwargs.setdefault("aggr", "add")
-        super().__init__(node_dim=0, **kwargs)
+        super().__init__(kwargs, add_self_loops=add_self_loops)
         self.requires_grad = requires_grad
-        self.add_self_loops = add_self_loops
         if requires_grad:
             self.beta = Parameter(torch.empty(1))
         else:
@@ -85,13 +84,18 @@ class AGNNConv(AttentionConv):
         x, _ = node_pair(x)
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
         x_norm = F.normalize(x, dim=-1).to(x.dtype)
-        if not self.fused:
-            # propagate_type: (x: Tensor, x_norm: Tensor)
-            out = self.propagate(graph.edge_index, x=x, x_norm=x_norm, size=graph.size)
-            return out.transpose(0, 1) if x.dim() == 3 else out
-        key, value = as_heads(x_norm), as_heads(x)
-        out = dot_product_attention(self.beta.to(key.dtype) * key, key, value, graph, scale=1.0)
-        return merge_heads(out, 1, x, concat=True)
+        nodes = Nodes(as_heads(x_norm), as_heads(x_norm), as_heads(x))
+        return merge_heads(self.attend(nodes, None, graph)[0], 1, x, concat=True)
+
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
+        return DotScore(self.beta.to(nodes.key.dtype) * nodes.key, nodes.key, scale=1.0)
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
+    ) -> tuple[Tensor, OptTensor]:
+        x, x_norm = nodes.value.squeeze(1), nodes.key.squeeze(1)
+        # propagate_type: (x: Tensor, x_norm: Tensor)
+        return as_heads(self.propagate(graph.edge_index, x=x, x_norm=x_norm)), None
 
     def message(
         self,
@@ -102,6 +106,6 @@ class AGNNConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted features of the edges: the edge by edge path."""
+        """Weighted features of the edges: the edge-by-edge path."""
         alpha = softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
         return x_j * alpha.unsqueeze(-1)

@@ -14,7 +14,7 @@ from torch_geometric.nn.resolver import activation_resolver
 from gattn.graph import Graph, as_graph
 from gattn.nn._checks import check_at_least, check_features, check_probability
 from gattn.nn._edges import check_rows
-from gattn.nn.graph_attention import EdgeScore, GraphAttention
+from gattn.nn.graph_attention import GraphAttention, ScoreFunction
 
 NORMS = ("pre", "post")
 
@@ -38,7 +38,7 @@ class TransformerBlock(Module):
         ff_channels: hidden width of the feed-forward layer; None for 4 d.
         norm: ``"pre"`` or ``"post"``.
         score: the score of :class:`GraphAttention`.
-        edge_channels: features of an edge; None for none.
+        edge_dim: features of an edge; None for none.
         memory_channels: features of a row of the memory; None for no cross-attention.
         dropout: probability of dropping, in training, an attention weight, a hidden feature and
             a feature that is added to the residual.
@@ -76,8 +76,8 @@ class TransformerBlock(Module):
         *,
         ff_channels: int | None = None,
         norm: str = "pre",
-        score: str | EdgeScore = "scaled_dot",
-        edge_channels: int | None = None,
+        score: str | ScoreFunction = "scaled_dot",
+        edge_dim: int | None = None,
         memory_channels: int | None = None,
         dropout: float = 0.0,
         act: str = "gelu",
@@ -92,7 +92,7 @@ class TransformerBlock(Module):
         self.norm = norm
         self.dropout = dropout
         self.attention = GraphAttention(
-            channels, heads=heads, edge_channels=edge_channels, score=score, dropout=dropout
+            channels, heads=heads, edge_dim=edge_dim, score=score, dropout=dropout
         )
         self.norm1 = LayerNorm(channels)
         self.cross_attention = self.norm2 = None
@@ -115,7 +115,7 @@ class TransformerBlock(Module):
         graph: Any,
         *,
         edge_attr: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        attn_bias: Tensor | None = None,
         memory: Tensor | None = None,
         memory_graph: Graph | None = None,
     ) -> Tensor:
@@ -124,8 +124,8 @@ class TransformerBlock(Module):
         Args:
             x: [n, channels].
             graph: the edges among n nodes: a :class:`gattn.Graph` or anything it is made from.
-            edge_attr: [e, edge_channels], in the order of the caller's edges.
-            score_bias: [e, heads] or [e, 1] in that order, such as a :class:`RelativeBias` gives.
+            edge_attr: [e, edge_dim], in the order of the caller's edges.
+            attn_bias: [e, heads] or [e, 1] in that order, such as a :class:`RelativeBias` gives.
             memory: [m, memory_channels], for a block with cross-attention.
             memory_graph: the edges from m rows of the memory to n nodes.
 
@@ -143,7 +143,7 @@ class TransformerBlock(Module):
         graph = graph_among(graph, x)
 
         def attend(y: Tensor) -> Tensor:
-            return self.attention(y, y, y, graph, edge_attr=edge_attr, score_bias=score_bias)
+            return self.attention(y, y, y, graph, edge_attr=edge_attr, attn_bias=attn_bias)
 
         def attend_memory(y: Tensor) -> Tensor:
             return self.cross_attention(y, memory, memory, memory_graph)  # type: ignore[misc]
@@ -159,7 +159,7 @@ class TransformerBlock(Module):
         graph: Any,
         *,
         edge_attr: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        attn_bias: Tensor | None = None,
     ) -> Tensor:
         """Weights that x attends to itself with, before dropout.
 
@@ -167,7 +167,7 @@ class TransformerBlock(Module):
             x: [n, channels].
             graph: the edges, as in :meth:`forward`.
             edge_attr: as in :meth:`forward`.
-            score_bias: as in :meth:`forward`.
+            attn_bias: as in :meth:`forward`.
 
         Returns:
             [e, heads], in the order of the caller's edges.
@@ -175,7 +175,7 @@ class TransformerBlock(Module):
         check_features("x", x, self.channels, self.norm1.weight)
         y = self.norm1(x) if self.norm == "pre" else x
         return self.attention.attention_weights(
-            y, y, graph_among(graph, x), edge_attr=edge_attr, score_bias=score_bias
+            y, y, graph_among(graph, x), edge_attr=edge_attr, attn_bias=attn_bias
         )
 
     def _add(self, x: Tensor, function: Callable[[Tensor], Tensor], norm: LayerNorm) -> Tensor:

@@ -8,20 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.typing import Adj, OptTensor
+from torch_geometric.typing import (
+    Adj,
+    OptTensor,
+    SparseTensor,  # pyright: ignore[reportAttributeAccessIssue]
+)
 
 from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
 from gattn.kernels.precision import acc_dtype
-from gattn.nn._checks import check_probability
-from gattn.nn._conv import AttentionConv, as_heads, merge_heads, node_pair, project
-from gattn.nn._edges import (
-    edge_sum,
-    read_edges,
-    sparse_values,
-    sum_incoming,
-    with_weights,
-)
+from gattn.nn._conv import AttentionConv
+from gattn.nn._edges import edge_sum, read_edges, sparse_values, sum_incoming, with_weights
+from gattn.nn._features import as_columns, as_heads, merge_heads, node_pair, project
 
 
 class FAConv(AttentionConv):
@@ -81,14 +79,10 @@ class FAConv(AttentionConv):
         normalize: bool = True,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("aggr", "add")
-        super().__init__(node_dim=0, **kwargs)
-        check_probability("dropout", dropout)
+        super().__init__(kwargs, dropout=dropout, add_self_loops=add_self_loops)
         self.channels = channels
         self.eps = eps
-        self.dropout = dropout
         self.cached = cached
-        self.add_self_loops = add_self_loops
         self.normalize = normalize
         self._cached_edge_index = None
         self._cached_adj_t = None
@@ -119,7 +113,8 @@ class FAConv(AttentionConv):
             x_0: initial node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_weight: w, where it is not computed.
-            return_attention_weights: a bool, whichever, asks for the weights, too.
+            return_attention_weights: True or False to return the weights, too, as in PyG; None
+                not to.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -137,9 +132,7 @@ class FAConv(AttentionConv):
             alpha = alpha.squeeze(1) if x.dim() == 2 else alpha
         else:
             # propagate_type: (x: Tensor, alpha: PairTensor, edge_weight: OptTensor)
-            out = self.propagate(
-                graph.edge_index, x=x, alpha=scores, edge_weight=weight, size=graph.size
-            )
+            out = self.propagate(graph.edge_index, x=x, alpha=scores, edge_weight=weight)
             out = out.transpose(0, 1) if x.dim() == 3 else out
             alpha, self._alpha = self._alpha, None
         out = out.add(x_0, alpha=self.eps) if self.eps != 0 else out
@@ -151,7 +144,7 @@ class FAConv(AttentionConv):
     def message(
         self, x_j: Tensor, alpha_j: Tensor, alpha_i: Tensor, edge_weight: OptTensor
     ) -> Tensor:
-        """Weighted features of the edges: the edge by edge path."""
+        """Weighted features of the edges: the edge-by-edge path."""
         assert edge_weight is not None
         self._alpha = alpha = (alpha_j + alpha_i).tanh().squeeze(-1)
         alpha = F.dropout(alpha, self.dropout, self.training)
@@ -174,7 +167,7 @@ class FAConv(AttentionConv):
         else:
             graph, weight = read_edges(edge_index, edge_weight, x, x)
             assert weight is not None
-            return graph, weight.squeeze(1)
+            return graph, weight.flatten()
         if self.cached:
             self._cached_edge_index = found
         return found
@@ -188,7 +181,7 @@ class FAConv(AttentionConv):
         if weight is None:
             degree = graph.in_degree().to(wide)
         else:
-            weight = weight.to(wide)
+            weight = as_columns(weight).to(wide)
             weight = _add_identity(edge_index, weight, x) if self.add_self_loops else weight
             degree = sum_incoming(weight, graph).squeeze(1)
         scale = degree.pow(-0.5)
@@ -201,8 +194,13 @@ class FAConv(AttentionConv):
 
 
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
-    """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'."""
+    """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'.
+
+    As in PyG, the diagonal of a SparseTensor is set to one.
+    """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination
-    loop_weight = weight.new_ones(x.shape[0], 1).index_add(0, source[loops], weight[loops])
+    loop_weight = weight.new_ones(x.shape[0], 1)
+    if not isinstance(adj_t, SparseTensor):
+        loop_weight = loop_weight.index_add(0, source[loops], weight[loops])
     return torch.cat([weight[~loops], loop_weight])

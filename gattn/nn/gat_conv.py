@@ -8,28 +8,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils import softmax
 
-from gattn.functional import additive_attention, additive_attention_weights
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_probability
-from gattn.nn._conv import (
-    AttentionConv,
+from gattn.nn._conv import AttentionConv, Nodes
+from gattn.nn._edges import is_linear, read_edges, with_loop_features, with_weights
+from gattn.nn._features import (
     add_bias,
+    as_columns,
     channel_pair,
-    head_scores,
+    folded_score,
+    glorot_linear,
     merge_heads,
     node_inputs,
     project,
     skip,
-    split_heads,
     tile_heads,
+    values_and_scores,
 )
-from gattn.nn._edges import is_linear, read_edges, with_loop_features, with_weights
-from gattn.ops.projection import fork
+from gattn.nn._scores import AdditiveScore
 
 
 class GATConv(AttentionConv):
@@ -101,43 +100,27 @@ class GATConv(AttentionConv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("aggr", "add")
-        super().__init__(node_dim=0, **kwargs)
-        check_at_least(1, heads=heads)
-        check_at_least(0, out_channels=out_channels)
-        check_probability("dropout", dropout)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
-        self.fill_value = fill_value
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            negative_slope=negative_slope, dropout=dropout, add_self_loops=add_self_loops,
+            edge_dim=edge_dim, fill_value=fill_value,
+        )  # fmt: skip
         self.residual = residual
-
-        def linear(width: int, out: int) -> Linear:
-            return Linear(width, out, bias=False, weight_initializer="glorot")
-
+        source, destination = channel_pair(in_channels)
         width, total = heads * out_channels, heads * out_channels if concat else out_channels
         self.lin = self.lin_src = self.lin_dst = None
-        source, destination = channel_pair(in_channels)
         if isinstance(in_channels, (tuple, list)):
-            self.lin_src, self.lin_dst = linear(source, width), linear(destination, width)
+            self.lin_src = glorot_linear(source, width)
+            self.lin_dst = glorot_linear(destination, width)
         else:
-            self.lin = linear(source, width)
+            self.lin = glorot_linear(source, width)
         self.att_src = Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = Parameter(torch.empty(1, heads, out_channels))
         self.lin_edge = self.att_edge = None
         if edge_dim is not None:
-            self.lin_edge = linear(edge_dim, width)
+            self.lin_edge = glorot_linear(edge_dim, width)
             self.att_edge = Parameter(torch.empty(1, heads, out_channels))
-        self.res = None
-        if residual:
-            self.res = linear(
-                in_channels if isinstance(in_channels, int) else in_channels[1], total
-            )
+        self.res = glorot_linear(destination, total) if residual else None
         self.bias = Parameter(torch.empty(total)) if bias else None
         self.reset_parameters()
 
@@ -172,65 +155,56 @@ class GATConv(AttentionConv):
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
             alpha [e, h] before dropout, aligned with the returned edges: the caller's without
-            loops, then the loops, where they are added. For a sparse adjacency its entries.
+            loops, then the loops, where they are added. For a sparse adjacency its entries. Edge
+            by edge (see :attr:`why_not_fused`) alpha is what ``edge_update`` gives: after dropout.
         """
         x_src, x_dst = node_inputs(x)
         residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
-        projected, scored = fork(project(self._source_map, x_src))
-        query_score, key_score = self._node_scores(x_src, x_dst, scored)
-        value = split_heads(projected, self.out_channels)
-        scores = query_score, key_score
-        if self.fused:
-            out, alpha = self._attend(*scores, value, edge_attr, graph, return_attention_weights)
-        else:
-            values = value, self._destination_value(x_src, x_dst, value)
-            out, alpha = self._attend_edge_by_edge(*scores, values, edge_attr, graph)
+        nodes = self._project(x_src, x_dst)
+        out, alpha = self.attend(nodes, edge_attr, graph, bool(return_attention_weights))
         out = merge_heads(out, self.heads, x_src, self.concat)
-        out = add_bias(out if residual is None else out + residual, self.bias)
-        if alpha is None or not return_attention_weights:
+        out = add_bias(out, self.bias, residual)
+        if alpha is None:
             return out
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
-    def _attend(
-        self,
-        query_score: OptTensor,
-        key_score: Tensor,
-        value: Tensor,
-        edge_attr: OptTensor,
-        graph: Graph,
-        want_weights: bool | None,
-    ) -> tuple[Tensor, OptTensor]:
-        if query_score is None:
-            query_score = key_score.new_zeros(graph.num_dst, key_score.shape[1])
-        edge_score = None
-        if edge_attr is not None and self.lin_edge is not None:
-            edge_score = tile_heads(self._edge_score(edge_attr, graph), 1, value.shape[1])
-        score = {"edge_score": edge_score, "negative_slope": self.negative_slope}
-        out = additive_attention(
-            query_score, key_score, value, graph, dropout=self.dropout_now(), **score
-        )
-        if not want_weights:
-            return out, None
-        return out, additive_attention_weights(query_score, key_score, graph, **score)
+    def _project(self, x_src: Tensor, x_dst: OptTensor) -> Nodes:
+        """a_t . W_t x_i, a_s . W_s x_j and W_s x_j, from one product where both sides are one."""
+        source, destination = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin,) * 2
+        projected = project(source, x_src)
+        if x_dst is x_src and destination is source:
+            value, (query, key) = values_and_scores(projected, self.att_dst, self.att_src)
+            return Nodes(query, key, value, value)
+        value, (key,) = values_and_scores(projected, self.att_src)
+        if x_dst is None:
+            return Nodes(None, key, value)
+        if self.fused:
+            query = folded_score(destination, x_dst, self.att_dst, "x of the destinations")
+            return Nodes(query, key, value)
+        value_dst, (query,) = values_and_scores(project(destination, x_dst), self.att_dst)
+        return Nodes(query, key, value, value_dst)
 
-    def _attend_edge_by_edge(
-        self,
-        query_score: OptTensor,
-        key_score: Tensor,
-        x: OptPairTensor,
-        edge_attr: OptTensor,
-        graph: Graph,
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> AdditiveScore:
+        query = nodes.query
+        if query is None:
+            query = nodes.key.new_zeros(graph.num_dst, nodes.key.shape[1])
+        edge = self._edge_score(edge_attr, graph, nodes.key.shape[1])
+        return AdditiveScore(query, nodes.key, edge, self.negative_slope)
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
-        if edge_attr is not None and self.add_self_loops:
-            edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
-        edge_index, size, scores = graph.edge_index, graph.size, (key_score, query_score)
+        edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
+        known = nodes.value_dst is not None or graph.num_src == graph.num_dst
+        size = None if known else graph.size  # PyG reads it off the values
+        scores, values = (nodes.key, nodes.query), (nodes.value, nodes.value_dst)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
         alpha = self.edge_updater(edge_index, alpha=scores, edge_attr=edge_attr, size=size)
         # propagate_type: (x: OptPairTensor, alpha: Tensor)
-        return self.propagate(edge_index, x=x, alpha=alpha, size=size), alpha
+        return self.propagate(edge_index, x=values, alpha=alpha, size=size), alpha
 
     def edge_update(
         self,
@@ -241,7 +215,7 @@ class GATConv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Weights [e, h] of the edges, after dropout: the edge by edge path."""
+        """Weights [e, h] of the edges, after dropout: the edge-by-edge path."""
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is not None:
             score = score + tile_heads(self._edge_term(edge_attr), 1, score.shape[1])
@@ -249,60 +223,25 @@ class GATConv(AttentionConv):
         return F.dropout(alpha, self.dropout, self.training)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge by edge path."""
+        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
         return alpha.unsqueeze(-1) * x_j
 
-    @property
-    def _source_map(self) -> Any:
-        return self.lin_src if self.lin is None else self.lin
-
-    @property
-    def _destination_map(self) -> Any:
-        return self.lin_dst if self.lin is None else self.lin
-
-    def _destination_value(self, x_src: Tensor, x_dst: OptTensor, value: Tensor) -> OptTensor:
-        """W_t x_i, which messages may use: only the edge by edge path forms it."""
-        if x_dst is None:
-            return None
-        if x_dst is x_src and self.lin is not None:
-            return value
-        return split_heads(project(self._destination_map, x_dst), self.out_channels)
-
-    def _node_scores(
-        self, x_src: Tensor, x_dst: OptTensor, projected: Tensor
-    ) -> tuple[OptTensor, Tensor]:
-        """a_t . W_t x_i and a_s . W_s x_j; the first is None without destination features."""
-        if self.lin is not None and x_dst is x_src:
-            both = head_scores(self.lin, x_src, projected, self.att_dst, self.att_src)
-            return both[0], both[1]
-        (key_score,) = head_scores(self._source_map, x_src, projected, self.att_src)
-        if x_dst is None:
-            return None, key_score
-        (query_score,) = head_scores(
-            self._destination_map, x_dst, None, self.att_dst, name="x of the destinations"
-        )
-        return query_score, key_score
-
-    def _edge_score(self, edge_attr: Tensor, graph: Graph) -> Tensor:
-        """The edges' part of the score, loops included.
+    def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
+        """The edges' part of the score, loops included: [e, h].
 
         Where the features of a loop are linear in the others', so is its score: a narrower sum.
         """
-        if not self.add_self_loops:
-            return self._edge_term(edge_attr)
-        self.check_edge_width(edge_attr)
-        if is_linear(self.fill_value):
-            return with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
-        return self._edge_term(with_loop_features(edge_attr, graph, self.fill_value))
+        if edge_attr is None or self.att_edge is None:
+            self.warn_of_ignored(edge_attr)
+            return None
+        if self.add_self_loops and is_linear(self.fill_value):
+            self.check_edge_attr(edge_attr)
+            score = with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
+        else:
+            score = self._edge_term(self.edge_features(edge_attr, graph))
+        return tile_heads(score, 1, heads)
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
         """a_e . W_e e_ij: [e, h]."""
-        assert self.lin_edge is not None
         assert self.att_edge is not None
-        return head_scores(self.lin_edge, edge_attr, None, self.att_edge, name="edge_attr")[0]
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"heads={self.heads})"
-        )
+        return folded_score(self.lin_edge, as_columns(edge_attr), self.att_edge, "edge_attr")

@@ -10,11 +10,12 @@ from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import softmax
 
-from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._checks import check_features, check_probability
-from gattn.nn._conv import AttentionConv, add_bias, as_heads, is_plain
+from gattn.nn._checks import check_features
+from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
+from gattn.nn._features import add_bias, as_heads, is_plain
+from gattn.nn._scores import AdditiveScore, attend
 
 
 class GATEConv(AttentionConv):
@@ -59,13 +60,11 @@ class GATEConv(AttentionConv):
     def __init__(
         self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
     ) -> None:
-        super().__init__(aggr="add", node_dim=0)
-        check_probability("dropout", dropout)
+        super().__init__({}, dropout=dropout)
         if in_channels != out_channels:
             raise ValueError(
                 f"out_channels must be in_channels ({in_channels}); got {out_channels}"
             )
-        self.dropout = dropout
         self.att_l = Parameter(torch.empty(1, out_channels))
         self.att_r = Parameter(torch.empty(1, in_channels))
         self.lin1 = Linear(in_channels + edge_dim, out_channels, bias=False)
@@ -95,28 +94,23 @@ class GATEConv(AttentionConv):
         if x.dim() != 2:
             wanted = self.att_r.shape[1]
             raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
-        edge_dim = self.lin1.weight.shape[1] - self.att_r.shape[1]
-        check_features("edge_attr", edge_attr, edge_dim, self.lin1.weight)
-        graph, _ = read_edges(edge_index, edge_attr, x, x)
-        if self.fused:
-            neighbour_score = self._neighbour_score(x, edge_attr, graph)
-            query_score = F.linear(x, self.att_r)
-            out = additive_attention(
-                query_score,
-                torch.zeros_like(query_score),
-                as_heads(self.lin2(x)),
-                graph,
-                edge_score=neighbour_score,
-                negative_slope=0.01,
-                dropout=self.dropout_now(),
-            ).squeeze(1)
-        else:
-            pairs = graph.edge_index
+        graph, bonds = read_edges(edge_index, edge_attr, x, x)
+        edge_dim = self.lin1.in_features - self.att_r.shape[1]
+        check_features("edge_attr", bonds, edge_dim, self.lin1.weight)
+        assert bonds is not None
+        return add_bias(self._attend(x, bonds, graph), self.bias)
+
+    def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
+        if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)
-            alpha = self.edge_updater(pairs, x=x, edge_attr=edge_attr, size=graph.size)
+            alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
             # propagate_type: (x: Tensor, alpha: Tensor)
-            out = self.propagate(pairs, x=x, alpha=alpha, size=graph.size)
-        return add_bias(out, self.bias)
+            return self.propagate(graph.edge_index, x=x, alpha=alpha)
+        query_score = F.linear(x, self.att_r)
+        edge_score = self._neighbour_score(x, edge_attr, graph)
+        score = AdditiveScore(query_score, torch.zeros_like(query_score), edge_score, 0.01)
+        value = as_heads(self.lin2(x))
+        return attend(score, value, graph, dropout=self.dropout_now())[0].squeeze(1)
 
     def edge_update(
         self,
@@ -127,13 +121,13 @@ class GATEConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weights [e] of the edges, after dropout: the edge by edge path."""
+        """Weights [e] of the edges, after dropout: the edge-by-edge path."""
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
         return F.dropout(softmax(score, index, ptr, size_i), self.dropout, self.training)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Weighted values [e, c] of the edges: the edge by edge path."""
+        """Weighted values [e, c] of the edges: the edge-by-edge path."""
         return self.lin2(x_j) * alpha.unsqueeze(-1)
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:

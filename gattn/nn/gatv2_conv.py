@@ -8,18 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 from torch_geometric.utils import softmax
 
-from gattn.functional import mlp_attention, mlp_attention_weights
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_probability
-from gattn.nn._conv import (
-    AttentionConv,
+from gattn.nn._conv import AttentionConv, Nodes
+from gattn.nn._edges import read_edges, with_weights
+from gattn.nn._features import (
     add_bias,
     channel_pair,
+    glorot_linear,
     merge_heads,
     node_pair,
     project,
@@ -27,7 +26,7 @@ from gattn.nn._conv import (
     split_heads,
     tile_heads,
 )
-from gattn.nn._edges import read_edges, with_loop_features, with_weights
+from gattn.nn._scores import MLPScore
 
 
 class GATv2Conv(AttentionConv):
@@ -99,32 +98,20 @@ class GATv2Conv(AttentionConv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(node_dim=0, **kwargs)
-        check_at_least(1, heads=heads)
-        check_at_least(0, out_channels=out_channels)
-        check_probability("dropout", dropout)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
-        self.fill_value = fill_value
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            negative_slope=negative_slope, dropout=dropout, add_self_loops=add_self_loops,
+            edge_dim=edge_dim, fill_value=fill_value,
+        )  # fmt: skip
         self.residual = residual
         self.share_weights = share_weights
-
-        def linear(width: int, out: int, bias: bool) -> Linear:
-            return Linear(width, out, bias=bias, weight_initializer="glorot")
-
         source, destination = channel_pair(in_channels)
         width, total = heads * out_channels, heads * out_channels if concat else out_channels
-        self.lin_l = linear(source, width, bias)
-        self.lin_r = self.lin_l if share_weights else linear(destination, width, bias)
+        self.lin_l = glorot_linear(source, width, bias)
+        self.lin_r = self.lin_l if share_weights else glorot_linear(destination, width, bias)
         self.att = Parameter(torch.empty(1, heads, out_channels))
-        self.lin_edge = None if edge_dim is None else linear(edge_dim, width, False)
-        self.res = linear(destination, total, False) if residual else None
+        self.lin_edge = None if edge_dim is None else glorot_linear(edge_dim, width)
+        self.res = glorot_linear(destination, total) if residual else None
         self.bias = Parameter(torch.empty(total)) if bias else None
         self.reset_parameters()
 
@@ -155,51 +142,46 @@ class GATv2Conv(AttentionConv):
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
             alpha [e, h] before dropout, aligned with the returned edges: the caller's without
-            loops, then the loops, where they are added. For a sparse adjacency its entries.
+            loops, then the loops, where they are added. For a sparse adjacency its entries. Edge
+            by edge (see :attr:`why_not_fused`) alpha is what ``edge_update`` gives: after dropout.
         """
         x_src, x_dst = node_pair(x)
         residual = None if self.res is None else skip(self.res, x_dst)
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
-        if edge_attr is not None and self.add_self_loops:
-            self.check_edge_width(edge_attr)
-            edge_attr = with_loop_features(edge_attr, graph, self.fill_value)
-        key = split_heads(project(self.lin_l, x_src), self.out_channels)
-        shared = self.share_weights and x_dst is x_src
-        query = key if shared else split_heads(project(self.lin_r, x_dst), self.out_channels)
-        attend = self._attend if self.fused else self._attend_edge_by_edge
-        out, alpha = attend(query, key, edge_attr, graph, bool(return_attention_weights))
+        nodes = self._project(x_src, x_dst)
+        out, alpha = self.attend(nodes, edge_attr, graph, bool(return_attention_weights))
         out = merge_heads(out, self.heads, x_src, self.concat)
-        out = add_bias(out if residual is None else out + residual, self.bias)
+        out = add_bias(out, self.bias, residual)
         if alpha is None:
             return out
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
-    def _attend(
-        self, query: Tensor, key: Tensor, edge_attr: OptTensor, graph: Graph, want_weights: bool
-    ) -> tuple[Tensor, OptTensor]:
-        edge_attr, edge_proj = self.edge_term(edge_attr, key)
-        score: dict[str, Any] = {
-            "weight": tile_heads(self.att.squeeze(0), 0, key.shape[1]).to(key.dtype),
-            "edge_attr": edge_attr,
-            "edge_proj": edge_proj,
-            "negative_slope": self.negative_slope,
-        }
-        out = mlp_attention(query, key, key, graph=graph, dropout=self.dropout_now(), **score)
-        return out, mlp_attention_weights(
-            query, key, graph=graph, **score
-        ) if want_weights else None
+    def _project(self, x_src: Tensor, x_dst: Tensor) -> Nodes:
+        """W_r x_i and W_l x_j, which is the value, too."""
+        key = split_heads(project(self.lin_l, x_src), self.out_channels)
+        if self.share_weights and x_dst is x_src:
+            return Nodes(key, key, key)
+        return Nodes(split_heads(project(self.lin_r, x_dst), self.out_channels), key, key)
 
-    def _attend_edge_by_edge(
-        self, query: Tensor, key: Tensor, edge_attr: OptTensor, graph: Graph, want_weights: bool
-    ) -> tuple[Tensor, OptTensor]:
-        edge_index, size = graph.edge_index, graph.size
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> MLPScore:
+        query, key, _, _ = nodes
+        assert query is not None
+        edge_attr, edge_proj = self.edge_term(self.edge_features(edge_attr, graph), key)
+        att = tile_heads(self.att.squeeze(0), 0, key.shape[1]).to(key.dtype)
+        slope = self.negative_slope
+        return MLPScore(query, key, att, edge_attr, edge_proj, negative_slope=slope)
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
+    ) -> tuple[Tensor, Tensor]:
+        edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
+        x = nodes.key, nodes.query
         # edge_updater_type: (x: PairTensor, edge_attr: OptTensor)
-        alpha = self.edge_updater(edge_index, x=(key, query), edge_attr=edge_attr, size=size)
+        alpha = self.edge_updater(edge_index, x=x, edge_attr=edge_attr)
         # propagate_type: (x: PairTensor, alpha: Tensor)
-        out = self.propagate(edge_index, x=(key, query), alpha=alpha, size=size)
-        return out, alpha if want_weights else None
+        return self.propagate(edge_index, x=x, alpha=alpha), alpha
 
     def edge_update(
         self,
@@ -210,7 +192,7 @@ class GATv2Conv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Weights [e, h] of the edges, after dropout: the edge by edge path."""
+        """Weights [e, h] of the edges, after dropout: the edge-by-edge path."""
         hidden = x_i + x_j
         if edge_attr is not None:
             hidden = hidden + self.edge_values(edge_attr, hidden.shape[1])
@@ -219,11 +201,5 @@ class GATv2Conv(AttentionConv):
         return F.dropout(softmax(score, index, ptr, dim_size), self.dropout, self.training)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge by edge path."""
+        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
         return x_j * alpha.unsqueeze(-1)
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"heads={self.heads})"
-        )

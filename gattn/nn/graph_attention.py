@@ -10,20 +10,25 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
-from gattn.functional import (
-    aggregate,
-    dot_product_attention,
-    dot_product_attention_weights,
-    edge_softmax,
-    mlp_attention,
-    mlp_attention_weights,
-)
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_at_least, check_features, check_heads_divide, check_probability
-from gattn.nn._conv import is_plain, merge_heads, nodes_first, project, split_heads, tile_heads
+from gattn.nn._checks import (
+    check_at_least,
+    check_features,
+    check_heads_divide,
+    check_probability,
+)
 from gattn.nn._edges import batch_first
+from gattn.nn._features import (
+    is_plain,
+    merge_heads,
+    nodes_first,
+    project,
+    split_heads,
+    tile_heads,
+)
+from gattn.nn._scores import DotScore, EdgeScore, MLPScore, Score, attend
 
-EdgeScore = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 SCORES = ("dot", "scaled_dot", "gaussian", "additive", "cosine")
 
 
@@ -54,7 +59,7 @@ class GraphAttention(Module):
         key_channels: features of a key; None for query_channels.
         value_channels: features of a value; None for key_channels.
         channels: channels per head, c; None for out_channels / heads.
-        edge_channels: features of an edge, for the scores with :math:`W_e`; None for none.
+        edge_dim: features of an edge, for the scores with :math:`W_e`; None for none.
         score: see above.
         dropout: probability of dropping a weight in training.
         bias: whether the projections (but for that of edges) have a bias.
@@ -62,7 +67,7 @@ class GraphAttention(Module):
     Shapes:
         - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
           each with a leading batch dimension or all without; a :class:`gattn.Graph` from m
-          sources to n destinations, or anything it is made from; edge_attr [e, edge_channels], for
+          sources to n destinations, or anything it is made from; edge_attr [e, edge_dim], for
           a callable of any shape
         - **output:** [n, out_channels], or with the batch dimension; the bias of W_o, or zeros,
           for a query without edges
@@ -99,8 +104,8 @@ class GraphAttention(Module):
         key_channels: int | None = None,
         value_channels: int | None = None,
         channels: int | None = None,
-        edge_channels: int | None = None,
-        score: str | EdgeScore = "scaled_dot",
+        edge_dim: int | None = None,
+        score: str | ScoreFunction = "scaled_dot",
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
@@ -115,14 +120,14 @@ class GraphAttention(Module):
         value_channels = key_channels if value_channels is None else value_channels
         if not callable(score) and score not in SCORES:
             raise ValueError(f"score must be one of {SCORES} or a callable; got {score!r}")
-        if edge_channels is not None and (callable(score) or score == "cosine"):
-            raise ValueError(f"edge_channels go with a dot or additive score; got {score!r}")
+        if edge_dim is not None and (callable(score) or score == "cosine"):
+            raise ValueError(f"edge_dim goes with a dot or additive score; got {score!r}")
         if channels is None:
             check_heads_divide(heads, out_channels=out_channels)
         self.query_channels = query_channels
         self.key_channels = key_channels
         self.value_channels = value_channels
-        self.edge_channels = edge_channels
+        self.edge_dim = edge_dim
         self.out_channels = out_channels
         self.heads = heads
         self.channels = out_channels // heads if channels is None else channels
@@ -133,7 +138,7 @@ class GraphAttention(Module):
         self.lin_key = Linear(key_channels, width, bias=bias)
         self.lin_value = Linear(value_channels, width, bias=bias)
         self.lin_out = Linear(width, out_channels, bias=bias)
-        self.lin_edge = None if edge_channels is None else Linear(edge_channels, width, bias=False)
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, width, bias=False)
         self.weight = Parameter(torch.empty(heads, self.channels)) if score == "additive" else None
         self.beta = Parameter(torch.empty(heads)) if score == "cosine" else None
         self.reset_parameters()
@@ -158,7 +163,7 @@ class GraphAttention(Module):
         graph: Any,
         *,
         edge_attr: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        attn_bias: Tensor | None = None,
     ) -> Tensor:
         """Attend from the queries to the keys' values.
 
@@ -168,23 +173,18 @@ class GraphAttention(Module):
             value: see Shapes.
             graph: the edges, from keys to queries: a Graph or anything it is made from.
             edge_attr: edge features in the order of the caller's edges.
-            score_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
+            attn_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
                 -inf drops an edge. Not for the additive score.
 
         Returns:
             The results, see Shapes.
         """
         q, k = self._query_and_key(query, key)
-        graph = _graph_between(graph, k, q)
         v = self._split(self.lin_value, value, "value")
+        graph = _graph_between(graph, k, q)
+        score = self._score(q, k, graph, edge_attr, attn_bias)
         dropout = self.dropout if self.training else 0.0
-        if callable(self.score):
-            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
-            out = aggregate(F.dropout(alpha, dropout), v, graph)
-        else:
-            attend = mlp_attention if self.score == "additive" else dot_product_attention
-            terms = self._terms(k, edge_attr, score_bias)
-            out = attend(q, k, v, graph=graph, dropout=dropout, **terms)
+        out, _ = attend(score, v, graph, dropout=dropout)
         return self.lin_out(merge_heads(out, self.heads, nodes_first(query), concat=True))
 
     def attention_weights(
@@ -194,7 +194,7 @@ class GraphAttention(Module):
         graph: Any,
         *,
         edge_attr: Tensor | None = None,
-        score_bias: Tensor | None = None,
+        attn_bias: Tensor | None = None,
     ) -> Tensor:
         """Weights of the edges, before dropout.
 
@@ -203,19 +203,14 @@ class GraphAttention(Module):
             key: see Shapes.
             graph: the edges, from keys to queries: a Graph or anything it is made from.
             edge_attr: edge features in the order of the caller's edges.
-            score_bias: as in :meth:`forward`.
+            attn_bias: as in :meth:`forward`.
 
         Returns:
             [e, h] in the order of the caller's edges, or [b, e, h].
         """
         q, k = self._query_and_key(query, key)
         graph = _graph_between(graph, k, q)
-        if callable(self.score):
-            alpha = edge_softmax(self._call_score(q, k, graph, edge_attr, score_bias), graph)
-        else:
-            additive = self.score == "additive"
-            weigh = mlp_attention_weights if additive else dot_product_attention_weights
-            alpha = weigh(q, k, graph=graph, **self._terms(k, edge_attr, score_bias))
+        alpha = self._score(q, k, graph, edge_attr, attn_bias).weights(graph)
         return batch_first(alpha, nodes_first(query))
 
     def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,37 +224,48 @@ class GraphAttention(Module):
     def _split(self, linear: Linear, x: Tensor, name: str) -> Tensor:
         return split_heads(project(linear, nodes_first(x, name), name), self.channels)
 
-    def _terms(
-        self, key: Tensor, edge_attr: Tensor | None, score_bias: Tensor | None
-    ) -> dict[str, Any]:
-        """What the operator takes beside query, key and value."""
-        terms: dict[str, Any] = {}
-        if (edge_attr is None) != (self.lin_edge is None):
-            raise ValueError(f"edge_attr and edge_channels go together; edge_channels is "
-                             f"{self.edge_channels}")  # fmt: skip
-        if edge_attr is not None and self.lin_edge is not None:
-            features, weight = edge_attr, self.lin_edge.weight
-            if is_plain(self.lin_edge):
-                check_features("edge_attr", edge_attr, weight.shape[1], weight)
-            else:  # what the map gives needs no more projecting
-                features = self.lin_edge(edge_attr)
-                weight = torch.eye(features.shape[-1], device=key.device)
-            projection = weight.unflatten(0, (self.heads, self.channels))
-            terms["edge_attr"] = features.to(key.dtype)
-            terms["edge_proj"] = tile_heads(projection, 0, key.shape[1]).to(key.dtype)
-        if score_bias is not None and self.weight is not None:
-            raise ValueError("score_bias goes with a dot, cosine or callable score; this one is "
+    def _score(
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Graph,
+        edge_attr: Tensor | None,
+        attn_bias: Tensor | None,
+    ) -> Score:
+        """s + b, in the terms of its operator."""
+        if attn_bias is not None and self.weight is not None:
+            raise ValueError("attn_bias goes with a dot, cosine or callable score; this one is "
                              "'additive'")  # fmt: skip
-        if score_bias is not None:
-            terms["bias"] = self._per_head(score_bias, key)
+        bias = None if attn_bias is None else self._per_head(attn_bias, key)
+        if callable(self.score):
+            return self._call_score(query, key, graph, edge_attr, bias)
+        edge_attr, edge_proj = self._edge_term(edge_attr, key)
         if self.weight is not None:
-            terms["weight"] = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
-            return {**terms, "activation": "tanh"}
-        return {**terms, "scale": None if self.score == "scaled_dot" else 1.0}
+            weight = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
+            return MLPScore(query, key, weight, edge_attr, edge_proj, "tanh")
+        scale = None if self.score == "scaled_dot" else 1.0
+        return DotScore(query, key, edge_attr, edge_proj, bias, scale)
 
-    def _per_head(self, score_bias: Tensor, like: Tensor) -> Tensor:
+    def _edge_term(
+        self, edge_attr: Tensor | None, key: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Edge features and their projection, [e, d] and [h, c, d], as an operator takes them."""
+        if (edge_attr is None) != (self.lin_edge is None):
+            raise ValueError(f"edge_attr and edge_dim go together; edge_dim is {self.edge_dim}")
+        if edge_attr is None or self.lin_edge is None:
+            return None, None
+        features, weight = edge_attr, self.lin_edge.weight
+        if is_plain(self.lin_edge):
+            check_features("edge_attr", features, weight.shape[1], weight)
+        else:  # what the map gives needs no more projecting
+            features = self.lin_edge(edge_attr)
+            weight = torch.eye(features.shape[-1], device=key.device)
+        projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])
+        return features.to(key.dtype), projection.to(key.dtype)
+
+    def _per_head(self, attn_bias: Tensor, like: Tensor) -> Tensor:
         """[e, h] or [e, 1] for all heads of [m, h, c], in its dtype."""
-        per_head = score_bias.expand(-1, self.heads)
+        per_head = attn_bias.expand(-1, self.heads)
         return tile_heads(per_head, 1, like.shape[1]).to(like.dtype)
 
     def _call_score(
@@ -268,8 +274,8 @@ class GraphAttention(Module):
         key: Tensor,
         graph: Graph,
         edge_attr: Tensor | None,
-        score_bias: Tensor | None,
-    ) -> Tensor:
+        bias: Tensor | None,
+    ) -> EdgeScore:
         source, destination = graph.edge_index
         assert callable(self.score)
         score = self.score(query[destination], key[source], edge_attr)
@@ -278,7 +284,7 @@ class GraphAttention(Module):
                 f"score must give shape ({graph.num_edges}, {query.shape[1]}); "
                 f"got {tuple(score.shape)}"
             )
-        return score if score_bias is None else score + self._per_head(score_bias, key)
+        return EdgeScore(score if bias is None else score + bias)
 
     def extra_repr(self) -> str:
         """The settings, for repr."""

@@ -11,7 +11,7 @@ from torch_geometric.nn.inits import reset
 
 from gattn.nn._checks import check_at_least, check_features, check_probability
 from gattn.nn.block import feed_forward, graph_among
-from gattn.nn.graph_attention import EdgeScore, GraphAttention
+from gattn.nn.graph_attention import GraphAttention, ScoreFunction
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.segments import segment_graph, within
 
@@ -37,7 +37,7 @@ class GraphTransformerLayer(Module):
         global_attention: ``"full"`` for the softmax over all pairs, in time and memory quadratic
             in the size of a graph, or ``"linear"`` for :class:`LinearAttention`.
         score: the score of the attentions; ``"linear"`` has none.
-        edge_channels: features of an edge, for the local attention; None for none.
+        edge_dim: features of an edge, for the local attention; None for none.
         ff_channels: hidden width of the MLP; None for 2 channels.
         dropout: probability of dropping, in training, an attention weight, a hidden feature and
             a feature that is added to the residual.
@@ -48,7 +48,7 @@ class GraphTransformerLayer(Module):
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for another global_attention, or edge_channels beside a local layer.
+        ValueError: for another global_attention, or edge_dim beside a local layer.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
@@ -57,7 +57,7 @@ class GraphTransformerLayer(Module):
     Example:
         >>> import torch
         >>> from gattn.nn import GraphTransformerLayer
-        >>> layer = GraphTransformerLayer(16, heads=4, edge_channels=3)
+        >>> layer = GraphTransformerLayer(16, heads=4, edge_dim=3)
         >>> x, batch = torch.randn(5, 16), torch.tensor([0, 0, 0, 1, 1])
         >>> edge_index, edge_attr = torch.tensor([[0, 1, 3], [1, 2, 4]]), torch.randn(3, 3)
         >>> layer(x, edge_index, batch, edge_attr=edge_attr).shape
@@ -71,8 +71,8 @@ class GraphTransformerLayer(Module):
         *,
         local: Module | None = None,
         global_attention: str = "full",
-        score: str | EdgeScore = "scaled_dot",
-        edge_channels: int | None = None,
+        score: str | ScoreFunction = "scaled_dot",
+        edge_dim: int | None = None,
         ff_channels: int | None = None,
         dropout: float = 0.0,
         act: str = "gelu",
@@ -82,8 +82,8 @@ class GraphTransformerLayer(Module):
         check_probability("dropout", dropout)
         if global_attention not in GLOBAL:
             raise ValueError(f"global_attention must be one of {GLOBAL}; got {global_attention!r}")
-        if local is not None and edge_channels is not None:
-            raise ValueError("edge_channels go with the built-in local attention; the local layer "
+        if local is not None and edge_dim is not None:
+            raise ValueError("edge_dim goes with the built-in local attention; the local layer "
                              "that was given knows its own")  # fmt: skip
         self.channels = channels
         self.heads = heads
@@ -92,7 +92,7 @@ class GraphTransformerLayer(Module):
         self.local_attention = None
         if local is None:
             self.local_attention = GraphAttention(
-                channels, heads=heads, edge_channels=edge_channels, score=score, dropout=dropout
+                channels, heads=heads, edge_dim=edge_dim, score=score, dropout=dropout
             )
         self.global_attention: GraphAttention | LinearAttention = (
             GraphAttention(channels, heads=heads, score=score, dropout=dropout)
@@ -127,7 +127,7 @@ class GraphTransformerLayer(Module):
             x: [n, channels].
             edge_index: the edges: a :class:`gattn.Graph` or anything it is made from.
             batch: [n], the graph of each node; None puts all into one.
-            edge_attr: [e, edge_channels], in the order of the caller's edges.
+            edge_attr: [e, edge_dim], in the order of the caller's edges.
             batch_size: number of graphs. Without it ``batch.max() + 1`` is read from the device.
             max_num_nodes: the most nodes of any graph; needed under ``torch.compile`` alone, and
                 there with ``global_attention="full"``.
@@ -157,7 +157,7 @@ class GraphTransformerLayer(Module):
             return self.global_attention(x, batch, dim_size=batch_size)
         segments = segment_graph(x, batch, dim_size=batch_size)
         complete, bias = within(segments, x.shape[0] if batch is None else width)
-        return self.global_attention(x, x, x, complete, score_bias=bias)
+        return self.global_attention(x, x, x, complete, attn_bias=bias)
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)

@@ -14,11 +14,12 @@ from torch_geometric.nn.inits import glorot, reset
 from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
 from torch_geometric.utils import softmax
 
-from gattn.functional import additive_attention
 from gattn.graph import Graph
-from gattn.nn._checks import check_heads_divide, check_probability
-from gattn.nn._conv import AttentionConv, projected_scores
+from gattn.nn._checks import check_heads_divide
+from gattn.nn._conv import AttentionConv, Nodes
 from gattn.nn._edges import read_edges
+from gattn.nn._features import head_scores
+from gattn.nn._scores import AdditiveScore
 
 
 class HANConv(AttentionConv):
@@ -79,17 +80,15 @@ class HANConv(AttentionConv):
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(aggr="add", node_dim=0, **kwargs)
-        check_probability("dropout", dropout)
+        super().__init__(
+            kwargs, out_channels=out_channels, heads=heads, negative_slope=negative_slope,
+            dropout=dropout,
+        )  # fmt: skip
+        self.metadata = metadata
         check_heads_divide(heads, out_channels=out_channels)
         if not isinstance(in_channels, dict):
             in_channels = dict.fromkeys(metadata[0], in_channels)
-        self.heads = heads
         self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.negative_slope = negative_slope
-        self.metadata = metadata
-        self.dropout = dropout
         self.k_lin = DenseLinear(out_channels, out_channels)
         self.q = Parameter(torch.empty(1, out_channels))
         self.proj = ModuleDict({key: Linear(d, out_channels) for key, d in in_channels.items()})
@@ -130,32 +129,35 @@ class HANConv(AttentionConv):
         """
         projected = {key: self.proj[key](x) for key, x in x_dict.items()}
         found: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
-        attend = self._attend if self.fused else self._attend_edge_by_edge
         for edge_type, edges in edge_index_dict.items():
             source, destination = edge_type[0], edge_type[-1]
             ends = projected[source], projected[destination]
             graph, _ = read_edges(edges, None, *ends)
-            found[destination].append(attend("__".join(edge_type), *ends, graph).relu())
+            out, _ = self.attend(self._ends("__".join(edge_type), *ends), None, graph)
+            found[destination].append(out.flatten(1).relu())
         mixed = {key: self._mix(outs) for key, outs in found.items()}
         out_dict = {key: out for key, (out, _) in mixed.items()}
         if return_semantic_attention_weights:
             return out_dict, {key: beta for key, (_, beta) in mixed.items()}
         return out_dict
 
-    def _attend(self, name: str, y_src: Tensor, y_dst: Tensor, graph: Graph) -> Tensor:
-        (key_score,) = projected_scores(y_src, self.lin_src[name])
-        (query_score,) = projected_scores(y_dst, self.lin_dst[name])
-        value = y_src.unflatten(-1, (self.heads, -1))
-        slope, dropout = self.negative_slope, self.dropout_now()
-        return additive_attention(
-            query_score, key_score, value, graph, negative_slope=slope, dropout=dropout
-        ).flatten(1)
+    def _ends(self, name: str, y_src: Tensor, y_dst: Tensor) -> Nodes:
+        """a_d . h_i, a_s . h_j and h_j, with a of one type of edges."""
+        value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
+        (key,) = head_scores(value, self.lin_src[name])
+        (query,) = head_scores(value_dst, self.lin_dst[name])
+        return Nodes(query, key, value, value_dst)
 
-    def _attend_edge_by_edge(self, name: str, y_src: Tensor, y_dst: Tensor, graph: Graph) -> Tensor:
-        x_src, x_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
-        alpha = (x_src * self.lin_src[name]).sum(-1), (x_dst * self.lin_dst[name]).sum(-1)
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> AdditiveScore:
+        assert nodes.query is not None
+        return AdditiveScore(nodes.query, nodes.key, negative_slope=self.negative_slope)
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
+    ) -> tuple[Tensor, OptTensor]:
+        x, alpha = (nodes.value, nodes.value_dst), (nodes.key, nodes.query)
         # propagate_type: (x: PairTensor, alpha: PairTensor)
-        return self.propagate(graph.edge_index, x=(x_src, x_dst), alpha=alpha, size=graph.size)
+        return self.propagate(graph.edge_index, x=x, alpha=alpha), None
 
     def message(
         self,
@@ -166,7 +168,7 @@ class HANConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h * c] of the edges: the edge by edge path."""
+        """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
         score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
         alpha = F.dropout(softmax(score, index, ptr, size_i), self.dropout, self.training)
         return (x_j * alpha.unsqueeze(-1)).flatten(1)

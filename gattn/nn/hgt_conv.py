@@ -18,8 +18,9 @@ from torch_geometric.utils import softmax
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
 from gattn.nn._checks import check_heads_divide
-from gattn.nn._conv import AttentionConv, is_untouched
+from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
+from gattn.nn._features import is_untouched
 from gattn.nn._typed import join_graphs
 
 _Projected = dict[NodeType, tuple[Tensor, ...]]
@@ -82,14 +83,12 @@ class HGTConv(AttentionConv):
         heads: int = 1,
         **kwargs: Any,
     ) -> None:
-        super().__init__(aggr="add", node_dim=0, **kwargs)
+        super().__init__(kwargs, out_channels=out_channels, heads=heads)
         check_heads_divide(heads, out_channels=out_channels)
         node_types, edge_types = metadata
         if not isinstance(in_channels, dict):
             in_channels = dict.fromkeys(node_types, in_channels)
         self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
         self.node_types = node_types
         self.edge_types = edge_types
         self.edge_types_map = {edge_type: i for i, edge_type in enumerate(edge_types)}
@@ -171,9 +170,7 @@ class HGTConv(AttentionConv):
         ]
         edge_attr = torch.cat([query.new_empty(0, self.heads), *scale])
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: Tensor)
-        return self.propagate(
-            joined.edge_index, k=key, q=query, v=value, edge_attr=edge_attr, size=joined.size
-        )
+        return self.propagate(joined.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
 
     def message(
         self,
@@ -185,7 +182,7 @@ class HGTConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h * c] of the edges: the edge by edge path."""
+        """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
         alpha = softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)

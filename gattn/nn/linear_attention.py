@@ -7,7 +7,7 @@ from torch.nn import Linear, Module
 
 from gattn.functional import linear_attention
 from gattn.nn._checks import check_at_least, check_heads_divide
-from gattn.nn._conv import project
+from gattn.nn._features import project
 from gattn.nn.segments import segment_graph
 
 

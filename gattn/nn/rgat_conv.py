@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter, ReLU
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, ones, zeros
 from torch_geometric.typing import Adj, OptTensor, Size
 from torch_geometric.utils import softmax
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_probability
-from gattn.nn._conv import AttentionConv, add_bias
+from gattn.nn._checks import check_at_least
+from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
+from gattn.nn._features import add_bias, as_columns, glorot_linear
 from gattn.nn._typed import TypedGraph, typed_graph
 
 MECHANISMS = ("within-relation", "across-relation")
@@ -102,12 +102,13 @@ class RGATConv(AttentionConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("aggr", "add")
-        super().__init__(node_dim=0, **kwargs)
-        check_at_least(1, heads=heads, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
-        check_at_least(0, out_channels=out_channels, num_relations=num_relations)
         check_at_least(-1, in_channels=in_channels)
-        check_probability("dropout", dropout)
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            negative_slope=negative_slope, dropout=dropout, edge_dim=edge_dim,
+        )  # fmt: skip
+        check_at_least(1, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
+        check_at_least(0, num_relations=num_relations)
         _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
         width = heads * out_channels
         if num_bases is not None and num_blocks is not None:
@@ -117,18 +118,11 @@ class RGATConv(AttentionConv):
                 f"num_blocks must divide in_channels ({in_channels}) and heads * out_channels "
                 f"({width}); got {num_blocks}"
             )
-        self.heads = heads
-        self.negative_slope = negative_slope
-        self.dropout = dropout
         self.mod = mod
         self.activation = ReLU()
-        self.concat = concat
         self.attention_mode = attention_mode
         self.attention_mechanism = attention_mechanism
         self.dim = dim
-        self.edge_dim = edge_dim
-        self.in_channels = in_channels
-        self.out_channels = out_channels
         self.num_relations = num_relations
         self.num_bases = num_bases
         self.num_blocks = num_blocks
@@ -139,7 +133,7 @@ class RGATConv(AttentionConv):
         self.bias = Parameter(torch.empty(total)) if bias else None
         self.lin_edge = self.e = None
         if edge_dim is not None:
-            self.lin_edge = Linear(edge_dim, width, bias=False, weight_initializer="glorot")
+            self.lin_edge = glorot_linear(edge_dim, width)
             self.e = Parameter(torch.empty(width, heads * dim))
         if num_bases is not None:
             self.att = Parameter(torch.empty(num_relations, num_bases))
@@ -192,7 +186,8 @@ class RGATConv(AttentionConv):
             edge_type: the relation of each edge, see Shapes.
             edge_attr: edge features, see Shapes.
             size: (n, n).
-            return_attention_weights: a bool, whichever, asks for the weights, too.
+            return_attention_weights: True or False to return the weights, too, as in PyG; None
+                not to.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -208,8 +203,6 @@ class RGATConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out, alpha = attend(x, edge_type, edge_attr, graph)
-        out = out.flatten(1) if self.concat else out.mean(1).flatten(1)
-        out = add_bias(out, self.bias)
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
         return out, with_weights(edge_index, graph, alpha, x)
@@ -224,7 +217,7 @@ class RGATConv(AttentionConv):
         alpha = edge_softmax(score, typed.between_pairs if within else typed.from_pairs)
         value = projected.unflatten(-1, (self.heads, -1)).flatten(0, 1)
         weight = self._keep_cardinality(alpha)
-        return self._sum(weight, value, typed, graph), alpha
+        return self.update(self._sum(weight, value, typed, graph)), alpha
 
     def _project(self, x: Tensor) -> Tensor:
         """W_r x_i for every node and relation: [n, r, h * c]."""
@@ -256,6 +249,7 @@ class RGATConv(AttentionConv):
         """e W_e a_ij: [e, h * dim], by one thin product."""
         if self.lin_edge is None or self.e is None:
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+        edge_attr = as_columns(edge_attr)
         if not self._edge_map_is_plain:
             return self.lin_edge(edge_attr) @ self.e
         return F.linear(edge_attr, self.e.t() @ self.lin_edge.weight)
@@ -288,9 +282,7 @@ class RGATConv(AttentionConv):
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
-        out = self.propagate(
-            graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr, size=graph.size
-        )
+        out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)
         alpha, self._alpha = self._alpha, None
         return out, alpha
 
@@ -304,7 +296,7 @@ class RGATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values of the edges: the edge by edge path."""
+        """Weighted values of the edges: the edge-by-edge path."""
         edges = torch.arange(edge_type.shape[0], device=edge_type.device)
         projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
         query, key = projected_i @ self.q, value @ self.k
@@ -323,6 +315,11 @@ class RGATConv(AttentionConv):
         self._alpha = alpha
         return self._weigh(alpha, value, index, size_i)
 
+    def update(self, aggr_out: Tensor) -> Tensor:
+        """The heads side by side or averaged, and the bias."""
+        out = aggr_out.flatten(1) if self.concat else aggr_out.mean(1).flatten(1)
+        return add_bias(out, self.bias)
+
     def _weigh(self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None) -> Tensor:
         """The values of the edges by their weights, with the cardinality kept."""
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
@@ -335,12 +332,6 @@ class RGATConv(AttentionConv):
             degree = degree.view(-1, *(1,) * (out.dim() - 1))
             return out * (self._scale(degree) if self.mod == "scaled" else degree)
         return out
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"heads={self.heads})"
-        )
 
 
 def _check_options(mechanism: str, mode: str, dim: int, dropout: float, mod: str | None) -> None:

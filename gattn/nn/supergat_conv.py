@@ -9,17 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import batched_negative_sampling, dropout_edge, softmax, to_undirected
 
-from gattn.functional import aggregate, edge_dot, edge_softmax
+from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_at_least, check_probability
-from gattn.nn._conv import (
-    AttentionConv,
+from gattn.nn._checks import check_at_least
+from gattn.nn._conv import AttentionConv
+from gattn.nn._edges import edge_sum, read_edges
+from gattn.nn._features import (
     add_bias,
+    glorot_linear,
     head_scores,
     merge_heads,
     node_pair,
@@ -27,8 +28,8 @@ from gattn.nn._conv import (
     split_heads,
     tile_heads,
 )
-from gattn.nn._edges import edge_sum, read_edges
 from gattn.nn._negatives import sample_non_edges
+from gattn.nn._scores import EdgeScore, attend
 
 
 class SuperGATConv(AttentionConv):
@@ -113,26 +114,16 @@ class SuperGATConv(AttentionConv):
                 "neg_sample_ratio must be above 0 and edge_sample_ratio in (0, 1]; got "
                 f"{neg_sample_ratio} and {edge_sample_ratio}"
             )
-        kwargs.setdefault("aggr", "add")
-        super().__init__(node_dim=0, **kwargs)
-        check_at_least(1, heads=heads)
-        check_at_least(0, out_channels=out_channels)
         check_at_least(-1, in_channels=in_channels)
-        check_probability("dropout", dropout)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.add_self_loops = add_self_loops
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            negative_slope=negative_slope, dropout=dropout, add_self_loops=add_self_loops,
+        )  # fmt: skip
         self.attention_type = attention_type
         self.neg_sample_ratio = neg_sample_ratio
         self.edge_sample_ratio = edge_sample_ratio
         self.is_undirected = is_undirected
-        self.lin = Linear(
-            in_channels, heads * out_channels, bias=False, weight_initializer="glorot"
-        )
+        self.lin = glorot_linear(in_channels, heads * out_channels)
         mixed = attention_type == "MX"
         self.att_l = Parameter(torch.empty(1, heads, out_channels)) if mixed else None
         self.att_r = Parameter(torch.empty(1, heads, out_channels)) if mixed else None
@@ -173,24 +164,24 @@ class SuperGATConv(AttentionConv):
         """
         x, _ = node_pair(x)
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
-        projected = project(self.lin, x)
-        value = split_heads(projected, self.out_channels)
+        value = split_heads(project(self.lin, x), self.out_channels)
         logits = self._logits(value, graph) if self.fused or self.training else None
-        if self.fused and logits is not None:
-            score = F.leaky_relu(self._score(x, projected, logits, graph), self.negative_slope)
-            alpha = F.dropout(edge_softmax(score, graph), self.dropout, self.training)
-            out = aggregate(alpha, value, graph)
-        else:
-            # propagate_type: (x: Tensor)
-            out = self.propagate(graph.edge_index, x=value, size=graph.size)
+        out = self._attend(value, logits, graph)
         if self.training and logits is not None:
             if neg_edge_index is None:
                 neg_edge_index = self._draw_negatives(graph, batch)
             self._supervise(logits, value, graph, neg_edge_index)
         return add_bias(merge_heads(out, self.heads, x, self.concat), self.bias)
 
+    def _attend(self, value: Tensor, logits: OptTensor, graph: Graph) -> Tensor:
+        if logits is None or not self.fused:
+            # propagate_type: (x: Tensor)
+            return self.propagate(graph.edge_index, x=value)
+        score = EdgeScore(F.leaky_relu(self._scores(value, logits, graph), self.negative_slope))
+        return attend(score, value, graph, dropout=self.dropout_now())[0]
+
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge by edge path."""
+        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
         alpha = self.get_attention(edge_index_i, x_i, x_j, num_nodes=size_i)
         alpha = F.dropout(alpha, self.dropout, self.training)
         return x_j * alpha.unsqueeze(-1)
@@ -252,10 +243,11 @@ class SuperGATConv(AttentionConv):
         logits = edge_dot(value, value, graph)
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)
 
-    def _score(self, x: Tensor, projected: Tensor, logits: Tensor, graph: Graph) -> Tensor:
+    def _scores(self, value: Tensor, logits: Tensor, graph: Graph) -> Tensor:
+        """s_ij: [e, h]."""
         if self.att_l is None or self.att_r is None:
             return logits
-        att_r, att_l = head_scores(self.lin, x, projected, self.att_r, self.att_l)
+        att_r, att_l = head_scores(value, self.att_r, self.att_l)
         return edge_sum(att_r, att_l, graph) * logits.sigmoid()
 
     def _supervise(
@@ -271,7 +263,4 @@ class SuperGATConv(AttentionConv):
         self.att_y[: len(logits)] = 1
 
     def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"heads={self.heads}, type={self.attention_type})"
-        )
+        return f"{super().__repr__()[:-1]}, type={self.attention_type})"

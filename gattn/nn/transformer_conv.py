@@ -12,11 +12,10 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 from torch_geometric.utils import softmax
 
-from gattn.functional import dot_product_attention, dot_product_attention_weights
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_probability
-from gattn.nn._conv import (
-    AttentionConv,
+from gattn.nn._conv import AttentionConv, Nodes
+from gattn.nn._edges import given_weights, read_edges
+from gattn.nn._features import (
     channel_pair,
     is_plain,
     merge_heads,
@@ -25,7 +24,7 @@ from gattn.nn._conv import (
     skip,
     split_heads,
 )
-from gattn.nn._edges import batch_first, given_edges, read_edges
+from gattn.nn._scores import DotScore
 
 
 class TransformerConv(AttentionConv):
@@ -94,19 +93,12 @@ class TransformerConv(AttentionConv):
         root_weight: bool = True,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("aggr", "add")
-        super().__init__(node_dim=0, **kwargs)
-        check_at_least(1, heads=heads)
-        check_at_least(0, out_channels=out_channels)
-        check_probability("dropout", dropout)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            dropout=dropout, edge_dim=edge_dim,
+        )  # fmt: skip
         self.beta = beta and root_weight
         self.root_weight = root_weight
-        self.concat = concat
-        self.dropout = dropout
-        self.edge_dim = edge_dim
         self._alpha = None
         source, destination = channel_pair(in_channels)
         width, total = heads * out_channels, heads * out_channels if concat else out_channels
@@ -139,7 +131,8 @@ class TransformerConv(AttentionConv):
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
-            return_attention_weights: a bool, whichever, asks for the weights, too.
+            return_attention_weights: True or False to return the weights, too, as in PyG; None
+                not to.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -152,52 +145,27 @@ class TransformerConv(AttentionConv):
         query = split_heads(project(self.lin_query, x_dst), self.out_channels)
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
-        attend = self._attend if self.fused else self._attend_edge_by_edge
         want_weights = isinstance(return_attention_weights, bool)
-        out, alpha = attend(query, key, value, edge_attr, graph, want_weights)
+        out, alpha = self.attend(Nodes(query, key, value), edge_attr, graph, want_weights)
         out = merge_heads(out, self.heads, x_src, self.concat)
         if self.root_weight:
             out = self._add_skip(out, skip(self.lin_skip, x_dst))
-        if alpha is None:
-            return out
-        return out, (given_edges(edge_index, graph), batch_first(alpha, x_src))
+        return out if alpha is None else (out, given_weights(edge_index, graph, alpha, x_src))
 
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        edge_attr: OptTensor,
-        graph: Graph,
-        want_weights: bool,
-    ) -> tuple[Tensor, OptTensor]:
-        edge_attr, edge_proj = self.edge_term(edge_attr, key)
-        score: dict[str, Any] = {"edge_attr": edge_attr, "edge_proj": edge_proj}
-        out = dot_product_attention(query, key, value, graph, dropout=self.dropout_now(), **score)
-        if not want_weights:
-            return out, None
-        return out, dot_product_attention_weights(query, key, graph, **score)
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
+        assert nodes.query is not None
+        return DotScore(nodes.query, nodes.key, *self.edge_term(edge_attr, nodes.key))
 
-    def _attend_edge_by_edge(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        edge_attr: OptTensor,
-        graph: Graph,
-        want_weights: bool,
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, OptTensor]:
+        query, key, value, _ = nodes
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, edge_attr: OptTensor)
         out = self.propagate(
-            graph.edge_index,
-            query=query,
-            key=key,
-            value=value,
-            edge_attr=edge_attr,
-            size=graph.size,
+            graph.edge_index, query=query, key=key, value=value, edge_attr=edge_attr
         )
         alpha, self._alpha = self._alpha, None
-        return out, alpha if want_weights else None
+        return out, alpha
 
     def message(
         self,
@@ -209,7 +177,7 @@ class TransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge by edge path."""
+        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
         if edge_attr is not None:
             edge_value = self.edge_values(edge_attr, key_j.shape[1])
             key_j, value_j = key_j + edge_value, value_j + edge_value
@@ -226,9 +194,3 @@ class TransformerConv(AttentionConv):
         w1, w2, w3 = self.lin_beta.weight.chunk(3, dim=-1)
         beta = (F.linear(out, w1 + w3) + F.linear(skip, w2 - w3)).sigmoid()
         return out.lerp(skip, beta)
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"heads={self.heads})"
-        )

@@ -91,44 +91,44 @@ def test_equivariant_with_any_score(score):
 
 def test_edge_features_and_bias_reach_the_scores():
     torch.manual_seed(0)
-    block = TransformerBlock(8, 2, edge_channels=3).double()
+    block = TransformerBlock(8, 2, edge_dim=3).double()
     graph, x = graphs.causal(SIZES), _rows()
     edge_attr = torch.randn(graph.num_edges, 3, dtype=torch.float64)
     bias = RelativeBias(3, heads=2).double()
     torch.nn.init.normal_(bias.weight)
-    score_bias = bias(token_offsets(graph, 1))
-    weights = block.attention_weights(x, graph, edge_attr=edge_attr, score_bias=score_bias)
+    attn_bias = bias(token_offsets(graph, 1))
+    weights = block.attention_weights(x, graph, edge_attr=edge_attr, attn_bias=attn_bias)
     y = block.norm1(x)
     attention = block.attention
     plain = attention.attention_weights(y, y, graph, edge_attr=edge_attr)
-    shifted = plain.log() + score_bias
+    shifted = plain.log() + attn_bias
     destination = graph.edge_index[1]
     for node in range(9):
         rows = destination == node
         torch.testing.assert_close(weights[rows], shifted[rows].softmax(0))
-    out = block(x, graph, edge_attr=edge_attr, score_bias=score_bias)
+    out = block(x, graph, edge_attr=edge_attr, attn_bias=attn_bias)
     assert not torch.allclose(out, block(x, graph, edge_attr=edge_attr))
     out.square().sum().backward()
     assert bias.weight.grad.abs().sum() > 0
 
 
-def test_score_bias_of_every_kind_of_score():
+def test_attn_bias_of_every_kind_of_score():
     torch.manual_seed(0)
     graph, x = graphs.complete([4]), _rows([4])
     drop = torch.zeros(16, 1, dtype=torch.float64)
     drop[graph.edge_index[0] == 3] = -torch.inf
     for score in ("scaled_dot", "cosine", lambda q, k, e: (q * k).sum(-1)):
         attention = GraphAttention(8, heads=2, score=score).double()
-        found = attention(x, x, x, graph, score_bias=drop)
+        found = attention(x, x, x, graph, attn_bias=drop)
         expected = attention(x, x[:3], x[:3], graphs.bipartite([4], [3]))
         torch.testing.assert_close(found, expected)
-        weights = attention.attention_weights(x, x, graph, score_bias=drop)
+        weights = attention.attention_weights(x, x, graph, attn_bias=drop)
         assert weights[graph.edge_index[0] == 3].eq(0).all()
         both = attention(x.expand(2, 4, 8), x.expand(2, 4, 8), x.expand(2, 4, 8), graph,
-                         score_bias=drop)  # fmt: skip
+                         attn_bias=drop)  # fmt: skip
         torch.testing.assert_close(both, expected.expand(2, 4, 8))
-    with pytest.raises(ValueError, match="score_bias goes with a dot, cosine or callable score"):
-        GraphAttention(8, score="additive").double()(x, x, x, graph, score_bias=drop)
+    with pytest.raises(ValueError, match="attn_bias goes with a dot, cosine or callable score"):
+        GraphAttention(8, score="additive").double()(x, x, x, graph, attn_bias=drop)
 
 
 def test_gradients():

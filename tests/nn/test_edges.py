@@ -44,7 +44,7 @@ def _entries(adj_t):
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
 def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
-    """Whatever the order and the doubles of the adjacency that was given."""
+    """Whatever the order and the duplicates of the adjacency that was given."""
     torch.manual_seed(0)
     conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
     _, (given, alpha) = conv(x, adj_t, return_attention_weights=True)
@@ -71,7 +71,7 @@ def _without_loops(conv):
     return twin
 
 
-def test_a_matrix_with_doubles_is_laid_out_once():
+def test_a_matrix_with_duplicates_is_laid_out_once():
     adj_t, x = _coo(), torch.randn(3, 4)
     first, _ = read_edges(adj_t, None, x, x)
     assert first.num_edges == 4
@@ -104,7 +104,7 @@ def test_edges_for_other_nodes(call, kind):
 
 @pytest.mark.parametrize("layer", [FAConv, TransformerConv])
 def test_the_callers_matrix_stays_as_it_was(layer):
-    """Doubles are summed in a copy: the matrix itself goes on saying that it holds some."""
+    """Duplicates are summed in a copy: the matrix itself goes on saying that it holds some."""
     x, adj_t = torch.randn(3, 4), _coo()
     conv = layer(4) if layer is FAConv else layer(4, 2, 2)
     args = (x, x, adj_t) if layer is FAConv else (x, adj_t)

@@ -55,7 +55,7 @@ def test_a_gps_conv_takes_its_channels():
         lambda a: nn.GATConv(16, 4, edge_dim=3, fill_value="max")(X, EDGES, a),
         lambda a: nn.GATv2Conv(16, 4, edge_dim=3)(X, EDGES, a),
         lambda a: nn.TransformerConv(16, 4, edge_dim=3)(X, EDGES, a),
-        lambda a: nn.GraphAttention(16, edge_channels=3)(X, X, X, EDGES, edge_attr=a),
+        lambda a: nn.GraphAttention(16, edge_dim=3)(X, X, X, EDGES, edge_attr=a),
         lambda a: fp(X, EDGES, a),
     ],
 )

@@ -36,19 +36,19 @@ def _written_out(layer, query, key, value, edge_index, edge_attr=None):
 
 
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("edge_channels", [None, 3])
-def test_is_its_equation(score, edge_channels):
-    if score == "cosine" and edge_channels:
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_is_its_equation(score, edge_dim):
+    if score == "cosine" and edge_dim:
         pytest.skip("a cosine takes no edge features")
     torch.manual_seed(0)
     layer = GraphAttention(
-        6, 10, 2, key_channels=5, value_channels=4, channels=3, edge_channels=edge_channels,
+        6, 10, 2, key_channels=5, value_channels=4, channels=3, edge_dim=edge_dim,
         score=score,
     ).double()  # fmt: skip
     query, key, value = torch.randn(4, 6), torch.randn(5, 5), torch.randn(5, 4)
     query, key, value = query.double(), key.double(), value.double()
     edge_index = torch.tensor([[0, 4, 2, 2, 3, 1], [0, 0, 1, 1, 3, 3]])
-    edge_attr = None if edge_channels is None else torch.randn(6, 3, dtype=torch.float64)
+    edge_attr = None if edge_dim is None else torch.randn(6, 3, dtype=torch.float64)
     expected, weights = _written_out(layer, query, key, value, edge_index, edge_attr)
     graph = Graph(edge_index, (5, 4))
     torch.testing.assert_close(layer(query, key, value, graph, edge_attr=edge_attr), expected)
@@ -120,8 +120,8 @@ def test_keeps_what_every_layer_must(score):
 @pytest.mark.parametrize("score", SCORES)
 def test_sets_of_features_on_one_graph(score):
     torch.manual_seed(0)
-    edge_channels = None if score == "cosine" else 3
-    layer = GraphAttention(6, heads=2, score=score, edge_channels=edge_channels)
+    edge_dim = None if score == "cosine" else 3
+    layer = GraphAttention(6, heads=2, score=score, edge_dim=edge_dim)
     x, graph = torch.randn(3, 5, 6), graphs.complete([2, 3])
     edge_attr = None if score == "cosine" else torch.randn(13, 3)
     out = layer(x, x, x, graph, edge_attr=edge_attr)
@@ -152,9 +152,9 @@ def test_bad_input_gets_one_clear_error():
     for call, message in [
         (lambda: GraphAttention(6, score="dots"), "score must be one of"),
         (lambda: GraphAttention(6, heads=4), r"heads must divide out_channels \(6\); got heads=4"),
-        (lambda: GraphAttention(6, score="cosine", edge_channels=2), "dot or additive score"),
-        (lambda: GraphAttention(6)(x, x, x, graph, edge_attr=x), "edge_channels is None"),
-        (lambda: GraphAttention(6, edge_channels=2)(x, x, x, graph), "edge_channels is 2"),
+        (lambda: GraphAttention(6, score="cosine", edge_dim=2), "dot or additive score"),
+        (lambda: GraphAttention(6)(x, x, x, graph, edge_attr=x), "edge_dim is None"),
+        (lambda: GraphAttention(6, edge_dim=2)(x, x, x, graph), "edge_dim is 2"),
         (
             lambda: GraphAttention(6, score=lambda q, k, e: q)(x, x, x, graph),
             r"score must give shape \(16, 1\)",

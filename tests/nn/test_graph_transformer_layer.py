@@ -62,7 +62,7 @@ def test_edge_features():
     torch.manual_seed(0)
     x, edges, batch = _batch()
     edge_attr = torch.randn(5, 3, dtype=torch.float64)
-    built_in = GraphTransformerLayer(4, 2, edge_channels=3).double()
+    built_in = GraphTransformerLayer(4, 2, edge_dim=3).double()
     other = TransformerConv(4, 2, heads=2, edge_dim=3)
     for layer in (built_in, GraphTransformerLayer(4, 2, local=other).double()):
         out = layer(x, edges, batch, edge_attr=edge_attr)
@@ -99,5 +99,5 @@ def test_reset_and_errors():
     assert all(not torch.equal(p, before[n]) for n, p in layer.named_parameters() if p.dim() > 1)
     with pytest.raises(ValueError, match=r"global_attention must be one of .*; got 'no'"):
         GraphTransformerLayer(4, global_attention="no")
-    with pytest.raises(ValueError, match="edge_channels go with the built-in local attention"):
-        GraphTransformerLayer(4, local=GATConv(4, 4), edge_channels=3)
+    with pytest.raises(ValueError, match="edge_dim goes with the built-in local attention"):
+        GraphTransformerLayer(4, local=GATConv(4, 4), edge_dim=3)

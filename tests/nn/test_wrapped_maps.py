@@ -145,7 +145,7 @@ def test_typed_maps_do_not_depend_on_the_order_of_the_edge_types():
 @pytest.mark.parametrize("score", ["scaled_dot", "additive"])
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_the_edges_map_of_graph_attention_is_called(how, score, batch):
-    layer = ours.GraphAttention(8, heads=2, edge_channels=3, score=score)
+    layer = ours.GraphAttention(8, heads=2, edge_dim=3, score=score)
     x, attr, graph = torch.randn(*batch, 20, 8), torch.randn(80, 3), Graph(EDGES, 20)
     expected = layer(x, x, x, graph, edge_attr=attr * 3)
     weights = layer.attention_weights(x, x, graph, edge_attr=attr * 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def unfold(x: Tensor, *, channels_first: bool = False) -> Tensor:
+def grid_to_nodes(x: Tensor, *, channels_first: bool = False) -> Tensor:
     r"""Lay out the cells of images or volumes as rows.
 
     .. math:: [b, h, w, c] \to [b\, h\, w, c]
@@ -29,15 +29,15 @@ def unfold(x: Tensor, *, channels_first: bool = False) -> Tensor:
 
     Example:
         >>> import torch
-        >>> from gattn.nn import unfold
-        >>> unfold(torch.randn(2, 4, 5, 16)).shape
+        >>> from gattn.nn import grid_to_nodes
+        >>> grid_to_nodes(torch.randn(2, 4, 5, 16)).shape
         torch.Size([40, 16])
     """
     _check(x, "x")
     return (x.movedim(1, -1) if channels_first else x).flatten(0, -2)
 
 
-def fold(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
+def nodes_to_grid(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
     r"""Put rows back into the images or volumes whose cells they are.
 
     .. math:: [b\, h\, w, c'] \to [b, h, w, c']
@@ -46,7 +46,7 @@ def fold(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
     that of the keys, and the channels of the values.
 
     Args:
-        rows: [b * prod(shape), c'], in the order of :func:`unfold`.
+        rows: [b * prod(shape), c'], in the order of :func:`grid_to_nodes`.
         like: the query, [b, *shape, c]; with ``channels_first`` [b, c, *shape]. Only its shape is
             read.
         channels_first: where the channels stand, in both.
@@ -62,12 +62,12 @@ def fold(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
 
     Example:
         >>> import gattn, torch
-        >>> from gattn.nn import fold, unfold
+        >>> from gattn.nn import grid_to_nodes, nodes_to_grid
         >>> image, memory = torch.randn(2, 4, 4, 16), torch.randn(2, 3, 5, 16)
-        >>> q, k = unfold(image).unflatten(-1, (2, 8)), unfold(memory).unflatten(-1, (2, 8))
+        >>> q, k = (grid_to_nodes(x).unflatten(-1, (2, 8)) for x in (image, memory))
         >>> graph = gattn.graphs.bipartite([16, 16], [15, 15])
         >>> out = gattn.functional.dot_product_attention(q, k, k, graph)
-        >>> fold(out.flatten(1), image).shape
+        >>> nodes_to_grid(out.flatten(1), image).shape
         torch.Size([2, 4, 4, 16])
     """
     _check(like, "like")
@@ -77,8 +77,8 @@ def fold(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
             f"rows must have shape ({shape.numel()}, c), one per cell of {tuple(shape)}; "
             f"got {tuple(rows.shape)}"
         )
-    folded = rows.view(*shape, rows.shape[1])
-    return folded.movedim(-1, 1) if channels_first else folded
+    grid = rows.view(*shape, rows.shape[1])
+    return grid.movedim(-1, 1) if channels_first else grid
 
 
 def _check(x: Tensor, name: str) -> None:

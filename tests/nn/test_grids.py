@@ -3,7 +3,7 @@ import torch
 
 from gattn import graphs
 from gattn.functional import dot_product_attention
-from gattn.nn import fold, unfold
+from gattn.nn import grid_to_nodes, nodes_to_grid
 
 SHAPES = [(5,), (3, 4), (2, 3, 4)]
 
@@ -13,28 +13,30 @@ SHAPES = [(5,), (3, 4), (2, 3, 4)]
 def test_there_and_back(shape, channels_first):
     x = torch.randn(2, *shape, 6)
     given = x.movedim(-1, 1) if channels_first else x
-    rows = unfold(given, channels_first=channels_first)
+    rows = grid_to_nodes(given, channels_first=channels_first)
     assert torch.equal(rows, x.reshape(-1, 6))
-    back = fold(rows[:, :5], given, channels_first=channels_first)
+    back = nodes_to_grid(rows[:, :5], given, channels_first=channels_first)
     assert torch.equal(back, given[:, :5] if channels_first else given[..., :5])
 
 
 def test_rows_are_numbered_as_the_grid_numbers_cells():
     """Averaging over the grid's neighbourhood is a convolution's average pooling."""
     x = torch.randn(2, 5, 4, 3, dtype=torch.float64)
-    graph, rows = graphs.grid((5, 4), 1, batch=2), unfold(x).unsqueeze(1)
+    graph, rows = graphs.grid((5, 4), 1, batch=2), grid_to_nodes(x).unsqueeze(1)
     mean = dot_product_attention(torch.zeros_like(rows), rows, rows, graph).squeeze(1)
     pooled = torch.nn.functional.avg_pool2d(
         x.movedim(-1, 1), 3, stride=1, padding=1, count_include_pad=False
     )
-    torch.testing.assert_close(fold(mean, x), pooled.movedim(1, -1))
+    torch.testing.assert_close(nodes_to_grid(mean, x), pooled.movedim(1, -1))
 
 
 def test_the_output_takes_the_query_size():
     query, key = torch.randn(2, 4, 4, 8), torch.randn(2, 3, 5, 8)
-    q, k = unfold(query).unsqueeze(1), unfold(key).unsqueeze(1)
+    q, k = grid_to_nodes(query).unsqueeze(1), grid_to_nodes(key).unsqueeze(1)
     v = torch.randn(30, 1, 6)
-    out = fold(dot_product_attention(q, k, v, graphs.bipartite([16] * 2, [15] * 2))[:, 0], query)
+    out = nodes_to_grid(
+        dot_product_attention(q, k, v, graphs.bipartite([16] * 2, [15] * 2))[:, 0], query
+    )
     assert out.shape == (2, 4, 4, 6)
     expected = torch.nn.functional.scaled_dot_product_attention(
         query.flatten(1, 2), key.flatten(1, 2), v.view(2, 15, 6)
@@ -44,6 +46,6 @@ def test_the_output_takes_the_query_size():
 
 def test_bad_input_gets_one_clear_error():
     with pytest.raises(ValueError, match="at least one axis; got"):
-        unfold(torch.randn(3, 4))
+        grid_to_nodes(torch.randn(3, 4))
     with pytest.raises(ValueError, match=r"one per cell of \(2, 4, 4\); got \(31, 6\)"):
-        fold(torch.randn(31, 6), torch.randn(2, 4, 4, 8))
+        nodes_to_grid(torch.randn(31, 6), torch.randn(2, 4, 4, 8))

@@ -1,0 +1,285 @@
+"""What hooks, subclasses and unusual inputs meet: what they meet in PyG, or one clear sentence."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.nn.models.attentive_fp import GATEConv
+
+from gattn import graphs, models, nn
+
+EDGES = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+KINDS = torch.tensor([0, 1, 1, 0, 1, 0])
+X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+WIDE = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
+THIN = torch.arange(6.0)
+"""Edge features of one number, [e]."""
+TO_ITSELF = ("paper", "to", "paper")
+TYPES = (["paper"], [TO_ITSELF])
+
+
+def _gate(package):
+    return (GATEConv if package is pyg else package.GATEConv)(6, 6, 3)
+
+
+LAYERS = {
+    "GATConv": (lambda p: p.GATConv(6, 4, 2, edge_dim=3), (X, EDGES, WIDE)),
+    "GATConv, thin": (lambda p: p.GATConv(6, 4, 2, edge_dim=1), (X, EDGES, THIN)),
+    "GATConv, thin, no loops": (
+        lambda p: p.GATConv(6, 4, 2, edge_dim=1, add_self_loops=False),
+        (X, EDGES, THIN),
+    ),
+    "GATConv, bipartite": (
+        lambda p: p.GATConv((6, 6), 4, 2, add_self_loops=False),
+        ((X, X.sin()), EDGES),
+    ),
+    "GATConv, sources only": (
+        lambda p: p.GATConv((6, 6), 4, 2, add_self_loops=False),
+        ((X, None), EDGES),
+    ),
+    "GATv2Conv": (lambda p: p.GATv2Conv(6, 4, 2, edge_dim=3), (X, EDGES, WIDE)),
+    "GATv2Conv, thin": (lambda p: p.GATv2Conv(6, 4, 2, edge_dim=1), (X, EDGES, THIN)),
+    "TransformerConv": (lambda p: p.TransformerConv(6, 4, 2, edge_dim=3), (X, EDGES, WIDE)),
+    "AGNNConv": (lambda p: p.AGNNConv(), (X, EDGES)),
+    "SuperGATConv": (lambda p: p.SuperGATConv(6, 4, 2).eval(), (X, EDGES)),
+    "FAConv": (lambda p: p.FAConv(6), (X, X.sin(), EDGES)),
+    "GATEConv": (_gate, (X, EDGES, WIDE)),
+    "RGATConv": (
+        lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=3),
+        (X, EDGES, KINDS, WIDE),
+    ),
+    "RGATConv, thin": (
+        lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=1, concat=False),
+        (X, EDGES, KINDS, THIN),
+    ),
+    "RGATConv, multiplicative": (
+        lambda p: p.RGATConv(
+            6, 4, 2, heads=2, dim=2, attention_mode="multiplicative-self-attention"
+        ),
+        (X, EDGES, KINDS),
+    ),
+    "HANConv": (lambda p: p.HANConv(6, 4, TYPES, 2), ({"paper": X}, {TO_ITSELF: EDGES})),
+    "HGTConv": (lambda p: p.HGTConv(6, 4, TYPES, 2), ({"paper": X}, {TO_ITSELF: EDGES})),
+}
+
+
+def _shape(value):
+    """A value with shapes in the place of its tensors."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, (tuple, list)):
+        return [_shape(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _shape(value[key]) for key in sorted(value)}
+    return value
+
+
+def _what_hooks_see(layer, args):
+    seen = []
+    for method in ("propagate", "message", "aggregate", "edge_update"):
+        before = getattr(layer, f"register_{method}_forward_pre_hook")
+        after = getattr(layer, f"register_{method}_forward_hook")
+        before(lambda layer, given, name=method: seen.append((name, _shape(given))))
+        after(lambda layer, given, out, name=method: seen.append((name, _shape(out))))
+    out = layer(*args)
+    return seen, out
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_hooks_see_what_they_see_in_pyg(name):
+    """The same arguments of the same shapes, in the same order; [e] stays [e]."""
+    make, args = LAYERS[name]
+    found = []
+    for package in (pyg, nn):
+        torch.manual_seed(0)
+        found.append(_what_hooks_see(make(package), args))
+    (expected, theirs), (seen, ours) = found
+    assert seen == expected
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_subclass_sees_the_edge_features_of_pyg(loops):
+    """As PyG's example of an attack, which differentiates by weights [e] that it hands over."""
+
+    def weighted(base):
+        class Weighted(base):
+            def edge_update(self, alpha_j, alpha_i, edge_attr, index, ptr, dim_size):
+                alpha = super().edge_update(alpha_j, alpha_i, None, index, ptr, dim_size)
+                return edge_attr.view(-1, 1) * alpha if edge_attr.dim() == 1 else 1 / 0
+
+        torch.manual_seed(0)
+        return Weighted(6, 4, 2, add_self_loops=loops)
+
+    weight = torch.rand(6)
+    theirs, ours = weighted(pyg.GATConv), weighted(nn.GATConv)
+    torch.testing.assert_close(ours(X, EDGES, weight), theirs(X, EDGES, weight))
+    assert ours.why_not_fused == "Weighted overrides edge_update"
+
+
+# Weights and dropout
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_weights_and_dropout_on_either_path(name):
+    """Fused, weights come before dropout. Edge by edge they are PyG's: what edge_update gives."""
+    layer = getattr(nn, name)(6, 4, 2, dropout=0.5)
+    edges = torch.randint(0, 5, (2, 100))
+    slow = copy.deepcopy(layer)
+    slow.register_message_forward_hook(lambda layer, given, out: None)
+    _, (_, before) = layer(X, edges, return_attention_weights=True)
+    _, (_, after) = slow(X, edges, return_attention_weights=True)
+    _, (_, plain) = layer.eval()(X, edges, return_attention_weights=True)
+    assert torch.equal(before, plain)
+    if name == "TransformerConv":
+        torch.testing.assert_close(after, plain)
+    else:
+        dropped = after == 0
+        assert 0.3 < dropped.float().mean() < 0.7
+        torch.testing.assert_close(after[~dropped], 2 * plain[~dropped])
+
+
+# Edge features
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "GATEConv"])
+def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
+    edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
+    make = _gate if name == "GATEConv" else lambda p: getattr(p, name)(6, 4, 2, edge_dim=3)
+    torch.manual_seed(0)
+    theirs = make(pyg)
+    ours = make(nn)
+    ours.load_state_dict(theirs.state_dict())
+    expected = theirs(X, EDGES, edge_attr)
+    torch.testing.assert_close(ours(X, EDGES, edge_attr), expected)
+    slow = copy.deepcopy(ours)
+    slow.register_message_forward_hook(lambda layer, given, out: None)
+    torch.testing.assert_close(slow(X, EDGES, edge_attr), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
+@pytest.mark.parametrize("fill_value", ["mean", 2.0, "max"])
+def test_integer_edge_features_are_those_numbers(dtype, fill_value):
+    """Also where PyG refuses them, and in another precision than fp32."""
+    edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
+    calls = [
+        (nn.GATConv(6, 4, edge_dim=3, fill_value=fill_value), (X, EDGES)),
+        (nn.GATv2Conv(6, 4, edge_dim=3, fill_value=fill_value), (X, EDGES)),
+        (nn.TransformerConv(6, 4, edge_dim=3), (X, EDGES)),
+        (nn.RGATConv(6, 4, 2, edge_dim=3), (X, EDGES, KINDS)),
+    ]
+    for layer, (x, *edges) in calls:
+        layer, x = layer.double(), x.double()
+        got = layer(x, *edges, edge_attr=edge_attr)
+        assert torch.equal(got, layer(x, *edges, edge_attr=edge_attr.double()))
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_other_dtypes_of_edge_features_are_refused_by_name(name):
+    layer = getattr(nn, name)(6, 4, edge_dim=3)
+    for dtype in (torch.float64, torch.bool):
+        with pytest.raises(TypeError, match=rf"edge_attr must be torch\.float32.*; got {dtype}"):
+            layer(X, EDGES, WIDE.to(dtype))
+
+
+def test_ignored_edge_features_are_told_once():
+    theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
+    ours.load_state_dict(theirs.state_dict())
+    with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was made without edge_dim and "
+                      "ignores edge_attr.*: make it with edge_dim=3") as told:  # fmt: skip
+        out = ours(X, EDGES, WIDE)
+    assert told[0].filename == __file__
+    torch.testing.assert_close(out, theirs(X, EDGES, WIDE))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(ours(X, EDGES, WIDE), out)
+        nn.GATConv(6, 4)(X, EDGES)
+    with pytest.raises(ValueError, match="was made without edge_dim and takes no edge_attr"):
+        nn.GATv2Conv(6, 4)(X, EDGES, WIDE)  # PyG's fails, too
+
+
+# Why a layer runs edge by edge
+
+
+def test_a_layer_tells_why_it_runs_edge_by_edge():
+    class Mine(nn.GATConv):
+        def message(self, x_j, alpha):
+            return x_j
+
+        def aggregate(self, inputs, index):
+            return inputs
+
+    class Heir(Mine):
+        pass
+
+    layer = nn.GATConv(6, 4, edge_dim=3)
+    assert layer.why_not_fused == ""
+    assert Mine(6, 4).why_not_fused == "Mine overrides message, aggregate"
+    assert Heir(6, 4).why_not_fused == "Mine overrides message, aggregate"
+    assert nn.GATConv(6, 4, aggr="max").why_not_fused == "aggr is 'max', not the sum"
+    reverse = nn.GATConv(6, 4, flow="target_to_source")
+    assert reverse.why_not_fused == "flow is 'target_to_source'"
+    layer.explain = True
+    assert layer.why_not_fused == "explain mode is on"
+    layer.explain = False
+    handle = layer.lin_edge.register_forward_hook(lambda m, given, out: None)
+    assert layer.why_not_fused == "lin_edge does more than multiply by its weight"
+    handle.remove()
+    handle = layer.register_message_forward_hook(lambda m, given, out: None)
+    assert layer.why_not_fused == "a hook on message wants to see its edges"
+    handle.remove()
+    layer.message = lambda x_j, alpha: x_j
+    assert layer.why_not_fused == "message was replaced on the instance"
+    assert not layer.fused
+    del layer.message
+    assert layer.fused
+
+
+# Precision, quantization, tracing, tensors without data
+
+
+def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
+    for layer, args in ((nn.AGNNConv(), (X, EDGES)), (nn.FAConv(6), (X, X, EDGES))):
+        theirs = getattr(pyg, type(layer).__name__)(*([6] if args[1] is X else []))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(*args).dtype == theirs(*args).dtype == torch.float32
+
+
+BATCH = torch.tensor([0, 0, 0, 1, 1])
+QUANTIZED = {
+    "AttentiveFP": (lambda: models.AttentiveFP(6, 8, 2, 3, 2, 2), (X, EDGES, WIDE, BATCH)),
+    "GATEConv": (lambda: nn.GATEConv(6, 6, 3), (X, EDGES, WIDE)),
+    "SetTransformerReadout": (lambda: nn.SetTransformerReadout(6, 2, heads=2), (X, BATCH)),
+    "LearnedQueryReadout": (lambda: nn.LearnedQueryReadout(6, 6, 2, heads=2), (X, BATCH)),
+    "GraphAttention": (lambda: nn.GraphAttention(6, heads=2), (X, X, X, EDGES)),
+    "TransformerBlock": (lambda: nn.TransformerBlock(6, 2), (X, graphs.causal([3, 2]))),
+    "GraphTransformerLayer": (lambda: nn.GraphTransformerLayer(6, 2), (X, EDGES, BATCH)),
+    "GPSConv": (lambda: nn.GPSConv(6, nn.GATConv(6, 6), 2), (X, EDGES, BATCH)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantized_linear_maps(name):
+    make, args = QUANTIZED[name]
+    torch.manual_seed(0)
+    model = make().eval()
+    quantized = torch.ao.quantization.quantize_dynamic(model)
+    with torch.no_grad():
+        torch.testing.assert_close(quantized(*args), model(*args), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "model",
+    [nn.GATConv(6, 4), nn.TransformerConv(6, 4), nn.TransformerBlock(6)],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_trace_is_refused_in_one_sentence(model):
+    wanted = "do not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
+    with pytest.raises(RuntimeError, match=wanted):
+        torch.jit.trace(model, (X, EDGES))
