@@ -30,8 +30,7 @@ from triton.runtime.jit import JITFunction
 
 import gattn.kernels.triton as kernels
 from benchmarks import pages
-from gattn.kernels import traits
-from gattn.kernels.layout import Layout
+from gattn.kernels import facts
 from gattn.ops.library import value_sum
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -85,8 +84,9 @@ def call_all(
 
     sizes = (n + 1, e, e, m + 1, e, e)
     layout = [new(size, dtype=torch.int32) for size in sizes]
-    windows = new(n // 25 + 1, dtype=torch.int32) if path == "windows" else None
-    traits.note(Layout(*layout), traits.Traits(path == "runs", 1.0, windows))
+    graphs = n // 25 + 1 if path == "windows" else 0
+    known = facts.new(band_area=EDGES if path == "runs" else 0)
+    layout += [known, new(graphs, dtype=torch.int32)]
     rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
     a, b, w = new(n, heads), new(m, heads), new(heads, channels)
     attr, proj = new(e, d), new(heads, channels, d)

@@ -17,7 +17,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 import gattn
-from gattn.kernels import traits
+from gattn.kernels import facts
 
 FEATURES = 16
 """Numbers of an edge's features."""
@@ -148,7 +148,7 @@ def graph_of(case: Case, plain: bool = False) -> gattn.Graph:
         return gattn.graphs.batched(case.edge_index, ptr)
     graph = gattn.Graph(case.edge_index, case.num_nodes)
     if plain:
-        traits.note(graph.layout, traits.Traits(False, 0.0))
+        facts.put(graph.layout.facts, facts.BAND_AREA, 0)
     return graph
 
 

@@ -22,7 +22,7 @@ import torch
 import triton
 
 from benchmarks import aot, gpu_cases, pages, record, timing
-from gattn.kernels import traits
+from gattn.kernels import facts
 from gattn.ops import backend
 
 OPERATORS = ("additive", "mlp", "dot_product")
@@ -59,9 +59,8 @@ def measure(card: IdleCard, operator: str, path: str, seconds: float) -> dict[st
     scale = MOLECULES / gpu_cases.BATCHES["molecules-1024"]
     case = gpu_cases.make("molecules-1024", scale, torch.device("cpu"))
     graph = gpu_cases.graph_of(case, plain=path != PATHS[0])
-    # a graph on a card has read these where it was laid out
-    offsets = graph.layout.rowptr, graph.layout.colptr
-    traits.note_longest(graph.layout, *(int(traits.largest(t)) for t in offsets))
+    for transposed in (False, True):  # a graph on a card has read these where it was laid out
+        facts.max_degree(graph.layout, transposed)
     leaves = gpu_cases.inputs(operator, case, HEADS, CHANNELS, torch.float32)
     function = gpu_cases.ours(operator, graph, "triton")
     grad = torch.ones_like(function(**leaves))

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from gattn import cache, torch_internals
 from gattn.cache import outside_transforms
-from gattn.kernels import cpu, runs, traits
+from gattn.kernels import cpu, facts, runs
 from gattn.kernels import layout as reference
 from gattn.kernels.blocks import Blocks
-from gattn.kernels.layout import Layout
+from gattn.kernels.layout import Layout, bare
 
 _INTS = (int, torch.SymInt)
 _REMEMBERED = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
@@ -99,9 +99,8 @@ class Graph:
         return graph
 
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
-        traits.hold(layout)
         self._fill(
-            _layout=layout,
+            _layout=_own(layout),
             num_src=reference.num_rows(layout.colptr),
             num_dst=reference.num_rows(layout.rowptr),
             num_edges=layout.col.numel(),
@@ -126,8 +125,7 @@ class Graph:
     def _lay_out(self) -> Layout:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
-        layout = self.__dict__["_layout"] = self.blocks.layout(self.device)
-        traits.hold(layout)
+        layout = self.__dict__["_layout"] = _own(self.blocks.layout(self.device))
         return layout
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -174,7 +172,16 @@ class Graph:
     @outside_transforms
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
-        return self._on_same_nodes(self.layout.transpose(), turned=True)
+        layout, known = self.layout, facts.derive(self.layout, transposed=True)
+        turned = layout.transpose()._replace(facts=known, graph_ptr=layout.graph_ptr)
+        return Graph.from_layout(turned)
+
+    def incidence(self) -> Graph:
+        """The graph from the edges themselves, in the caller's order, to their destinations.
+
+        It is kept with this graph. Sums over it are the same on every backend and in every run.
+        """
+        return cache.cached(self, "incidence", lambda: Graph.from_layout(self.layout.incidence()))
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """The same graph on another device (itself where it is there already)."""
@@ -190,9 +197,13 @@ class Graph:
         return self._map(lambda t: t.pin_memory())
 
     @outside_transforms
-    def _map(self, function: Any) -> Graph:
-        kept = None if self.kept is None else function(self.kept)
-        return self._on_same_nodes(Layout(*map(function, self.layout)), kept, move=function)
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
+        layout, known = self.layout, self.layout.facts
+        if not torch.compiler.is_compiling():  # what a CPU measures at any time, a device does not
+            for transposed in (False, True):
+                facts.max_degree(layout, transposed)
+        moved = Layout(*map(function, layout))._replace(facts=known)
+        return Graph.from_layout(moved, None if self.kept is None else function(self.kept))
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""
@@ -222,21 +233,16 @@ class Graph:
             source, destination = source[kept], destination[kept]
         nodes = torch.arange(min(self.size), device=self.device)
         source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
-        return self._on_same_nodes(_sort(source, destination, *self.size), kept, more=1)
+        known, graph_ptr = facts.derive(self.layout, more=1), self.layout.graph_ptr
+        layout = _sort(source, destination, *self.size)
+        return Graph.from_layout(layout._replace(facts=known, graph_ptr=graph_ptr), kept)
 
-    def _on_same_nodes(
-        self, layout: Layout, kept: Tensor | None = None, more: int = 0, turned: bool = False,
-        move: Callable[[Tensor], Tensor] = lambda t: t,
-    ) -> Graph:  # fmt: skip
-        """A graph whose edges join nodes of the same graphs of a batch as these.
 
-        There are at most so many more of them at each node; or they are these, turned round or
-        moved.
-        """
-        if not torch.compiler.is_compiling():
-            traits.carry(self.layout, layout, move)
-            traits.carry_longest(self.layout, layout, more, turned)
-        return Graph.from_layout(layout, kept)
+def _own(layout: Layout) -> Layout:
+    """The layout with facts that may be filled in as they are measured; compiled code has none."""
+    if torch.compiler.is_compiling() or facts.are_own(layout.facts):
+        return layout
+    return layout._replace(facts=outside_transforms(facts.new)())
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
@@ -335,9 +341,7 @@ def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> L
         _check_range(destination, num_dst, "destination")
         return _sort(source, destination, num_src, num_dst)
     layout = _sort(source, destination, num_src, num_dst)  # it sorts what is out of range, too
-    if source.numel() > 0:
-        _read_at_once(source, destination, layout)
-    return layout
+    return _read_at_once(source, destination, layout) if source.numel() > 0 else layout
 
 
 @outside_transforms
@@ -349,16 +353,16 @@ def _sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
     return build(source, destination, num_src, num_dst)
 
 
-def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> None:
-    """Check the indices and remember the largest degrees: one wait for the device."""
-    degrees = traits.largest(layout.rowptr), traits.largest(layout.colptr)
+def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> Layout:
+    """Check the indices and note the largest degrees: one wait for the device."""
+    degrees = facts.largest(layout.rowptr), facts.largest(layout.colptr)
     read = *source.aminmax(), *destination.aminmax(), *degrees
     found = torch.stack([number.long() for number in read]).tolist()
     num_src, num_dst = reference.num_rows(layout.colptr), reference.num_rows(layout.rowptr)
     if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
         _check_range(source, num_src, "source")
         _check_range(destination, num_dst, "destination")
-    traits.note_longest(layout, found[4], found[5])
+    return layout._replace(facts=facts.new(found[4], found[5]))
 
 
 @torch.library.custom_op(
@@ -369,20 +373,19 @@ def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> None:
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
     """Layout-building as an operator: what torch.compile records for bare edges."""
     layout = _build(source, destination, num_src, num_dst)
-    traits.release(layout)
     if layout.col.dtype != torch.int32:
         raise ValueError(
             f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "
             f"{source.numel()} edges, size ({num_src}, {num_dst}): prepare a Graph outside"
         )
-    return list(layout)
+    return list(bare(*layout[:6]))
 
 
 @_build_traced.register_fake
 def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
     edges = source.shape[0]
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    return [source.new_empty(size, dtype=torch.int32) for size in sizes]
+    return list(bare(*(source.new_empty(size, dtype=torch.int32) for size in sizes)))
 
 
 def _check_range(index: Tensor, size: int, role: str) -> None:

@@ -21,9 +21,9 @@ import gattn.graph
 import gattn.graphs
 from gattn import Graph, cache
 from gattn.graph import as_graph
-from gattn.kernels import cpu, traits
+from gattn.kernels import cpu, facts
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout
+from gattn.kernels.layout import Layout, bare
 from gattn.testing import awkward_graphs
 
 BUILDERS = ["reference", "cpu"]
@@ -67,7 +67,7 @@ def assert_same_layout(layout, expected):
 def assert_same_graph(one, other):
     assert one.size == other.size
     assert one.num_edges == other.num_edges
-    for a, b in zip(one.layout, other.layout):
+    for a, b in zip(one.layout[:6], other.layout[:6]):
         assert torch.equal(a, b)
 
 
@@ -154,7 +154,8 @@ def test_indices_are_32_bit_where_they_fit(sizes, dtype):
 @CASES
 def test_incidence(case):
     graph = case.graph()
-    found = Graph.from_layout(graph.layout.incidence())
+    found = graph.incidence()
+    assert graph.incidence() is found
     number = torch.arange(graph.num_edges)
     wanted = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
     assert found.size == wanted.size
@@ -166,7 +167,7 @@ def test_incidence(case):
 def test_graph_without_layout_of_64_bit_positions():
     """With 64-bit positions every operator still has one dtype to read."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
-    wide = Graph.from_layout(type(layout)(*(t.long() for t in layout)))
+    wide = Graph.from_layout(bare(*(t.long() for t in layout[:6])))
     x = torch.randn(3, 2, 4)
     got = gattn.functional.dot_product_attention(x, x, x, wide, impl="reference")
     expected = gattn.functional.dot_product_attention(
@@ -442,13 +443,14 @@ def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
     wanted = Graph(case.edge_index, case.size)
     monkeypatch.setattr(cpu, "serves", lambda device: False)
     found = Graph(case.edge_index, case.size)
-    for name, tensor in zip(wanted.layout._fields, wanted.layout):
-        assert torch.equal(getattr(found.layout, name), tensor)
+    assert_same_graph(found, wanted)
     looped = found.with_self_loops()
     assert torch.equal(looped.edge_index, wanted.with_self_loops().edge_index)
     for graph in (found, looped, found.transpose(), looped.transpose()):
-        for offsets in (graph.layout.rowptr, graph.layout.colptr):
-            assert traits.longest(offsets) == int(traits.largest(offsets))
+        layout = graph.layout
+        for transposed, offsets in ((False, layout.rowptr), (True, layout.colptr)):
+            assert facts.max_degree(layout, transposed) >= int(facts.largest(offsets))
+            assert facts.largest(offsets) == max([*offsets.diff().tolist(), 0])
 
 
 def test_elsewhere_a_graph_is_read_at_once(elsewhere):
@@ -456,22 +458,63 @@ def test_elsewhere_a_graph_is_read_at_once(elsewhere):
     with Waits() as waits:
         graph = Graph(edges, 3)
     assert waits.count == 0  # a list of all that has to be known is read in one piece
-    assert [traits._longest[t] for t in (graph.layout.rowptr, graph.layout.colptr)] == [2, 2]
+    assert graph.layout.facts[:2].tolist() == [2, 2]
     with Waits() as waits:
         graph.with_self_loops()
     assert waits.count == 1  # whether there are loops
 
 
+def degrees(graph):
+    """Most edges in and out of any node, as far as the graph knows."""
+    return [facts.max_degree(graph.layout), facts.max_degree(graph.layout, transposed=True)]
+
+
 def test_the_largest_degrees_go_along_to_a_device():
     graph = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), 3)
     moved = graph.to("meta")  # a device from which nothing can be read
-    assert [traits.longest(t) for t in (moved.layout.rowptr, moved.layout.colptr)] == [3, 2]
-    turned = moved.transpose()
-    assert [traits.longest(t) for t in (turned.layout.rowptr, turned.layout.colptr)] == [2, 3]
-    more = moved._on_same_nodes(Layout(*(t.clone() for t in moved.layout)), more=1)
-    assert [traits.longest(t) for t in (more.layout.rowptr, more.layout.colptr)] == [4, 3]
-    unknown = Graph.from_layout(Layout(*(t.clone() for t in moved.layout)))
-    assert traits.longest(unknown.transpose().layout.rowptr) is None
+    assert degrees(moved) == [3, 2]
+    assert degrees(moved.transpose()) == [2, 3]
+    more = facts.derive(moved.layout, more=1)
+    assert degrees(Graph.from_layout(moved.layout._replace(facts=more))) == [4, 3]
+    unknown = Graph.from_layout(bare(*moved.layout[:6]))
+    assert degrees(unknown) == degrees(unknown.transpose()) == [None, None]
+
+
+@CASES
+def test_the_largest_degrees_are_bounds(case):
+    graph = case.graph()
+    others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
+    for known in (graph, *others, graph.with_self_loops().transpose(), graph.to("meta").to("meta")):
+        if known.device.type == "cpu":
+            bounds = known.in_degree(), known.out_degree()
+            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(known))] == [1, 1]
+    blocks = gattn.graphs.bipartite([2, 0, 1], [3, 9, 4])
+    assert blocks.layout.facts[:2].tolist() == [4, 2]
+    assert gattn.graphs.complete([0, 0]).layout.facts[:2].tolist() == [0, 0]
+
+
+def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
+    """A CUDA graph that torch.compile records is played with other inputs than it was made of."""
+    graph = gattn.graphs.complete([3, 4])
+    layout = graph.layout
+    assert facts.max_degree(layout) == 4
+    assert facts.band_density(layout) == 25 / (64 * 7)
+    assert facts.get(layout.facts, facts.BAND_AREA) == 64 * 7
+    copy = layout._replace(facts=layout.facts.clone())
+    assert facts.get(copy.facts, facts.MAX_IN_DEGREE) is None
+    assert facts.band_density(copy) is None
+    facts.put(copy.facts, facts.MAX_IN_DEGREE, 0)  # written nowhere
+    assert torch.equal(copy.facts, layout.facts)
+    assert facts.are_own(Graph.from_layout(copy).layout.facts)
+    assert facts.band_density(bare(*layout[:6])) is None
+    assert graph.layout.facts._version == 0  # backward reads what forward saved
+
+
+def test_compiled_code_tells_nothing_of_its_layouts():
+    source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
+    made = torch.ops.gattn.build_layout(source, destination, 3, 3)
+    assert len(made) == len(Layout._fields)
+    assert made[6].numel() == made[7].numel() == 0
 
 
 @pytest.mark.parametrize(("edges", "message"), [

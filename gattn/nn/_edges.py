@@ -222,24 +222,16 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
     """Sum of what the edges into each destination hold: [n, d] from [e, d]."""
-    return _plain_sum(edges, _incidence(graph))
+    return _plain_sum(edges, graph.incidence())
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
-    of_destination = cached(graph, "to edges", lambda: _incidence(graph).transpose())
-    of_source = cached(graph, "from edges", lambda: _incidence(graph.transpose()).transpose())
+    of_destination = cached(graph, "to edges", lambda: graph.incidence().transpose())
+    of_source = cached(graph, "from edges", lambda: graph.transpose().incidence().transpose())
     return _plain_sum(query_score, of_destination) + _plain_sum(key_score, of_source)
 
 
 def _plain_sum(rows: Tensor, graph: Graph) -> Tensor:
     """Sum of the rows [m, d] of the sources of each destination: [n, d]."""
     return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
-
-
-def _incidence(graph: Graph) -> Graph:
-    """The graph from the edges themselves, in the caller's order, to their destinations.
-
-    Sums over it are the same on every backend and in every run, as those over any graph.
-    """
-    return cached(graph, "incidence", lambda: Graph.from_layout(graph.layout.incidence()))

@@ -18,7 +18,7 @@ from gattn.graph import (
     check_made_outside,
 )
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout, index_dtype, offsets
+from gattn.kernels.layout import Layout, bare, index_dtype, offsets
 from gattn.nn._checks import check_tensor
 
 
@@ -268,4 +268,4 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     position = torch.empty_like(order).index_copy(0, order, nodes[:-1]).to(dtype)
     rowptr = offsets(member[order], segments, dtype)
     order = order.to(dtype)
-    return Layout(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)
+    return bare(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.kernels.layout import Layout, index_dtype
+from gattn.kernels.layout import Layout, bare, index_dtype
 
 try:
     from gattn.kernels.cpu import _kernels  # pyright: ignore[reportAttributeAccessIssue]
@@ -55,7 +55,7 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    layout = Layout(*(torch.empty(size, dtype=dtype) for size in sizes))
+    layout = bare(*(torch.empty(size, dtype=dtype) for size in sizes))
     wide = source.dtype == torch.int64
     _kernels.build_layout(source.data_ptr(), destination.data_ptr(), wide, _layout(layout))
     return layout
@@ -522,7 +522,7 @@ def _call(kernel: Any, args: Any, like: Tensor, **fields: Any) -> None:
 def _layout(layout: list[Tensor] | Layout) -> Any:
     rowptr, col, _, colptr, *_ = layout
     return _kernels.LayoutArgs(
-        *(t.data_ptr() for t in layout),
+        *(t.data_ptr() for t in layout[:6]),
         rowptr.shape[0] - 1,
         colptr.shape[0] - 1,
         col.shape[0],

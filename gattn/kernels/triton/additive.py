@@ -46,12 +46,13 @@ from gattn.kernels.triton.tiles import (
     Walk,
     contiguous,
     dropping,
+    graph_ptr_of,
     launch,
+    max_degree_of,
     pad,
     room,
     rounded,
     wide,
-    windows_of,
 )
 
 
@@ -77,8 +78,17 @@ def additive_forward(
     out_pos_centered = like.new_empty(kept_rows, heads, channels)
     mass_pos = like.new_empty(kept_rows, heads)
 
-    cut = windows_of(layout) is None
-    walk = Walk(rowptr, col.numel(), heads, channels, value.dtype, unroll=4, cut=cut)
+    cut = graph_ptr_of(layout) is None
+    walk = Walk(
+        rowptr,
+        col.numel(),
+        heads,
+        channels,
+        value.dtype,
+        unroll=4,
+        cut=cut,
+        max_degree=max_degree_of(layout, False),
+    )
     sums = [row_max, row_sum, found]
     sums += [out_pos_centered, mass_pos] if save_positive_part else [None, None]
     parts = walk.parts(*sums)
@@ -122,8 +132,17 @@ def additive_backward(
     grad_value = value.new_empty(m, heads, channels, dtype=wide(value.dtype) if shared else None)
     terms = row_max.new_empty(n, heads, 4)
 
-    windows = windows_of(layout)
-    walk = Walk(colptr, row.numel(), heads, channels, value.dtype, unroll=4, windows=windows)
+    windows = graph_ptr_of(layout)
+    walk = Walk(
+        colptr,
+        row.numel(),
+        heads,
+        channels,
+        value.dtype,
+        unroll=4,
+        windows=windows,
+        max_degree=max_degree_of(layout, True),
+    )
     tile = walk.tile
     centered = out_pos_centered if out_pos_centered.shape[0] else None
     rows = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, terms

@@ -23,11 +23,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels import traits
-from gattn.kernels.layout import Layout
+from gattn.kernels import facts
 from gattn.kernels.triton.primitives import kept, level, reciprocal, scalar, spread
 from gattn.kernels.triton.tiles import (
     ACCUMULATOR,
+    band_density_of,
     contiguous,
     dropping,
     launch,
@@ -52,13 +52,13 @@ def serves(
 ) -> bool:
     """Whether the graph is made of runs, densely enough for matrix products in this type."""
     dtype, edges, rows = query.dtype, layout[1].numel(), query.shape[0]
-    if dtype not in WIDEST or edges < traits.LEAST_DEGREE * rows:
+    if dtype not in WIDEST or edges < facts.LEAST_DEGREE * rows:
         return False
     plain = bias is None and seed is None and dtype.itemsize == 2
     if max(query.shape[2], value.shape[2]) > WIDEST[dtype] * (1 + plain):
         return False
-    found = traits.of(Layout(*layout))
-    return found is not None and found.runs and found.density >= LEAST_DENSITY[dtype]
+    density = band_density_of(layout)
+    return density is not None and density >= LEAST_DENSITY[dtype]
 
 
 def forward(

@@ -51,11 +51,12 @@ from gattn.kernels.triton.tiles import (
     Walk,
     contiguous,
     dropping,
+    graph_ptr_of,
+    max_degree_of,
     pad,
     room,
     rounded,
     wide,
-    windows_of,
 )
 
 
@@ -93,8 +94,17 @@ def dot_product_forward(
         edge_out = torch.empty_like(edge_query)
 
     width = max(channels, value_channels)
-    cut = windows_of(layout) is None
-    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=4, cut=cut)
+    cut = graph_ptr_of(layout) is None
+    walk = Walk(
+        rowptr,
+        col.numel(),
+        heads,
+        width,
+        query.dtype,
+        unroll=4,
+        cut=cut,
+        max_degree=max_degree_of(layout, False),
+    )
     sums = [row_max, row_sum, found, edge_out, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
@@ -165,8 +175,17 @@ def dot_product_backward(
     slope = row_max.new_empty(col.numel(), heads)
 
     width = max(channels, value_channels)
-    windows = windows_of(layout)
-    walk = Walk(rowptr, col.numel(), heads, width, query.dtype, unroll=2, windows=windows)
+    windows = graph_ptr_of(layout)
+    walk = Walk(
+        rowptr,
+        col.numel(),
+        heads,
+        width,
+        query.dtype,
+        unroll=2,
+        windows=windows,
+        max_degree=max_degree_of(layout, False),
+    )
     sums = [None, None, grad_query, grad_edge_query, None]
     parts = walk.parts(*sums)
     grad_key = grad_value = None
@@ -184,14 +203,32 @@ def dot_product_backward(
     grad_edge_attr = grad_edge_proj = None
     if edge_attr is not None and wants_edge_attr:
         grad_edge_attr = edge_attr.new_empty(edge_attr.shape)
-        walk = Walk(rowptr, col.numel(), heads, features, query.dtype, unroll=1, all_heads=True)
+        walk = Walk(
+            rowptr,
+            col.numel(),
+            heads,
+            features,
+            query.dtype,
+            unroll=1,
+            all_heads=True,
+            max_degree=max_degree_of(layout, False),
+        )
         walk.run(
             _backward_edge_attr, perm, grad_edge_out, edge_query, alpha, slope, grad_edge_attr,
             FEATURES=features, D=pad(features),
         )  # fmt: skip
     if windows is None:
         grad_key, grad_value = weighted_sum(
-            colptr, row, csr2csc, None, heads, slope, query, alpha, grad_out
+            colptr,
+            row,
+            csr2csc,
+            None,
+            heads,
+            slope,
+            query,
+            alpha,
+            grad_out,
+            max_degree=max_degree_of(layout, True),
         )
     if edge_proj is not None:
         grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)

@@ -30,7 +30,7 @@ from gattn.kernels.triton.primitives import (
     take_edges,
     take_rows,
 )
-from gattn.kernels.triton.tiles import Walk, contiguous, pad, wide
+from gattn.kernels.triton.tiles import Walk, contiguous, max_degree_of, pad, wide
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
@@ -38,7 +38,7 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     rowptr, _, perm, *_ = layout
     (score,), (e, heads) = contiguous(score), score.shape
     out = score.new_empty(e, heads)
-    walk = Walk(rowptr, e, heads, 1, score.dtype, unroll=2)
+    walk = Walk(rowptr, e, heads, 1, score.dtype, unroll=2, max_degree=max_degree_of(layout, False))
     row_max = score.new_empty(walk.num_rows, heads, dtype=wide(score.dtype))
     sums = [row_max, row_max.new_empty(row_max.shape), None, None, None]
     parts = walk.parts(*sums)
@@ -58,7 +58,7 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
     rowptr, _, perm, *_ = layout
     (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
     out = alpha.new_empty(e, heads)
-    walk = Walk(rowptr, e, heads, 1, alpha.dtype, unroll=2)
+    walk = Walk(rowptr, e, heads, 1, alpha.dtype, unroll=2, max_degree=max_degree_of(layout, False))
     inner = alpha.new_empty(walk.num_rows, heads, dtype=wide(alpha.dtype))
     mass = inner.new_empty(walk.num_rows, heads, 1)
     sums = [None, None, mass, None, inner]
@@ -75,9 +75,10 @@ def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: b
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     heads = weight.shape[1]
     weight, value = contiguous(weight, value)
+    known = {"max_degree": max_degree_of(layout, transposed)}
     if transposed:
-        return weighted_sum(colptr, row, csr2csc, perm, heads, weight, value)[0]
-    return weighted_sum(rowptr, col, perm, None, heads, weight, value)[0]
+        return weighted_sum(colptr, row, csr2csc, perm, heads, weight, value, **known)[0]
+    return weighted_sum(rowptr, col, perm, None, heads, weight, value, **known)[0]
 
 
 def weighted_sum(
@@ -90,6 +91,7 @@ def weighted_sum(
     table: Tensor,
     other_weight: Tensor | None = None,
     other_table: Tensor | None = None,
+    max_degree: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Sum rows of one or two tables [., h_v, c] over the edges of each row of a layout.
 
@@ -100,7 +102,7 @@ def weighted_sum(
     out = table.new_empty(rows, heads, channels)
     other = None if other_table is None else other_table.new_empty(rows, heads, other_channels)
     width = max(channels, other_channels)
-    walk = Walk(offsets, index.numel(), heads, width, table.dtype, unroll=4)
+    walk = Walk(offsets, index.numel(), heads, width, table.dtype, unroll=4, max_degree=max_degree)
     sums = [None, None, out, other, None]
     parts = walk.parts(*sums)
     walk.run(
@@ -118,7 +120,15 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
     (_, heads, channels), key_heads = query.shape, key.shape[1]
     query, key = contiguous(query, key)
     out = query.new_empty(col.numel(), heads)
-    walk = Walk(rowptr, col.numel(), heads, channels, query.dtype, unroll=4)
+    walk = Walk(
+        rowptr,
+        col.numel(),
+        heads,
+        channels,
+        query.dtype,
+        unroll=4,
+        max_degree=max_degree_of(layout, False),
+    )
     walk.run(
         _edge_dot, col, perm, query, key, out,
         KEY_HEADS=key_heads, CHANNELS=channels, C=pad(channels),

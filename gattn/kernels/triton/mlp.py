@@ -56,12 +56,13 @@ from gattn.kernels.triton.tiles import (
     Walk,
     contiguous,
     dropping,
+    graph_ptr_of,
     launch,
+    max_degree_of,
     pad,
     room,
     rounded,
     wide,
-    windows_of,
 )
 
 STACK = 4
@@ -98,8 +99,17 @@ def mlp_forward(
     row_max = query.new_empty(n, heads, dtype=wide(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     found = room(query, needs_backward, n, heads, value_channels)
-    cut = windows_of(layout) is None
-    walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=4, cut=cut)
+    cut = graph_ptr_of(layout) is None
+    walk = _walk(
+        rowptr,
+        col,
+        query,
+        value_channels,
+        edge_attr,
+        unroll=4,
+        cut=cut,
+        max_degree=max_degree_of(layout, False),
+    )
     sums = [row_max, row_sum, found, None, None]
     parts = walk.parts(*sums)
     drop = dropping(seed, dropout)
@@ -127,7 +137,9 @@ def mlp_score(
     rowptr, col, perm, *_ = layout
     heads, channels = query.shape[1:]
     out = query.new_empty(col.numel(), heads)
-    walk = _walk(rowptr, col, query, channels, edge_attr, unroll=4)
+    walk = _walk(
+        rowptr, col, query, channels, edge_attr, unroll=4, max_degree=max_degree_of(layout, False)
+    )
     walk.run(
         _score, col, perm, *contiguous(query, key, weight, edge_attr, _turned(edge_proj)), out,
         slope=negative_slope, **_shape(channels, None, edge_attr, activation),
@@ -171,8 +183,17 @@ def mlp_backward(
     destination = None if edge_attr is None else col.new_empty(e)
     shape = _shape(channels, value_channels, edge_attr, activation)
 
-    windows = windows_of(layout)
-    walk = _walk(rowptr, col, query, value_channels, edge_attr, unroll=2, windows=windows)
+    windows = graph_ptr_of(layout)
+    walk = _walk(
+        rowptr,
+        col,
+        query,
+        value_channels,
+        edge_attr,
+        unroll=2,
+        windows=windows,
+        max_degree=max_degree_of(layout, False),
+    )
     sums = [None, None, grad_query, None, None]
     parts = walk.parts(*sums)
     programs = min(walk.programs, WEIGHT_PROGRAMS) if windows is None else walk.programs
@@ -187,7 +208,15 @@ def mlp_backward(
     grad_weight = part_weight.sum(0).to(weight.dtype)
 
     if windows is None:
-        walk = _walk(colptr, row, query, value_channels, edge_attr, unroll=2)
+        walk = _walk(
+            colptr,
+            row,
+            query,
+            value_channels,
+            edge_attr,
+            unroll=2,
+            max_degree=max_degree_of(layout, True),
+        )
         sums = [None, None, grad_key, grad_value, None]
         parts = walk.parts(*sums)
         walk.run(

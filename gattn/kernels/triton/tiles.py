@@ -23,7 +23,8 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels import philox, traits
+from gattn.kernels import facts, philox
+from gattn.kernels.layout import Layout
 from gattn.kernels.triton.primitives import merge
 
 SEGMENT = 256
@@ -154,8 +155,9 @@ class Walk:
         stack: edges of one row that a tile holds at least.
         all_heads: whether a program takes all heads.
         windows: where the nodes are divided into whole graphs, one program for each; see
-            :func:`windows_of`.
+            :func:`graph_ptr_of`.
         cut: whether long rows are cut.
+        max_degree: what no row has more edges than, if known.
     """
 
     def __init__(
@@ -170,6 +172,7 @@ class Walk:
         all_heads: bool = False,
         windows: Tensor | None = None,
         cut: bool = True,
+        max_degree: int | None = None,
     ) -> None:
         self.num_rows = offsets.numel() - 1
         degree = num_edges / max(self.num_rows, 1)
@@ -180,17 +183,13 @@ class Walk:
             tile = _uncut(tile)
         self.offsets, self.heads, self.dtype, self.tile = offsets, heads, dtype, tile
         self.num_segments = num_edges // tile.segment
-        self.cuts = self.num_segments > 1 and self._longest() >= 2 * tile.segment
+        known = math.inf if max_degree is None else max_degree
+        self.cuts = self.num_segments > 1 and known >= 2 * tile.segment
         """Whether a row may be cut: it takes two segments."""
         self.programs = -(-self.num_segments // tile.rows) + -(-self.num_rows // tile.rows)
         if windows is not None:
             self.programs = windows.numel() - 1
         self.blocks = 1 if all_heads else -(-heads // tile.heads)
-
-    def _longest(self) -> int | float:
-        """What no row has more edges than, as far as is known."""
-        found = traits.longest(self.offsets)
-        return math.inf if found is None else found
 
     def parts(self, *sums: Tensor | None) -> list[Tensor | None]:
         """Workspaces for the partial results of cut rows, one for each output [rows, ...]."""
@@ -263,10 +262,20 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
         )  # fmt: skip
 
 
-def windows_of(layout: list[Tensor]) -> Tensor | None:
-    """Where the nodes divide into small graphs, if the maker of the layout has told."""
-    found = traits.known(layout[0])
-    return None if found is None else found.windows
+def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
+    """Where the nodes of the small graphs of a batch begin, [g + 1], if the maker has told."""
+    ptr = Layout(*layout).graph_ptr
+    return ptr if ptr.numel() else None
+
+
+def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
+    """Most edges into a destination or, transposed, out of a source; None if unknown."""
+    return facts.max_degree(Layout(*layout), transposed)
+
+
+def band_density_of(layout: list[Tensor]) -> float | None:
+    """Edges per pair in the rectangles of `banded`; None unless all sources are consecutive."""
+    return facts.band_density(Layout(*layout))
 
 
 def window_rows(numbers: int, dtype: torch.dtype) -> int:
