@@ -16,7 +16,6 @@ from gattn.kernels.blocks import Blocks
 from gattn.kernels.layout import Layout, bare
 
 _INTS = (int, torch.SymInt)
-_REMEMBERED = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 class Graph:
@@ -272,35 +271,21 @@ def as_graph(
 ) -> Graph:
     """The :class:`Graph` of these edges, laid out once per tensor and remembered.
 
-    A tensor, dense or sparse, is remembered weakly, by identity and version: modifying it in place
-    or dropping it forgets its graphs. A write that torch does not count (through ``.data``, or
-    through a NumPy array that shares the memory) goes unnoticed, as it does by autograd; for a
-    sparse matrix so does a write to the index tensors that it was made of.
+    A tensor, dense or sparse, is remembered weakly, by identity and content: modifying it in any
+    way or dropping it forgets its graphs (see :mod:`gattn.cache`).
 
     With ``self_loops`` the result is :meth:`Graph.with_self_loops` of them, remembered too.
     """
-    if isinstance(edges, Graph) and not self_loops:
-        _check_same_size(edges, size)
-        return edges
-    if torch.compiler.is_compiling() and not isinstance(edges, Graph):
-        plain = Graph(edges, size)  # a dict of sizes would tie what is traced to these ones
-        return plain.with_self_loops() if self_loops else plain
     if isinstance(edges, Graph):
-        graphs = edges.derived
-    elif (
-        isinstance(edges, Tensor)
-        and edges.layout in _REMEMBERED
-        and not torch_internals.is_wrapped(edges)
-    ):
-        graphs = cache.of_tensor(edges)
-    else:
-        graphs = {}
-    key = (_as_size(size), self_loops)
-    graph = graphs.get(key)
-    if graph is None:
-        plain = as_graph(edges, size) if self_loops else Graph(edges, size)
-        graph = graphs[key] = plain.with_self_loops() if self_loops else plain
-    return graph
+        _check_same_size(edges, size)
+        return cache.cached(edges, "loops", edges.with_self_loops) if self_loops else edges
+
+    def build() -> Graph:
+        return as_graph(edges, size).with_self_loops() if self_loops else Graph(edges, size)
+
+    if not isinstance(edges, Tensor):
+        return build()
+    return cache.cached(edges, (_as_size(size), self_loops), build)
 
 
 def _as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:

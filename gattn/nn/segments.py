@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn.aggr import Aggregation
 
-from gattn import graphs, torch_internals
+from gattn import graphs
 from gattn.cache import cached, outside_transforms
 from gattn.graph import (
     Graph,
@@ -216,14 +215,8 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
     if torch.compiler.is_compiling():
         member = torch.zeros(rows, dtype=torch.int64, device=device)
         return Graph.from_layout(_traced_layout(member, 1))
-    if torch_internals.dispatch_mode_active():  # what is laid out may not be real
-        return graphs.bipartite([1], [rows], device=device)
-    return _remembered_segment(rows, device)
-
-
-@functools.lru_cache(maxsize=8)
-def _remembered_segment(rows: int, device: torch.device) -> Graph:
-    return graphs.bipartite([1], [rows], device=device)
+    key = "one segment", rows, device
+    return cached(None, key, lambda: graphs.bipartite([1], [rows], device=device))
 
 
 def _count(index: Tensor) -> int:

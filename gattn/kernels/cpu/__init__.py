@@ -61,6 +61,11 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
     return layout
 
 
+def checksum(t: Tensor) -> int:
+    """64 bits that depend on every byte of a contiguous tensor and on its place."""
+    return _kernels.checksum(t.data_ptr(), t.nbytes)
+
+
 def additive_forward(
     query_score: Tensor,
     key_score: Tensor,
