@@ -15,6 +15,20 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
+#define ADDITIVE_FIELDS(FIELD)                                                              \
+  FIELD(Dtype, dtype)                                                                       \
+  GATTN_LAYOUT_FIELDS(FIELD)                                                                \
+  GATTN_DROPOUT_FIELDS(FIELD)                                                               \
+  FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels)                            \
+  FIELD(double, negative_slope)                                                             \
+  FIELD(Rows, query_score) FIELD(Rows, key_score) FIELD(Rows, value) FIELD(Rows, edge_score) \
+  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)       \
+  FIELD(void*, out_pos_centered)                                                            \
+  FIELD(Rows, grad_out)                                                                     \
+  FIELD(void*, grad_query_score) FIELD(void*, grad_key_score) FIELD(void*, grad_value)      \
+  FIELD(void*, grad_edge_score)
+GATTN_ARGS(AdditiveArgs, ADDITIVE_FIELDS);
+
 template <class T, class I, int C> struct Score {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = 2 * ahead;
@@ -91,7 +105,7 @@ void destinations(const AdditiveArgs& args, acc_t<T>* packed) {
   const A *row_max = static_cast<const A*>(args.row_max), *row_sum = static_cast<const A*>(args.row_sum);
   T* grad_query = static_cast<T*>(args.grad_query_score);
   const A slope = A(args.negative_slope);
-  for_each_row(args.layout.n, heads * args.channels * 2, [&](i64 i) {
+  for_each_row(args.n, heads * args.channels * 2, [&](i64 i) {
     A* own = packed + i * 4 * heads;
     const T* g = grad[i];
     load(own, query_score[i], heads);
@@ -211,32 +225,61 @@ template <class T, class I, int C> struct Backward {
   }
 };
 
-}  // namespace
-
 void additive_forward(const AdditiveArgs& args) {
-  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const Score<T, I, C> score{Edges<I>(args.layout), args.query_score, args.key_score, args.value,
-        args.edge_score, args.heads, lanes_of(args.heads), args.channels, A(args.negative_slope),
-        static_cast<A*>(args.out_pos_centered), {}, {}};
-    attend<Score<T, I, C>, T, I, C>(score, args.layout, args.value, args.out, args.out_acc,
-        args.row_max, args.row_sum, args.heads, args.value_heads, args.channels, args.dropout);
+    const Score<T, I, C> score{
+        .graph = Edges<I>(args),
+        .query_score = args.query_score,
+        .key_score = args.key_score,
+        .value = args.value,
+        .edge_score = args.edge_score,
+        .heads = args.heads,
+        .lanes = lanes_of(args.heads),
+        .channels = args.channels,
+        .slope = A(args.negative_slope),
+        .out_pos_centered = static_cast<A*>(args.out_pos_centered),
+    };
+    attend<T, I, C>(score, args, args.value, args.value_heads, args.channels);
   });
 }
 
 void additive_backward(const AdditiveArgs& args) {
-  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
     // Lanes beyond the last head may read on into the next node.
-    const auto packed = scratch<A>(args.layout.n * 4 * args.heads + lane);
+    const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     destinations<T, C>(args, packed.get());
-    const Edges<I> edges(args.layout);
-    Backward<T, I, C> body{edges, args.key_score, args.value, args.edge_score, args.grad_out,
-        packed.get(), static_cast<T*>(args.grad_key_score), static_cast<T*>(args.grad_value),
-        static_cast<T*>(args.grad_edge_score), args.heads, lanes_of(args.heads), args.value_heads, args.channels,
-        A(args.negative_slope), mask_of<A>(args.dropout, args.heads), {}, {}, {}, {}, {}, {}};
+    const Edges<I> edges(args);
+    const Backward<T, I, C> body{
+        .graph = edges,
+        .key_score = args.key_score,
+        .value = args.value,
+        .edge_score = args.edge_score,
+        .grad_out = args.grad_out,
+        .packed = packed.get(),
+        .grad_key = static_cast<T*>(args.grad_key_score),
+        .grad_value = static_cast<T*>(args.grad_value),
+        .grad_edge = static_cast<T*>(args.grad_edge_score),
+        .heads = args.heads,
+        .lanes = lanes_of(args.heads),
+        .value_heads = args.value_heads,
+        .channels = args.channels,
+        .slope = A(args.negative_slope),
+        .mask = mask_of<A>(args.seed, args.dropout, args.heads),
+    };
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);
   });
+}
+
+}  // namespace
+
+std::span<const Kernel> additive_kernels() {
+  static const Kernel table[] = {
+      GATTN_KERNEL(additive_forward, AdditiveArgs),
+      GATTN_KERNEL(additive_backward, AdditiveArgs),
+  };
+  return table;
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -1,116 +1,83 @@
-// What the launchers hand to the kernels: raw pointers and sizes. Pointers to absent tensors are
-// null. Row strides are in elements; within a row, heads and channels are contiguous. `out_acc` is the
-// sum of the values before anything is added and before it is rounded: forward writes it where that
-// is not out and backward will ask, backward reads it for <dO, O>.
+// How arguments come from Python. A family declares its argument struct once, as a list of fields:
+//
+//   #define EXAMPLE_FIELDS(FIELD) GATTN_LAYOUT_FIELDS(FIELD) FIELD(Rows, value) FIELD(void*, out)
+//   GATTN_ARGS(ExampleArgs, EXAMPLE_FIELDS);
+//
+// and exports a table of its kernels. The names and kinds of the fields go to Python with it, which
+// packs their values in this order: 8 bytes each, 16 for Rows, so that there is no padding. Absent
+// tensors are null pointers.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <type_traits>
 
 namespace gattn {
 
 using i64 = std::int64_t;
 
-enum class Dtype { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
+enum class Dtype : i64 { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 
-struct LayoutArgs {
-  const void *rowptr, *col, *perm, *colptr, *row, *csr2csc;
-  i64 n, m, e;
-  bool wide;  // int64 indices
-};
-
-struct DropoutArgs {
-  const i64* seed;
-  double p;
-};
-
+// A tensor of rows, any elements apart; within a row, elements are contiguous.
 struct Rows {
   void* data;
-  i64 stride;
+  i64 stride;  // in elements
 };
 
-struct AdditiveArgs {
-  Dtype dtype;
-  LayoutArgs layout;
-  DropoutArgs dropout;
-  i64 heads, value_heads, channels;
-  double negative_slope;
-  Rows query_score, key_score, value, edge_score;
-  void *out, *out_acc, *row_max, *row_sum, *out_pos_centered;
-  // backward
-  Rows grad_out;
-  void *grad_query_score, *grad_key_score, *grad_value, *grad_edge_score;
+struct Field {
+  const char *name, *kind;
 };
 
-struct DotProductArgs {
-  Dtype dtype;
-  LayoutArgs layout;
-  DropoutArgs dropout;
-  i64 heads, channels, value_channels, features;
-  double scale;
-  Rows query, key, value, bias, edge_attr, edge_proj;  // edge_proj: [h, c, d], contiguous
-  void *out, *out_acc, *edge_out, *row_max, *row_sum;
-  // backward
-  Rows grad_out;
-  void *grad_query, *grad_key, *grad_value, *grad_bias, *grad_edge_attr, *grad_edge_proj;
-  void *alpha, *grad_score;  // hand-over, [e, h] in CSR order
+struct Kernel {
+  const char* name;
+  std::span<const Field> fields;
+  std::size_t size;  // of the argument struct
+  void (*run)(const void* packed);
 };
 
-struct MLPArgs {
-  Dtype dtype;
-  LayoutArgs layout;
-  DropoutArgs dropout;
-  i64 heads, channels, value_channels, features;
-  bool tanh;
-  double negative_slope;
-  Rows query, key, value, weight, edge_attr, edge_proj;  // edge_proj transposed: [d, h * c]
-  void *out, *out_acc, *row_max, *row_sum, *score;
-  // backward
-  Rows grad_out;
-  void *grad_query, *grad_key, *grad_value, *grad_weight, *grad_edge_attr, *grad_edge_proj;
-  void *alpha, *grad_score;
-};
+template <class T> consteval const char* kind_of() {
+  static_assert(sizeof(T) == (std::is_same_v<T, Rows> ? 16 : 8));
+  if (std::is_same_v<T, Rows>) return "rows";
+  if (std::is_pointer_v<T>) return "pointer";
+  return std::is_floating_point_v<T> ? "float" : "int";
+}
 
-struct EdgeArgs {
-  Dtype dtype;
-  LayoutArgs layout;
-  i64 heads, value_heads, channels;
-  bool transposed;
-  Rows left, right;  // what each function says of them
-  void* out;
-};
+#define GATTN_MEMBER(type, name) type name;
+#define GATTN_FIELD(type, name) Field{#name, kind_of<type>()},
+#define GATTN_ARGS(Args, FIELDS)                              \
+  struct Args {                                               \
+    FIELDS(GATTN_MEMBER)                                      \
+    static constexpr Field fields[] = {FIELDS(GATTN_FIELD)}; \
+  }
 
-struct NodeArgs {
-  Dtype dtype;
-  i64 rows, heads, channels, count;
-  Rows value, vectors;
-  void *scores, *grad_value, *grad_vectors;
-};
+// What more than one family takes.
+#define GATTN_LAYOUT_FIELDS(FIELD)                                               \
+  FIELD(const void*, rowptr) FIELD(const void*, col) FIELD(const void*, perm)    \
+  FIELD(const void*, colptr) FIELD(const void*, row) FIELD(const void*, csr2csc) \
+  FIELD(i64, n) FIELD(i64, m) FIELD(i64, e) FIELD(i64, is_int64)
+#define GATTN_DROPOUT_FIELDS(FIELD) FIELD(const i64*, seed) FIELD(double, dropout)
 
-struct ElementArgs {
-  Dtype dtype;
-  DropoutArgs dropout;
-  i64 count;
-  void *x, *out;
-};
+// The entry of a table: a kernel by its name, its arguments unpacked.
+template <class Args> Kernel kernel_entry(const char* name, void (*run)(const void*)) {
+  static_assert(std::is_trivially_copyable_v<Args> && std::is_standard_layout_v<Args>);
+  return {name, Args::fields, sizeof(Args), run};
+}
 
-// One table of kernels per instruction set.
-struct Kernels {
+template <class Args, void (*kernel)(const Args&)> void run_packed(const void* packed) {
+  Args args;
+  std::memcpy(&args, packed, sizeof(Args));
+  kernel(args);
+}
+
+#define GATTN_KERNEL(name, Args) kernel_entry<Args>(#name, run_packed<Args, name>)
+
+// What is compiled for one instruction set.
+struct KernelSet {
   const char* isa;
-  void (*additive_forward)(const AdditiveArgs&);
-  void (*additive_backward)(const AdditiveArgs&);
-  void (*dot_product_forward)(const DotProductArgs&);
-  void (*dot_product_backward)(const DotProductArgs&);
-  void (*mlp_forward)(const MLPArgs&);
-  void (*mlp_backward)(const MLPArgs&);
-  void (*mlp_score)(const MLPArgs&);
-  void (*edge_softmax)(const EdgeArgs&);
-  void (*edge_softmax_backward)(const EdgeArgs&);
-  void (*aggregate)(const EdgeArgs&);
-  void (*edge_dot)(const EdgeArgs&);
-  double (*row_gather)(const EdgeArgs&);
-  void (*node_scores)(const NodeArgs&);
-  void (*node_scores_backward)(const NodeArgs&);
-  void (*dropout)(const ElementArgs&);
+  std::span<const Kernel> kernels;
+  std::uint64_t (*checksum)(const void* data, i64 num_bytes);
 };
 
 }  // namespace gattn

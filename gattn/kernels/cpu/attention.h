@@ -161,15 +161,27 @@ struct Softmax {
   template <class A> static A inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
 };
 
-template <class Score, class T, class I, int C>
-void attend(const Score& score, const LayoutArgs& layout, const Rows& value, void* out, void* out_acc,
-            void* row_max, void* row_sum, i64 heads, i64 value_heads, i64 channels, const DropoutArgs& dropout) {
+template <class T, class I, int C, class Score, class Args>
+void attend(const Score& score, const Args& args, const Rows& value, i64 value_heads,
+            i64 value_channels) {
   using A = acc_t<T>;
-  const Edges<I> edges(layout);
-  Attention<Score, T, I, C> body{score, edges.col, value, static_cast<T*>(out),
-      static_cast<A*>(out_acc), static_cast<A*>(row_max), static_cast<A*>(row_sum), edges.e, heads, lanes_of(heads), value_heads, channels,
-      mask_of<A>(dropout, heads), {}, {}, {}, {}, {}, {}};
-  walk_rows(edges.rowptr, edges.n, heads * (channels + 8), body);
+  const Edges<I> edges(args);
+  const Attention<Score, T, I, C> body{
+      .score = score,
+      .col = edges.col,
+      .value = value,
+      .out = static_cast<T*>(args.out),
+      .out_acc = static_cast<A*>(args.out_acc),
+      .row_max = static_cast<A*>(args.row_max),
+      .row_sum = static_cast<A*>(args.row_sum),
+      .num_edges = edges.e,
+      .heads = args.heads,
+      .lanes = lanes_of(args.heads),
+      .value_heads = value_heads,
+      .channels = value_channels,
+      .mask = mask_of<A>(args.seed, args.dropout, args.heads),
+  };
+  walk_rows(edges.rowptr, edges.n, args.heads * (value_channels + 8), body);
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -24,19 +24,19 @@ template <class T, class Function> void with_channels(i64 channels, Function&& f
 }
 
 template <class Function>
-void dispatch(Dtype dtype, bool wide_index, i64 channels, Function&& function) {
+void dispatch(Dtype dtype, bool is_int64, i64 channels, Function&& function) {
   switch (dtype) {
     case Dtype::f32:
-      if (wide_index) return function.template operator()<float, i64, 0>();
+      if (is_int64) return function.template operator()<float, i64, 0>();
       return with_channels<float>(channels, function);
     case Dtype::bf16:
-      if (wide_index) return function.template operator()<bf16, i64, 0>();
+      if (is_int64) return function.template operator()<bf16, i64, 0>();
       return with_channels<bf16>(channels, function);
     case Dtype::f16:
-      if (wide_index) return function.template operator()<f16, i64, 0>();
+      if (is_int64) return function.template operator()<f16, i64, 0>();
       return function.template operator()<f16, std::int32_t, 0>();
     case Dtype::f64:
-      if (wide_index) return function.template operator()<double, i64, 0>();
+      if (is_int64) return function.template operator()<double, i64, 0>();
       return function.template operator()<double, std::int32_t, 0>();
   }
 }
@@ -56,7 +56,8 @@ template <class I> struct Edges {
   const I *rowptr, *col, *perm, *colptr, *row, *csr2csc;
   i64 n, m, e;
 
-  explicit Edges(const LayoutArgs& a)
+  template <class Args>
+  explicit Edges(const Args& a)
       : rowptr(static_cast<const I*>(a.rowptr)), col(static_cast<const I*>(a.col)),
         perm(static_cast<const I*>(a.perm)), colptr(static_cast<const I*>(a.colptr)),
         row(static_cast<const I*>(a.row)), csr2csc(static_cast<const I*>(a.csr2csc)),
@@ -74,12 +75,13 @@ template <class T> struct Table {
   explicit operator bool() const { return data != nullptr; }
 };
 
-template <class A> Mask<A> mask_of(const DropoutArgs& a, i64 heads) {
-  Dropout dropout{a.seed};
-  const double threshold = a.p * 4294967296.0;
+// The mask of weights that are dropped with probability p; none where there is no seed.
+template <class A> Mask<A> mask_of(const i64* seed, double p, i64 heads) {
+  Dropout dropout{.seed = seed};
+  const double threshold = p * 4294967296.0;
   dropout.threshold = threshold >= 4294967295.0 ? 0xffffffffu : std::uint32_t(threshold);
-  dropout.scale = a.p < 1 ? 1 / (1 - a.p) : 0;
-  return {dropout, heads, lanes_of(heads), {}, {}};
+  dropout.scale = p < 1 ? 1 / (1 - p) : 0;
+  return {.dropout = dropout, .heads = heads, .lanes = lanes_of(heads)};
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -21,13 +21,27 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
+#define DOT_PRODUCT_FIELDS(FIELD)                                                              \
+  FIELD(Dtype, dtype)                                                                          \
+  GATTN_LAYOUT_FIELDS(FIELD)                                                                   \
+  GATTN_DROPOUT_FIELDS(FIELD)                                                                  \
+  FIELD(i64, heads) FIELD(i64, channels) FIELD(i64, value_channels) FIELD(i64, features)       \
+  FIELD(double, scale)                                                                         \
+  FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value) FIELD(Rows, bias)                     \
+  FIELD(Rows, edge_attr) FIELD(Rows, edge_proj)                                                \
+  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)          \
+  FIELD(void*, edge_out)                                                                       \
+  FIELD(Rows, grad_out)                                                                        \
+  FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value)                     \
+  FIELD(void*, grad_bias) FIELD(void*, grad_edge_attr) FIELD(void*, grad_edge_proj)
+GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
+
 template <class T, class I, int C> struct Score {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = ahead;
 
   Edges<I> graph;
-  Table<const T> query, key, value, bias, edge_attr;
-  const T* edge_proj;
+  Table<const T> query, key, value, bias, edge_attr, edge_proj;
   i64 heads, lanes, channels, value_channels, features;
   A scale;
   A* edge_out;
@@ -39,11 +53,12 @@ template <class T, class I, int C> struct Score {
     q.resize(heads * channels), u.resize(heads * features);
     if (!features) return;
     projection.resize(heads * channels * features), transposed.resize(projection.size());
-    load(projection.data(), edge_proj, i64(projection.size()));
-    for (i64 x = 0; x < heads; ++x)
+    for (i64 x = 0; x < heads; ++x) {
+      load(projection.data() + x * channels * features, edge_proj[x], channels * features);
       for (i64 k = 0; k < channels; ++k)
         for (i64 f = 0; f < features; ++f)
           transposed[(x * features + f) * channels + k] = projection[(x * channels + k) * features + f];
+    }
   }
   void begin(i64 row) {
     load(q.data(), query[row], heads * width<C>(channels));
@@ -121,10 +136,22 @@ template <class T, class I, int C> struct Score {
 };
 
 template <class T, class I, int C> Score<T, I, C> score_of(const DotProductArgs& args) {
-  return {Edges<I>(args.layout), args.query, args.key, args.value, args.bias, args.edge_attr,
-          static_cast<const T*>(args.edge_proj.data), args.heads, lanes_of(args.heads), args.channels,
-          args.value_channels, args.features, acc_t<T>(args.scale), static_cast<acc_t<T>*>(args.edge_out),
-          {}, {}, {}, {}};
+  return {
+      .graph = Edges<I>(args),
+      .query = args.query,
+      .key = args.key,
+      .value = args.value,
+      .bias = args.bias,
+      .edge_attr = args.edge_attr,
+      .edge_proj = args.edge_proj,
+      .heads = args.heads,
+      .lanes = lanes_of(args.heads),
+      .channels = args.channels,
+      .value_channels = args.value_channels,
+      .features = args.features,
+      .scale = acc_t<T>(args.scale),
+      .edge_out = static_cast<acc_t<T>*>(args.edge_out),
+  };
 }
 
 template <class T, class I, int C> struct Destination {
@@ -316,36 +343,59 @@ i64 common_channels(const DotProductArgs& args) {
   return args.channels == args.value_channels ? args.channels : 0;
 }
 
-}  // namespace
-
 void dot_product_forward(const DotProductArgs& args) {
-  dispatch(args.dtype, args.layout.wide, common_channels(args), [&]<class T, class I, int C>() {
-    attend<Score<T, I, C>, T, I, C>(score_of<T, I, C>(args), args.layout, args.value, args.out, args.out_acc,
-        args.row_max, args.row_sum, args.heads, args.heads, args.value_channels, args.dropout);
+  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
+    attend<T, I, C>(score_of<T, I, C>(args), args, args.value, args.heads, args.value_channels);
   });
 }
 
 void dot_product_backward(const DotProductArgs& args) {
-  dispatch(args.dtype, args.layout.wide, common_channels(args), [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const Edges<I> edges(args.layout);
+    const Edges<I> edges(args);
     const i64 heads = args.heads, work = heads * (args.channels + args.value_channels + 8);
-    A *alpha = static_cast<A*>(args.alpha), *grad_score = static_cast<A*>(args.grad_score);
+    const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
     std::vector<A> total(heads * args.channels * args.features);
-    walk_rows(edges.rowptr, edges.n, 2 * work,
-              Destination<T, I, C>{score_of<T, I, C>(args), args.grad_out,
-                  static_cast<const A*>(args.out_acc), static_cast<const A*>(args.edge_out),
-                  static_cast<const A*>(args.row_max), static_cast<const A*>(args.row_sum),
-                  static_cast<T*>(args.grad_query), static_cast<T*>(args.grad_bias),
-                  static_cast<T*>(args.grad_edge_attr), alpha, grad_score,
-                  mask_of<A>(args.dropout, heads), {}, {}, {}, {}, {}, {}, {}, {}, {}},
-              total.data());
+    const Destination<T, I, C> destinations{
+        .score = score_of<T, I, C>(args),
+        .grad_out = args.grad_out,
+        .out = static_cast<const A*>(args.out_acc),
+        .edge_out = static_cast<const A*>(args.edge_out),
+        .row_max = static_cast<const A*>(args.row_max),
+        .row_sum = static_cast<const A*>(args.row_sum),
+        .grad_query = static_cast<T*>(args.grad_query),
+        .grad_bias = static_cast<T*>(args.grad_bias),
+        .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
+        .alpha = alpha.get(),
+        .grad_score = grad_score.get(),
+        .mask = mask_of<A>(args.seed, args.dropout, heads),
+    };
+    walk_rows(edges.rowptr, edges.n, 2 * work, destinations, total.data());
     store(static_cast<T*>(args.grad_edge_proj), total.data(), i64(total.size()));
-    walk_rows(edges.colptr, edges.m, work,
-              Source<T, I, C>{edges, args.query, args.grad_out, alpha, grad_score,
-                  static_cast<T*>(args.grad_key), static_cast<T*>(args.grad_value), heads,
-                  args.channels, args.value_channels});
+    const Source<T, I, C> sources{
+        .graph = edges,
+        .query = args.query,
+        .grad_out = args.grad_out,
+        .alpha = alpha.get(),
+        .grad_score = grad_score.get(),
+        .grad_key = static_cast<T*>(args.grad_key),
+        .grad_value = static_cast<T*>(args.grad_value),
+        .heads = heads,
+        .channels = args.channels,
+        .value_channels = args.value_channels,
+    };
+    walk_rows(edges.colptr, edges.m, work, sources);
   });
+}
+
+}  // namespace
+
+std::span<const Kernel> dot_product_kernels() {
+  static const Kernel table[] = {
+      GATTN_KERNEL(dot_product_forward, DotProductArgs),
+      GATTN_KERNEL(dot_product_backward, DotProductArgs),
+  };
+  return table;
 }
 
 }  // namespace gattn::GATTN_ISA

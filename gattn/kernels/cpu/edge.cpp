@@ -6,11 +6,55 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
-// A walk that writes per edge and keeps nothing per row.
-struct Stateless {
+#define EDGE_SOFTMAX_FIELDS(FIELD)                    \
+  FIELD(Dtype, dtype)                                 \
+  GATTN_LAYOUT_FIELDS(FIELD)                          \
+  FIELD(i64, heads)                                   \
+  FIELD(Rows, score) FIELD(void*, out)                \
+  FIELD(Rows, grad) FIELD(Rows, alpha) FIELD(void*, grad_score)
+GATTN_ARGS(EdgeSoftmaxArgs, EDGE_SOFTMAX_FIELDS);
+
+#define AGGREGATE_FIELDS(FIELD)                                      \
+  FIELD(Dtype, dtype)                                                \
+  GATTN_LAYOUT_FIELDS(FIELD)                                         \
+  FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels)     \
+  FIELD(i64, transposed)                                             \
+  FIELD(Rows, weight) FIELD(Rows, value) FIELD(void*, out)
+GATTN_ARGS(AggregateArgs, AGGREGATE_FIELDS);
+
+#define EDGE_DOT_FIELDS(FIELD)                                       \
+  FIELD(Dtype, dtype)                                                \
+  GATTN_LAYOUT_FIELDS(FIELD)                                         \
+  FIELD(i64, heads) FIELD(i64, key_heads) FIELD(i64, channels)       \
+  FIELD(Rows, query) FIELD(Rows, key) FIELD(void*, out)
+GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
+
+#define ROW_GATHER_FIELDS(FIELD)  \
+  GATTN_LAYOUT_FIELDS(FIELD)      \
+  FIELD(i64, channels)            \
+  FIELD(Rows, table) FIELD(double*, out)
+GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
+
+// A walk that writes per edge and keeps nothing per row. Its work:
+//   void prepare();  void edges(row, first, last)
+template <class T, class Work> struct EdgeWalk {
+  using A = acc_t<T>;
+
+  Work work;
+
   i64 state_size() const { return 0; }
   i64 shared_size() const { return 0; }
+  void prepare() { work.prepare(); }
+  void begin(A*) const {}
+  void merge(A*, const A*) const {}
+  void end(const A*, i64) const {}
+  void edges(A*, A*, i64 row, i64 first, i64 last) { work.edges(row, first, last); }
 };
+
+template <class T, class I, class Work>
+void walk_edges(const Edges<I>& edges, i64 work_per_edge, const Work& work) {
+  walk_rows(edges.rowptr, edges.n, work_per_edge, EdgeWalk<T, Work>{work});
+}
 
 // The caller's places of the edges in CSR order: random ones, whose rows are asked for ahead.
 template <class I> struct Places {
@@ -66,7 +110,7 @@ template <class T, class I> struct Statistics {  // running maximum and sum of e
   }
 };
 
-template <class T, class I> struct Normalise : Stateless {
+template <class T, class I> struct Normalise {
   using A = acc_t<T>;
   Places<I> perm;
   Table<const T> score;
@@ -75,10 +119,7 @@ template <class T, class I> struct Normalise : Stateless {
   i64 heads;
 
   void prepare() {}
-  void begin(A*) const {}
-  void merge(A*, const A*) const {}
-  void end(const A*, i64) const {}
-  void edges(A*, A*, i64 row, i64 first, i64 last) const {
+  void edges(i64 row, i64 first, i64 last) const {
     const A* own = statistics + row * 2 * heads;
     for (i64 at = first; at < last; ++at) {
       perm.ask(at, score, heads), perm.template ask<1>(at, alpha, heads);
@@ -122,7 +163,7 @@ template <class T, class I> struct Inner {
   }
 };
 
-template <class T, class I> struct SoftmaxGradient : Stateless {
+template <class T, class I> struct SoftmaxGradient {
   using A = acc_t<T>;
   Places<I> perm;
   Table<const T> alpha, grad;
@@ -131,10 +172,7 @@ template <class T, class I> struct SoftmaxGradient : Stateless {
   i64 heads;
 
   void prepare() {}
-  void begin(A*) const {}
-  void merge(A*, const A*) const {}
-  void end(const A*, i64) const {}
-  void edges(A*, A*, i64 row, i64 first, i64 last) const {
+  void edges(i64 row, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
       perm.ask(at, alpha, heads), perm.ask(at, grad, heads), perm.template ask<1>(at, result, heads);
       const T *p = alpha[perm[at]], *g = grad[perm[at]];
@@ -151,7 +189,7 @@ template <class I> struct Side {
   const I *ptr, *neighbour, *perm, *csr2csc;
   i64 rows, num_edges;
 
-  Side(const LayoutArgs& args, bool transposed) {
+  template <class Args> Side(const Args& args, bool transposed) {
     const Edges<I> e(args);
     ptr = transposed ? e.colptr : e.rowptr;
     neighbour = transposed ? e.row : e.col;
@@ -198,7 +236,7 @@ template <class T, class I, int C> struct Aggregate {
   }
 };
 
-template <class T, class I, int C> struct EdgeDot : Stateless {
+template <class T, class I, int C> struct EdgeDot {
   using A = acc_t<T>;
   Places<I> perm;
   const I* col;
@@ -208,10 +246,7 @@ template <class T, class I, int C> struct EdgeDot : Stateless {
   std::vector<A> q;
 
   void prepare() { q.resize(heads * channels); }
-  void begin(A*) const {}
-  void merge(A*, const A*) const {}
-  void end(const A*, i64) const {}
-  void edges(A*, A*, i64 row, i64 first, i64 last) {
+  void edges(i64 row, i64 first, i64 last) {
     const i64 c = width<C>(channels);
     load(q.data(), query[row], heads * c);
     for (i64 at = first; at < last; ++at) {
@@ -225,77 +260,113 @@ template <class T, class I, int C> struct EdgeDot : Stateless {
   }
 };
 
-}  // namespace
-
-// left: score. out: alpha.
-void edge_softmax(const EdgeArgs& args) {
-  dispatch(args.dtype, args.layout.wide, 0, [&]<class T, class I, int C>() {
+void edge_softmax(const EdgeSoftmaxArgs& args) {
+  dispatch(args.dtype, args.is_int64, 0, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const Edges<I> edges(args.layout);
+    const Edges<I> edges(args);
+    const Places<I> perm{edges.perm, edges.e};
     const i64 heads = args.heads;
-    const auto statistics = scratch<A>(args.layout.n * 2 * heads);
-    walk_rows(edges.rowptr, edges.n, heads * 16,
-              Statistics<T, I>{{edges.perm, edges.e}, args.left, statistics.get(), heads});
-    walk_rows(edges.rowptr, edges.n, heads * 16,
-              Normalise<T, I>{{}, {edges.perm, edges.e}, args.left, statistics.get(), {args.out, heads}, heads});
+    const auto statistics = scratch<A>(args.n * 2 * heads);
+    const Statistics<T, I> first{
+        .perm = perm, .score = args.score, .result = statistics.get(), .heads = heads};
+    walk_rows(edges.rowptr, edges.n, heads * 16, first);
+    const Normalise<T, I> second{.perm = perm,
+                                 .score = args.score,
+                                 .statistics = statistics.get(),
+                                 .alpha = {args.out, heads},
+                                 .heads = heads};
+    walk_edges<T>(edges, heads * 16, second);
   });
 }
 
-// left: alpha. right: its gradient. out: the score's gradient.
-void edge_softmax_backward(const EdgeArgs& args) {
-  dispatch(args.dtype, args.layout.wide, 0, [&]<class T, class I, int C>() {
+void edge_softmax_backward(const EdgeSoftmaxArgs& args) {
+  dispatch(args.dtype, args.is_int64, 0, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const Edges<I> edges(args.layout);
+    const Edges<I> edges(args);
+    const Places<I> perm{edges.perm, edges.e};
     const i64 heads = args.heads;
-    const auto inner = scratch<A>(args.layout.n * heads);
-    walk_rows(edges.rowptr, edges.n, heads * 2,
-              Inner<T, I>{{edges.perm, edges.e}, args.left, args.right, inner.get(), heads});
-    walk_rows(edges.rowptr, edges.n, heads * 2,
-              SoftmaxGradient<T, I>{{}, {edges.perm, edges.e}, args.left, args.right, inner.get(),
-                                    {args.out, heads}, heads});
+    const auto inner = scratch<A>(args.n * heads);
+    const Inner<T, I> first{.perm = perm,
+                            .alpha = args.alpha,
+                            .grad = args.grad,
+                            .result = inner.get(),
+                            .heads = heads};
+    walk_rows(edges.rowptr, edges.n, heads * 2, first);
+    const SoftmaxGradient<T, I> second{.perm = perm,
+                                       .alpha = args.alpha,
+                                       .grad = args.grad,
+                                       .inner = inner.get(),
+                                       .result = {args.grad_score, heads},
+                                       .heads = heads};
+    walk_edges<T>(edges, heads * 2, second);
   });
 }
 
-// left: weight [e, h]. right: value.
-void aggregate(const EdgeArgs& args) {
-  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
-    const Side<I> side(args.layout, args.transposed);
-    walk_rows(side.ptr, side.rows, args.heads * args.channels,
-              Aggregate<T, I, C>{side, args.left, args.right, static_cast<T*>(args.out), args.heads,
-                                 args.value_heads, args.channels, {}});
+void aggregate(const AggregateArgs& args) {
+  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
+    const Side<I> side(args, args.transposed);
+    const Aggregate<T, I, C> body{
+        .side = side,
+        .weight = args.weight,
+        .value = args.value,
+        .out = static_cast<T*>(args.out),
+        .heads = args.heads,
+        .value_heads = args.value_heads,
+        .channels = args.channels,
+    };
+    walk_rows(side.ptr, side.rows, args.heads * args.channels, body);
   });
 }
 
-// left: query. right: key.
-void edge_dot(const EdgeArgs& args) {
-  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
-    const Edges<I> edges(args.layout);
-    walk_rows(edges.rowptr, edges.n, args.heads * args.channels,
-              EdgeDot<T, I, C>{{}, {edges.perm, edges.e}, edges.col, args.left, args.right,
-                               {args.out, args.heads}, args.heads, args.value_heads, args.channels, {}});
+void edge_dot(const EdgeDotArgs& args) {
+  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
+    const Edges<I> edges(args);
+    const EdgeDot<T, I, C> work{
+        .perm = {edges.perm, edges.e},
+        .col = edges.col,
+        .query = args.query,
+        .key = args.key,
+        .out = {args.out, args.heads},
+        .heads = args.heads,
+        .key_heads = args.key_heads,
+        .channels = args.channels,
+    };
+    walk_edges<T>(edges, args.heads * args.channels, work);
   });
 }
 
-// The roof of every gather: read the row of right that each edge names, and add it up.
-double row_gather(const EdgeArgs& args) {
+// The roof of every gather: read the fp32 row of the table that each edge names, and add it up.
+void row_gather(const RowGatherArgs& args) {
   double sum = 0;
-  dispatch(args.dtype, args.layout.wide, args.channels, [&]<class T, class I, int C>() {
-    using A = acc_t<T>;
-    const Edges<I> edges(args.layout);
-    const Table<const T> table(args.right);
+  with_channels<float>(args.channels, [&]<class T, class I, int C>() {
+    const Edges<I> edges(args);
+    const Table<const T> table(args.table);
     const i64 c = width<C>(args.channels);
 #pragma omp parallel reduction(+ : sum)
     {
-      std::vector<A> own(c, A(0));
+      std::vector<T> own(c, T(0));
 #pragma omp for schedule(static)
       for (i64 at = 0; at < edges.e; ++at) {
         if (at + 2 * ahead < edges.e) prefetch(table[edges.col[at + 2 * ahead]], c);
-        axpy<C>(own.data(), A(1), table[edges.col[at]], c);
+        axpy<C>(own.data(), T(1), table[edges.col[at]], c);
       }
       for (i64 k = 0; k < c; ++k) sum += double(own[k]);
     }
   });
-  return sum;
+  *args.out = sum;
+}
+
+}  // namespace
+
+std::span<const Kernel> edge_kernels() {
+  static const Kernel table[] = {
+      GATTN_KERNEL(edge_softmax, EdgeSoftmaxArgs),
+      GATTN_KERNEL(edge_softmax_backward, EdgeSoftmaxArgs),
+      GATTN_KERNEL(aggregate, AggregateArgs),
+      GATTN_KERNEL(edge_dot, EdgeDotArgs),
+      GATTN_KERNEL(row_gather, RowGatherArgs),
+  };
+  return table;
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -14,6 +14,22 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
+enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
+
+#define MLP_FIELDS(FIELD)                                                                      \
+  FIELD(Dtype, dtype)                                                                          \
+  GATTN_LAYOUT_FIELDS(FIELD)                                                                   \
+  GATTN_DROPOUT_FIELDS(FIELD)                                                                  \
+  FIELD(i64, heads) FIELD(i64, channels) FIELD(i64, value_channels) FIELD(i64, features)       \
+  FIELD(Activation, activation) FIELD(double, negative_slope)                                  \
+  FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value) FIELD(Rows, weight)                   \
+  FIELD(Rows, edge_attr) FIELD(Rows, edge_proj)                                                \
+  FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)          \
+  FIELD(Rows, grad_out)                                                                        \
+  FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value)                     \
+  FIELD(void*, grad_weight) FIELD(void*, grad_edge_attr) FIELD(void*, grad_edge_proj)
+GATTN_ARGS(MLPArgs, MLP_FIELDS);
+
 // Columns of multiply_add as many as stay in registers for four rows at a time.
 template <int broad, class A>
 void multiply_add_columns(A* __restrict to, const A* __restrict left, i64 row, i64 step,
@@ -84,7 +100,11 @@ template <class T, class I, int C, class Act> struct Score {
     for (i64 x = 0; x < heads; ++x) load(w.data() + x * c(), weight[x], c());
     if (!features) return;
     attr.resize(block * features), projection.resize(features * row_size());
-    for (i64 k = 0; k < features; ++k) load(projection.data() + k * row_size(), edge_proj[k], row_size());
+    // W as [d, h, c], so that a row of it is as long as z.
+    for (i64 x = 0; x < heads; ++x)
+      for (i64 k = 0; k < c(); ++k)
+        for (i64 d = 0; d < features; ++d)
+          projection[d * row_size() + x * c() + k] = wide(edge_proj[x][k * features + d]);
   }
   void begin(i64 row) { load(stay.data(), own[row], row_size()); }
 
@@ -139,9 +159,19 @@ template <class T, class I, int C, class Act> struct Score {
 
 template <class T, class I, int C, class Act>
 Score<T, I, C, Act> score_of(const MLPArgs& args, const Rows& own, const Rows& other) {
-  return {Edges<I>(args.layout), own, other, args.weight, args.edge_attr, args.edge_proj,
-          args.heads, lanes_of(args.heads), args.channels, args.features,
-          acc_t<T>(args.negative_slope), {}, {}, {}, {}, {}};
+  return {
+      .graph = Edges<I>(args),
+      .own = own,
+      .other = other,
+      .weight = args.weight,
+      .edge_attr = args.edge_attr,
+      .edge_proj = args.edge_proj,
+      .heads = args.heads,
+      .lanes = lanes_of(args.heads),
+      .channels = args.channels,
+      .features = args.features,
+      .slope = acc_t<T>(args.negative_slope),
+  };
 }
 
 template <class T, class I, int C, class Act> struct Destination {
@@ -328,7 +358,7 @@ template <class T, class I, int C, class Act> struct ScoreOnly {
   using A = acc_t<T>;
 
   Score<T, I, C, Act> score;
-  T* result;
+  T* out;  // [e, h]
   std::vector<A> s;
 
   i64 state_size() const { return 0; }
@@ -343,7 +373,7 @@ template <class T, class I, int C, class Act> struct ScoreOnly {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
       for (i64 t = 0; t < count; ++t)
-        store(result + score.graph.perm[at + t] * score.heads, s.data() + t * score.lanes, score.heads);
+        store(out + score.graph.perm[at + t] * score.heads, s.data() + t * score.lanes, score.heads);
     }
   }
 };
@@ -352,9 +382,10 @@ template <class T, class I, int C, class Act> struct ScoreOnly {
 // and value alike.
 template <class Function> void specialise(const MLPArgs& args, const Function& function) {
   const i64 channels = args.channels == args.value_channels ? args.channels : 0;
-  dispatch(args.dtype, args.layout.wide, channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, channels, [&]<class T, class I, int C>() {
     // tanh costs more than what fixed channels would save
-    if (args.tanh) return function.template operator()<T, I, 0, Tanh>();
+    if (args.activation == Activation::tanh)
+      return function.template operator()<T, I, 0, Tanh>();
     function.template operator()<T, I, C, LeakyReLU>();
   });
 }
@@ -365,47 +396,76 @@ i64 work_per_edge(const MLPArgs& args) {
   return args.heads * (args.channels * (2 + args.features) + args.value_channels + 8);
 }
 
-}  // namespace
+// The sum of dW, [d, h c], as the parameter stands: [h, c, d].
+template <class T, class A> void store_transposed(T* to, const A* from, i64 features, i64 size) {
+  for (i64 y = 0; y < size; ++y)
+    for (i64 k = 0; k < features; ++k) to[y * features + k] = narrow<T>(from[k * size + y]);
+}
 
 void mlp_forward(const MLPArgs& args) {
   specialise(args, [&]<class T, class I, int C, class Act>() {
-    attend<Score<T, I, C, Act>, T, I, C>(score_of<T, I, C, Act>(args, args.query, args.key),
-        args.layout, value_of(args), args.out, args.out_acc, args.row_max, args.row_sum, args.heads, args.heads,
-        args.value_channels, args.dropout);
+    attend<T, I, C>(score_of<T, I, C, Act>(args, args.query, args.key), args, value_of(args),
+                    args.heads, args.value_channels);
   });
 }
 
 void mlp_backward(const MLPArgs& args) {
   specialise(args, [&]<class T, class I, int C, class Act>() {
     using A = acc_t<T>;
-    const Edges<I> edges(args.layout);
-    const i64 size = args.heads * args.channels, features = args.features;
-    A *alpha = static_cast<A*>(args.alpha), *grad_score = static_cast<A*>(args.grad_score);
+    const Edges<I> edges(args);
+    const i64 heads = args.heads, size = heads * args.channels, features = args.features;
+    const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
     std::vector<A> total(size * (1 + features));
-    walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args),
-              Destination<T, I, C, Act>{score_of<T, I, C, Act>(args, args.query, args.key),
-                  value_of(args), args.grad_out, static_cast<const A*>(args.out_acc), args.value_channels,
-                  static_cast<const A*>(args.row_max),
-                  static_cast<const A*>(args.row_sum), static_cast<T*>(args.grad_query),
-                  static_cast<T*>(args.grad_edge_attr), alpha, grad_score,
-                  mask_of<A>(args.dropout, args.heads), {}, {}, {}, {}, {}, {}, {}, {}},
-              total.data());
+    const Destination<T, I, C, Act> destinations{
+        .score = score_of<T, I, C, Act>(args, args.query, args.key),
+        .value = value_of(args),
+        .grad_out = args.grad_out,
+        .out = static_cast<const A*>(args.out_acc),
+        .value_channels = args.value_channels,
+        .row_max = static_cast<const A*>(args.row_max),
+        .row_sum = static_cast<const A*>(args.row_sum),
+        .grad_query = static_cast<T*>(args.grad_query),
+        .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
+        .alpha = alpha.get(),
+        .grad_score = grad_score.get(),
+        .mask = mask_of<A>(args.seed, args.dropout, heads),
+    };
+    walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), destinations, total.data());
     store(static_cast<T*>(args.grad_weight), total.data(), size);
-    if (features) store(static_cast<T*>(args.grad_edge_proj), total.data() + size, features * size);
-    walk_rows(edges.colptr, edges.m, work_per_edge(args),
-              Source<T, I, C, Act>{score_of<T, I, C, Act>(args, args.key, args.query), args.grad_out,
-                  args.value_channels, alpha, grad_score, static_cast<T*>(args.grad_key),
-                  static_cast<T*>(args.grad_value)});
+    store_transposed(static_cast<T*>(args.grad_edge_proj), total.data() + size, features, size);
+    const Source<T, I, C, Act> sources{
+        .score = score_of<T, I, C, Act>(args, args.key, args.query),
+        .grad_out = args.grad_out,
+        .value_channels = args.value_channels,
+        .alpha = alpha.get(),
+        .grad_score = grad_score.get(),
+        .grad_key = static_cast<T*>(args.grad_key),
+        .grad_value = static_cast<T*>(args.grad_value),
+    };
+    walk_rows(edges.colptr, edges.m, work_per_edge(args), sources);
   });
 }
 
 void mlp_score(const MLPArgs& args) {
   specialise(args, [&]<class T, class I, int C, class Act>() {
-    const Edges<I> edges(args.layout);
-    walk_rows(edges.rowptr, edges.n, work_per_edge(args),
-              ScoreOnly<T, I, C, Act>{score_of<T, I, C, Act>(args, args.query, args.key),
-                  static_cast<T*>(args.score), {}});
+    const Edges<I> edges(args);
+    const ScoreOnly<T, I, C, Act> body{
+        .score = score_of<T, I, C, Act>(args, args.query, args.key),
+        .out = static_cast<T*>(args.out),
+    };
+    walk_rows(edges.rowptr, edges.n, work_per_edge(args), body);
   });
+}
+
+}  // namespace
+
+std::span<const Kernel> mlp_kernels() {
+  static const Kernel table[] = {
+      GATTN_KERNEL(mlp_forward, MLPArgs),
+      GATTN_KERNEL(mlp_backward, MLPArgs),
+      GATTN_KERNEL(mlp_score, MLPArgs),
+  };
+  return table;
 }
 
 }  // namespace gattn::GATTN_ISA

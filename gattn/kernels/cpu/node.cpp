@@ -10,22 +10,29 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
+#define NODE_FIELDS(FIELD)                                                                  \
+  FIELD(Dtype, dtype)                                                                       \
+  FIELD(i64, num_nodes) FIELD(i64, num_vectors) FIELD(i64, heads) FIELD(i64, channels)      \
+  FIELD(Rows, value) FIELD(Rows, vectors)                                                   \
+  FIELD(void*, out)                                                                         \
+  FIELD(Rows, grad)                                                                         \
+  FIELD(void*, grad_value) FIELD(void*, grad_vectors)
+GATTN_ARGS(NodeArgs, NODE_FIELDS);
+
 constexpr i64 part_rows = 256;
 constexpr i64 most_parts = 64;
-
-}  // namespace
 
 void node_scores(const NodeArgs& args) {
   dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
     const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c;
     const Table<const T> value(args.value), vectors(args.vectors);
-    std::vector<A> wide_vectors(args.count * size);
-    for (i64 t = 0; t < args.count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
-    for_each_row(args.rows, args.count * size, [&](i64 i) {
+    std::vector<A> wide_vectors(args.num_vectors * size);
+    for (i64 t = 0; t < args.num_vectors; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
+    for_each_row(args.num_nodes, args.num_vectors * size, [&](i64 i) {
       const T* v = value[i];
-      for (i64 t = 0; t < args.count; ++t) {
-        T* to = static_cast<T*>(args.scores) + (t * args.rows + i) * heads;
+      for (i64 t = 0; t < args.num_vectors; ++t) {
+        T* to = static_cast<T*>(args.out) + (t * args.num_nodes + i) * heads;
         const A* a = wide_vectors.data() + t * size;
         for (i64 x = 0; x < heads; ++x) to[x] = narrow<T>(dot<C>(a + x * c, v + x * c, c));
       }
@@ -36,22 +43,21 @@ void node_scores(const NodeArgs& args) {
 void node_scores_backward(const NodeArgs& args) {
   dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c, count = args.count;
-    const Table<const T> value(args.value), vectors(args.vectors);
-    const T* grad = static_cast<const T*>(args.scores);
+    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c, count = args.num_vectors;
+    const Table<const T> value(args.value), vectors(args.vectors), grad(args.grad);
     std::vector<A> wide_vectors(count * size);
     for (i64 t = 0; t < count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
-    const i64 parts = std::clamp<i64>(args.rows / part_rows, 1, most_parts);
+    const i64 parts = std::clamp<i64>(args.num_nodes / part_rows, 1, most_parts);
     std::vector<A> sums(parts * count * size, A(0));
-#pragma omp parallel if (args.rows * size * count > parallel_work)
+#pragma omp parallel if (args.num_nodes * size * count > parallel_work)
     {
       std::vector<A> row(size);
 #pragma omp for schedule(static)
       for (i64 part = 0; part < parts; ++part)
-        for (i64 i = args.rows * part / parts; i < args.rows * (part + 1) / parts; ++i) {
+        for (i64 i = args.num_nodes * part / parts; i < args.num_nodes * (part + 1) / parts; ++i) {
           fill(row.data(), A(0), size);
           for (i64 t = 0; t < count; ++t) {
-            const T* g = grad + (t * args.rows + i) * heads;
+            const T* g = grad[t] + i * heads;
             const A* a = wide_vectors.data() + t * size;
             A* sum = sums.data() + (part * count + t) * size;
             for (i64 x = 0; x < heads; ++x) {
@@ -65,6 +71,16 @@ void node_scores_backward(const NodeArgs& args) {
     for (i64 part = 1; part < parts; ++part) add(sums.data(), sums.data() + part * count * size, count * size);
     store(static_cast<T*>(args.grad_vectors), sums.data(), count * size);
   });
+}
+
+}  // namespace
+
+std::span<const Kernel> node_kernels() {
+  static const Kernel table[] = {
+      GATTN_KERNEL(node_scores, NodeArgs),
+      GATTN_KERNEL(node_scores_backward, NodeArgs),
+  };
+  return table;
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -19,7 +19,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "memory.h"
@@ -33,13 +32,6 @@ constexpr i64 most_chunks = 1024;
 constexpr i64 most_sums = 128, fewest_sums = 16;  // partial ones of a sum over all rows, and
 constexpr i64 sum_elements = 1 << 23;             // about so many elements in all of them
 constexpr i64 parallel_work = 1 << 17;  // element updates below which one thread is faster
-
-// Uninitialised memory that lives through one call.
-template <class A> std::unique_ptr<A[]> scratch(i64 size) {
-  auto memory = std::make_unique_for_overwrite<A[]>(size);
-  advise_huge(memory.get(), size * i64(sizeof(A)));
-  return memory;
-}
 
 struct Hub { i64 row, first_part, parts; };
 
