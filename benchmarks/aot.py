@@ -31,6 +31,7 @@ from triton.runtime.jit import JITFunction
 import gattn.kernels.triton as kernels
 from benchmarks import pages
 from gattn.kernels import facts
+from gattn.kernels.layout import bare
 from gattn.ops.library import value_sum
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -85,8 +86,8 @@ def call_all(
     sizes = (n + 1, e, e, m + 1, e, e)
     layout = [new(size, dtype=torch.int32) for size in sizes]
     graphs = n // 25 + 1 if path == "windows" else 0
-    known = facts.new(band_area=EDGES if path == "runs" else 0)
-    layout += [known, new(graphs, dtype=torch.int32)]
+    bare_layout = bare(*layout)._replace(graph_ptr=new(graphs, dtype=torch.int32))
+    layout = list(facts.with_facts(bare_layout, band_area=EDGES if path == "runs" else 0))
     rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
     a, b, w = new(n, heads), new(m, heads), new(heads, channels)
     attr, proj = new(e, d), new(heads, channels, d)

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from gattn import torch_internals
-from gattn.kernels.checksum import checksum
+from gattn.kernels.checksum import checksum, weighted_sum
 
+_Look = tuple[tuple[Any, ...], tuple[Tensor, ...]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 _MOST = 8
@@ -63,9 +64,9 @@ def cached_last(
     tensors = [part for part in parts if isinstance(part, Tensor)]
     if not all(map(_can_be_kept, tensors)):
         return build()
-    looks = [_Look.at(tensor) for tensor in tensors]
+    looks = [_look(tensor) for tensor in tensors]
     last = graph.derived.get(name)
-    if last is None or not _same(last[0], parts) or not all(map(_Look.agrees, last[1], looks)):
+    if last is None or not _same(last[0], parts) or not all(map(_agree, last[1], looks)):
         held = tuple(part if isinstance(part, int) else weakref.ref(part) for part in parts)
         last = graph.derived[name] = held, looks, outside_transforms(build)()
     return last[2]
@@ -74,15 +75,15 @@ def cached_last(
 def of_tensor(tensor: Tensor) -> dict[Any, Any]:
     """What is kept for this very tensor with its present content; a new dict where nothing is.
 
-    The content is known by torch's count of writes and by a checksum of all indices. On a CPU a
-    checksum that differs is one more reason to build anew. On another device it is compared there,
-    without waiting for it: after a write that torch did not count the device fails with an error.
+    On a CPU the content is known by a checksum of the indices. On another device it is known by
+    torch's count of writes, and the checksum is compared there, without waiting for it: after a
+    write that torch did not count the device fails with an error, and nothing wrong is read.
     """
     if not _can_be_kept(tensor):
         return {}
-    look = _Look.at(tensor)
+    look = _look(tensor)
     entry = _entries.get(id(tensor))
-    if entry is not None and entry.ref() is tensor and entry.look.agrees(look):
+    if entry is not None and entry.ref() is tensor and _agree(entry.look, look):
         return entry.kept
     return _keep(tensor, look, {})
 
@@ -90,7 +91,7 @@ def of_tensor(tensor: Tensor) -> dict[Any, Any]:
 def share(given: Tensor, made: Tensor) -> None:
     """Let a sparse matrix have what is kept for another whose entries stand at the same places."""
     if _can_be_kept(made):
-        _keep(made, _Look.at(made), of_tensor(given))
+        _keep(made, _look(made), of_tensor(given))
 
 
 def outside_transforms(function: _F) -> _F:
@@ -114,41 +115,32 @@ def size() -> int:
     return len(_entries)
 
 
-class _Look(NamedTuple):
-    """What a look at a tensor tells of its content."""
+def _look(tensor: Tensor) -> _Look:
+    """What the content of a tensor is known by: where its indices lie, and their checksums.
 
-    state: tuple[Any, ...]
-    """Its memory, and torch's count of writes to it."""
-    sums: tuple[int | Tensor, ...]
-    """Checksums of the indices in it."""
-
-    @classmethod
-    def at(cls, tensor: Tensor) -> _Look:
-        """Look at a tensor. An EdgeIndex or an Index counts the writes to the tensor inside it, not
-        its own; a sparse matrix holds its indices in two."""
-        parts = _parts(tensor)
-        state = (
-            tensor.shape,
-            *(
-                (part._version, part.data_ptr(), part.device, part.shape, part.stride())
-                for part in parts
-            ),
-        )
-        return cls(state, tuple(map(_checksum, parts)))
-
-    def agrees(self, now: _Look) -> bool:
-        """Whether the tensor still holds what it held."""
-        if self.state != now.state:
-            return False
-        for before, after in zip(self.sums, now.sums):
-            if isinstance(before, Tensor) and isinstance(after, Tensor):
-                torch._assert_async(before == after, _CHANGED)
-            elif before != after:
-                return False
-        return True
+    On another device than a CPU, where no checksum is read, torch's count of writes comes first.
+    """
+    parts = _parts(tensor)
+    if _is_readable(tensor):
+        return (tensor.shape, *((part.shape, part.stride(), checksum(part)) for part in parts)), ()
+    state = (
+        (part._version, part.data_ptr(), part.device, part.shape, part.stride()) for part in parts
+    )
+    return (tensor.shape, *state), tuple(map(outside_transforms(weighted_sum), parts))
 
 
-_checksum = outside_transforms(checksum)
+def _is_readable(tensor: Tensor) -> bool:
+    """Whether a checksum is read at once, not left on a device (or there is nothing to read)."""
+    return tensor.is_cpu or tensor.is_meta
+
+
+def _agree(before: _Look, now: _Look) -> bool:
+    """Whether the tensor still holds what it held; checksums on a device are compared there."""
+    if before[0] != now[0]:
+        return False
+    for then, here in zip(before[1], now[1]):
+        torch._assert_async(then == here, _CHANGED)
+    return True
 
 
 class _Entry(NamedTuple):
@@ -185,10 +177,11 @@ def _of_numbers(key: object, build: Callable[[], _T]) -> _T:
 
 
 def _can_be_kept(tensor: Tensor) -> bool:
-    """Whether the tensor is real and counts writes, as one made in inference mode does not."""
+    """Whether the tensor is real, and its content known: off the CPU one made in inference mode
+    counts no writes."""
     return (
         tensor.layout in _PARTS
-        and not tensor.is_inference()
+        and (tensor.is_cpu or not tensor.is_inference())
         and not torch_internals.is_wrapped(tensor)
         and not torch_internals.is_fake(tensor)
     )
@@ -203,7 +196,7 @@ def _same(held: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
 
 
 _PARTS: dict[torch.layout, Callable[[Any], tuple[Tensor, ...]]] = {
-    torch.strided: lambda t: (getattr(t, "_data", t),),
+    torch.strided: lambda t: (t if type(t) is Tensor else getattr(t, "_data", t),),
     torch.sparse_coo: lambda t: (t._indices(),),
     torch.sparse_csr: lambda t: (t.crow_indices(), t.col_indices()),
     torch.sparse_csc: lambda t: (t.ccol_indices(), t.row_indices()),
@@ -211,5 +204,6 @@ _PARTS: dict[torch.layout, Callable[[Any], tuple[Tensor, ...]]] = {
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The dense tensors that hold the indices of this one."""
+    """The dense tensors that hold the indices of this one: in an EdgeIndex or an Index the one
+    inside it, whose writes are counted; in a sparse matrix two."""
     return _PARTS[tensor.layout](tensor)

@@ -40,8 +40,6 @@ class Blocks(NamedTuple):
         if self.causal:
             last = torch.arange(1, num_dst + 1, device=device)
         layout = runs.build(first, last, num_src, self.num_edges)
-        if torch.compiler.is_compiling():
-            return layout
         sizes = [size for size in zip(self.query_sizes, self.key_sizes) if all(size)]
         most_queries, most_keys = map(max, zip(*sizes)) if sizes else (0, 0)
-        return layout._replace(facts=facts.new(most_keys, most_queries))
+        return facts.with_facts(layout, most_keys, most_queries)

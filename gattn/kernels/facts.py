@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gattn import torch_internals
 from gattn.kernels.layout import Layout, num_rows
 
 MAX_IN_DEGREE, MAX_OUT_DEGREE, BAND_AREA, ADDRESS = range(4)
@@ -33,13 +34,28 @@ LEAST_DEGREE = 8
 """Mean degree from which a layout is asked whether it is a band."""
 
 
-def new(
-    max_in_degree: int = UNKNOWN, max_out_degree: int = UNKNOWN, band_area: int = UNKNOWN
-) -> Tensor:
-    """The facts of a Graph's own layout."""
+def with_facts(
+    layout: Layout,
+    max_in_degree: int = UNKNOWN,
+    max_out_degree: int = UNKNOWN,
+    band_area: int = UNKNOWN,
+) -> Layout:
+    """The layout with facts of its own; compiled code, and what only computes shapes, has none."""
+    if torch.compiler.is_compiling() or torch_internals.is_fake(layout.rowptr):
+        return layout
     facts = torch.empty(SIZE, dtype=torch.int64, device="cpu")
     facts.numpy()[:] = max_in_degree, max_out_degree, band_area, facts.data_ptr()
-    return facts
+    return layout._replace(facts=facts)
+
+
+def as_told_by(other: Layout, layout: Layout, *, more: int = 0, transposed: bool = False) -> Layout:
+    """The layout of edges made from others, with what those tell of it: there are at most so many
+    more at each node, or all are reversed."""
+    if torch.compiler.is_compiling():
+        return layout
+    degrees = [get(other.facts, position) for position in (MAX_IN_DEGREE, MAX_OUT_DEGREE)]
+    degrees = [UNKNOWN if degree is None else degree + more for degree in degrees]
+    return with_facts(layout, *(reversed(degrees) if transposed else degrees))
 
 
 def are_own(facts: Tensor) -> bool:
@@ -57,15 +73,6 @@ def put(facts: Tensor, position: int, value: int) -> None:
     """Write down a fact; torch does not count the write, which changes no result."""
     if are_own(facts):
         facts.numpy()[position] = value
-
-
-def derive(layout: Layout, *, more: int = 0, transposed: bool = False) -> Tensor:
-    """Facts of edges made from others: at most so many more at each node, or all reversed."""
-    if torch.compiler.is_compiling():
-        return layout.rowptr.new_empty(0, dtype=torch.int64)
-    degrees = [get(layout.facts, position) for position in (MAX_IN_DEGREE, MAX_OUT_DEGREE)]
-    degrees = [UNKNOWN if degree is None else degree + more for degree in degrees]
-    return new(*(reversed(degrees) if transposed else degrees))
 
 
 def max_degree(layout: Layout, transposed: bool = False) -> int | None:

@@ -11,11 +11,8 @@ from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
 from gattn.cache import cached, outside_transforms
-from gattn.graph import (
-    Graph,
-    check_count,
-    check_made_outside,
-)
+from gattn.edges import check_count, check_made_outside
+from gattn.graph import Graph
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, bare, index_dtype, offsets
 from gattn.nn._checks import check_tensor
