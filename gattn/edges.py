@@ -21,12 +21,15 @@ def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, 
         source, destination, own = _from_pairs(edges)
     elif hasattr(edges, "tocoo"):
         source, destination, own = _from_scipy(edges)
-    elif hasattr(edges, "is_directed") and hasattr(edges, "nodes"):
+    elif is_networkx(edges):
         source, destination, own = _from_networkx(edges)
+    elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):  # a torch_sparse.SparseTensor
+        (destination, source, _), (rows, cols) = edges.coo(), edges.sparse_sizes()
+        own = cols, rows
     else:
         raise TypeError(
             "edges must be a (2, e) integer tensor, an EdgeIndex, a torch or SciPy sparse matrix, "
-            f"a networkx graph or a Graph; got {type(edges).__name__}"
+            f"a SparseTensor, a networkx graph or a Graph; got {type(edges).__name__}"
         )
     num_src, num_dst = _resolve_size(size, own, source, destination)
     return source, destination, num_src, num_dst
@@ -81,14 +84,30 @@ def _from_scipy(adj_t: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
     return source, torch.from_numpy(coo.row.astype("int64")), (num_src, num_dst)
 
 
+def is_networkx(edges: Any) -> bool:
+    """Whether this is a networkx graph."""
+    return hasattr(edges, "is_directed") and hasattr(edges, "nodes")
+
+
 def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
     """Nodes numbered in iteration order; an undirected edge stands for both directions."""
     number = {node: position for position, node in enumerate(graph.nodes)}
     pairs = [(number[a], number[b]) for a, b in graph.edges()]
-    if not graph.is_directed():
-        pairs = [both for a, b in pairs for both in ([(a, b), (b, a)] if a != b else [(a, b)])]
-    edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
-    return edges[0], edges[1], (len(number), len(number))
+    rows = networkx_rows(graph)
+    ends = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)[rows]
+    is_back = torch.zeros_like(rows, dtype=torch.bool)
+    is_back[1:] = rows[1:] == rows[:-1]  # the second of two for one edge
+    source, destination = torch.where(is_back[:, None], ends.flip(1), ends).t().contiguous()
+    return source, destination, (len(number), len(number))
+
+
+def networkx_rows(graph: Any) -> Tensor:
+    """For each edge that is laid out, the position in ``graph.edges()`` of the one it stands for.
+
+    An undirected edge has two beside each other, one for each direction; a loop has one.
+    """
+    ways = [1 if graph.is_directed() or a == b else 2 for a, b in graph.edges()]
+    return torch.arange(len(ways)).repeat_interleave(torch.tensor(ways, dtype=torch.int64))
 
 
 def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:

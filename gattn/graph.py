@@ -29,9 +29,10 @@ class Graph:
     Args:
         edges: any of: an integer tensor of shape (2, e) holding (source, destination) pairs; a
             ``torch_geometric.EdgeIndex``; a ``torch.sparse`` COO, CSR or CSC matrix or a SciPy
-            sparse matrix of shape (n, m), read as PyG reads ``adj_t`` (rows are destinations,
-            columns are sources; stored values are ignored); a networkx graph (see
-            :func:`gattn.graphs.from_networkx`); another ``Graph``.
+            sparse matrix or a ``torch_sparse.SparseTensor`` of shape (n, m), read as PyG reads
+            ``adj_t`` (rows are destinations, columns are sources); a networkx graph (see
+            :func:`gattn.graphs.from_networkx`); another ``Graph``. Numbers stored with the edges
+            are not part of a graph: :func:`gattn.graphs.edge_features` reads them.
         size: ``num_nodes``, or ``(num_src, num_dst)`` for a bipartite graph. Without it the sizes
             are taken from a matrix, an ``EdgeIndex`` or a networkx graph; from plain pairs, one
             more than the largest index, which has to be read from the device: pass it if known.
@@ -65,6 +66,11 @@ class Graph:
             _check_same_size(edges, size)
             self._fill(**edges.__dict__)
             return
+        if isinstance(edges, (list, tuple)) and any(isinstance(edge, Graph) for edge in edges):
+            raise TypeError(
+                f"edges must be one Graph; got a list of {len(edges)}, such as PyG's DataLoader "
+                "makes of a Graph in Data: join it, gattn.graphs.disjoint(batch.graph)"
+            )
         source, destination, num_src, num_dst = read_edges(edges, size)
         self._set(lay_out(source, destination, num_src, num_dst), None)
 
@@ -204,8 +210,33 @@ class Graph:
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""
-        if not isinstance(other, Graph):
-            return NotImplemented
+        return self.union(other)[0] if isinstance(other, Graph) else NotImplemented
+
+    def union(self, other: Graph) -> tuple[Graph, Tensor]:
+        """The graph ``self | other``, and which edges of the two it holds.
+
+        Args:
+            other: a graph between the same nodes.
+
+        Returns:
+            The union of e edges: these, in their order, then those of the other graph that are not
+            here; and [e] int64, their positions among the edges of this graph followed by those of
+            the other. Features of the two go along by ``torch.cat([mine, others])[positions]``.
+
+        Raises:
+            TypeError: for other than a graph.
+            ValueError: for a graph of another size.
+
+        Example:
+            >>> import torch
+            >>> from gattn import Graph
+            >>> path = Graph(torch.tensor([[0, 1], [1, 2]]), 3)
+            >>> other = Graph(torch.tensor([[1, 2], [2, 2]]), 3)
+            >>> union, positions = path.union(other)
+            >>> positions
+            tensor([0, 1, 3])
+        """
+        check_graph("other", other)
         _check_same_size(self, other.size)
         pairs, layout = other.edge_index, self.layout
         sought = pairs[1] * self.num_src + pairs[0]
@@ -213,7 +244,9 @@ class Graph:
         place = torch.searchsorted(held, sought).clamp(max=max(self.num_edges - 1, 0))
         new = held[place] != sought if self.num_edges else torch.ones_like(sought, dtype=torch.bool)
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
-        return Graph.from_layout(sort(source, destination, *self.size))
+        positions = torch.arange(self.num_edges, device=self.device)
+        positions = torch.cat([positions, self.num_edges + new.nonzero().squeeze(1)])
+        return Graph.from_layout(sort(source, destination, *self.size)), positions
 
     @outside_transforms
     def with_self_loops(self) -> Graph:

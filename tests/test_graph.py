@@ -239,6 +239,28 @@ def test_networkx_input():
     assert Graph(networkx.empty_graph(4)).size == (4, 4)
 
 
+class SparseTensor:
+    """The part of torch_sparse's class of that name that is read."""
+
+    def __init__(self, row, col, sizes):
+        self.row, self.col, self.sizes = row, col, sizes
+
+    def coo(self):
+        return self.row, self.col, None
+
+    def sparse_sizes(self):
+        return self.sizes
+
+
+def test_sparse_tensor_input():
+    adj_t = SparseTensor(torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1]), (2, 3))
+    graph = Graph(adj_t)
+    assert graph.size == (3, 2)
+    assert graph.edge_index.tolist() == [[2, 0, 1], [0, 1, 1]]
+    with pytest.raises(ValueError, match=r"size must be \(3, 2\)"):
+        Graph(adj_t, 4)
+
+
 def test_size_from_the_edges():
     assert Graph(torch.tensor([[0, 6], [1, 2]])).size == (7, 7)
     assert Graph(torch.empty(2, 0, dtype=torch.int64)).size == (0, 0)

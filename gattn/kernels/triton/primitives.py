@@ -11,7 +11,7 @@ long rows is ever built. Each segment of a row cut in two or more leaves a parti
 workspace at its number, and `merge` adds those of a row in their order: the same bits every run.
 
 **Whole graphs.** Where the nodes of a batch of small graphs are known to fall into windows that no
-edge crosses (`gattn.kernels.traits`), no row is cut, and one program does both passes of a
+edge crosses (`Layout.graph_ptr`), no row is cut, and one program does both passes of a
 backward for the nodes of its window, with a barrier between them: one kernel.
 
 **Tiles.** The edges of a program stand in tiles [K, R, H, C]: slot, row, head, channel. Slots are
