@@ -1,4 +1,4 @@
-"""Graph: the frozen layout of a set of edges, and the memory that lays each edge set out once."""
+"""Graph: the frozen layout of a set of edges, laid out once for each tensor of them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn import cache, torch_internals
+from gattn import cache
 from gattn.cache import outside_transforms
-from gattn.kernels import cpu, onnx, runs, traits
-from gattn.kernels import layout as reference
+from gattn.edges import as_size, read_edges
+from gattn.kernels import facts, runs
 from gattn.kernels.blocks import Blocks
-from gattn.kernels.layout import Layout
-
-_INTS = (int, torch.SymInt)
-_REMEMBERED = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+from gattn.kernels.layout import Layout, num_rows
+from gattn.sorting import lay_out, sort
 
 
 class Graph:
@@ -31,9 +29,10 @@ class Graph:
     Args:
         edges: any of: an integer tensor of shape (2, e) holding (source, destination) pairs; a
             ``torch_geometric.EdgeIndex``; a ``torch.sparse`` COO, CSR or CSC matrix or a SciPy
-            sparse matrix of shape (n, m), read as PyG reads ``adj_t`` (rows are destinations,
-            columns are sources; stored values are ignored); a networkx graph (see
-            :func:`gattn.graphs.from_networkx`); another ``Graph``.
+            sparse matrix or a ``torch_sparse.SparseTensor`` of shape (n, m), read as PyG reads
+            ``adj_t`` (rows are destinations, columns are sources); a networkx graph (see
+            :func:`gattn.graphs.from_networkx`); another ``Graph``. Numbers stored with the edges
+            are not part of a graph: :func:`gattn.graphs.edge_features` reads them.
         size: ``num_nodes``, or ``(num_src, num_dst)`` for a bipartite graph. Without it the sizes
             are taken from a matrix, an ``EdgeIndex`` or a networkx graph; from plain pairs, one
             more than the largest index, which has to be read from the device: pass it if known.
@@ -67,8 +66,13 @@ class Graph:
             _check_same_size(edges, size)
             self._fill(**edges.__dict__)
             return
-        source, destination, num_src, num_dst = _read_edges(edges, size)
-        self._set(_build(source, destination, num_src, num_dst), None)
+        if isinstance(edges, (list, tuple)) and any(isinstance(edge, Graph) for edge in edges):
+            raise TypeError(
+                f"edges must be one Graph; got a list of {len(edges)}, such as PyG's DataLoader "
+                "makes of a Graph in Data: join it, gattn.graphs.disjoint(batch.graph)"
+            )
+        source, destination, num_src, num_dst = read_edges(edges, size)
+        self._set(lay_out(source, destination, num_src, num_dst), None)
 
     @classmethod
     def from_layout(cls, layout: Layout, kept: Tensor | None = None) -> Graph:
@@ -99,11 +103,10 @@ class Graph:
         return graph
 
     def _set(self, layout: Layout, kept: Tensor | None) -> None:
-        traits.hold(layout)
         self._fill(
-            _layout=layout,
-            num_src=reference.num_rows(layout.colptr),
-            num_dst=reference.num_rows(layout.rowptr),
+            _layout=_with_own_facts(layout),
+            num_src=num_rows(layout.colptr),
+            num_dst=num_rows(layout.rowptr),
             num_edges=layout.col.numel(),
             device=layout.rowptr.device,
             kept=kept,
@@ -127,7 +130,6 @@ class Graph:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
         layout = self.__dict__["_layout"] = self.blocks.layout(self.device)
-        traits.hold(layout)
         return layout
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -174,7 +176,15 @@ class Graph:
     @outside_transforms
     def transpose(self) -> Graph:
         """The graph with every edge reversed; per-edge tensors keep their order."""
-        return self._on_same_nodes(self.layout.transpose(), turned=True)
+        turned = self.layout.transpose()._replace(graph_ptr=self.layout.graph_ptr)
+        return Graph.from_layout(facts.as_told_by(self.layout, turned, transposed=True))
+
+    def incidence(self) -> Graph:
+        """The graph from the edges themselves, in the caller's order, to their destinations.
+
+        It is kept with this graph. Sums over it are the same on every backend and in every run.
+        """
+        return cache.cached(self, "incidence", lambda: Graph.from_layout(self.layout.incidence()))
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """The same graph on another device (itself where it is there already)."""
@@ -190,14 +200,43 @@ class Graph:
         return self._map(lambda t: t.pin_memory())
 
     @outside_transforms
-    def _map(self, function: Any) -> Graph:
-        kept = None if self.kept is None else function(self.kept)
-        return self._on_same_nodes(Layout(*map(function, self.layout)), kept, move=function)
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
+        layout, known = self.layout, self.layout.facts
+        if not torch.compiler.is_compiling():  # what a CPU measures at any time, a device does not
+            for transposed in (False, True):
+                facts.max_degree(layout, transposed)
+        moved = Layout(*map(function, layout))._replace(facts=known)
+        return Graph.from_layout(moved, None if self.kept is None else function(self.kept))
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""
-        if not isinstance(other, Graph):
-            return NotImplemented
+        return self.union(other)[0] if isinstance(other, Graph) else NotImplemented
+
+    def union(self, other: Graph) -> tuple[Graph, Tensor]:
+        """The graph ``self | other``, and which edges of the two it holds.
+
+        Args:
+            other: a graph between the same nodes.
+
+        Returns:
+            The union of e edges: these, in their order, then those of the other graph that are not
+            here; and [e] int64, their positions among the edges of this graph followed by those of
+            the other. Features of the two go along by ``torch.cat([mine, others])[positions]``.
+
+        Raises:
+            TypeError: for other than a graph.
+            ValueError: for a graph of another size.
+
+        Example:
+            >>> import torch
+            >>> from gattn import Graph
+            >>> path = Graph(torch.tensor([[0, 1], [1, 2]]), 3)
+            >>> other = Graph(torch.tensor([[1, 2], [2, 2]]), 3)
+            >>> union, positions = path.union(other)
+            >>> positions
+            tensor([0, 1, 3])
+        """
+        check_graph("other", other)
         _check_same_size(self, other.size)
         pairs, layout = other.edge_index, self.layout
         sought = pairs[1] * self.num_src + pairs[0]
@@ -205,7 +244,9 @@ class Graph:
         place = torch.searchsorted(held, sought).clamp(max=max(self.num_edges - 1, 0))
         new = held[place] != sought if self.num_edges else torch.ones_like(sought, dtype=torch.bool)
         source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
-        return Graph.from_layout(_sort(source, destination, *self.size))
+        positions = torch.arange(self.num_edges, device=self.device)
+        positions = torch.cat([positions, self.num_edges + new.nonzero().squeeze(1)])
+        return Graph.from_layout(sort(source, destination, *self.size)), positions
 
     @outside_transforms
     def with_self_loops(self) -> Graph:
@@ -222,21 +263,17 @@ class Graph:
             source, destination = source[kept], destination[kept]
         nodes = torch.arange(min(self.size), device=self.device)
         source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
-        return self._on_same_nodes(_sort(source, destination, *self.size), kept, more=1)
+        layout = sort(source, destination, *self.size)
+        layout = layout._replace(graph_ptr=self.layout.graph_ptr)
+        return Graph.from_layout(facts.as_told_by(self.layout, layout, more=1), kept)
 
-    def _on_same_nodes(
-        self, layout: Layout, kept: Tensor | None = None, more: int = 0, turned: bool = False,
-        move: Callable[[Tensor], Tensor] = lambda t: t,
-    ) -> Graph:  # fmt: skip
-        """A graph whose edges join nodes of the same graphs of a batch as these.
 
-        There are at most so many more of them at each node; or they are these, turned round or
-        moved.
-        """
-        if not torch.compiler.is_compiling():
-            traits.carry(self.layout, layout, move)
-            traits.carry_longest(self.layout, layout, more, turned)
-        return Graph.from_layout(layout, kept)
+@outside_transforms
+def _with_own_facts(layout: Layout) -> Layout:
+    """The layout with facts that are filled in as they are measured."""
+    if torch.compiler.is_compiling() or facts.are_own(layout.facts):
+        return layout
+    return facts.with_facts(layout)
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:
@@ -266,52 +303,23 @@ def as_graph(
 ) -> Graph:
     """The :class:`Graph` of these edges, laid out once per tensor and remembered.
 
-    A tensor, dense or sparse, is remembered weakly, by identity and version: modifying it in place
-    or dropping it forgets its graphs. A write that torch does not count (through ``.data``, or
-    through a NumPy array that shares the memory) goes unnoticed, as it does by autograd; for a
-    sparse matrix so does a write to the index tensors that it was made of.
+    A tensor, dense or sparse, is remembered weakly, by identity and content: modifying it in any
+    way or dropping it forgets its graphs (see :mod:`gattn.cache`).
 
     With ``self_loops`` the result is :meth:`Graph.with_self_loops` of them, remembered too.
     """
-    if isinstance(edges, Graph) and not self_loops:
-        _check_same_size(edges, size)
-        return edges
-    if torch.compiler.is_compiling() and not isinstance(edges, Graph):
-        plain = Graph(edges, size)  # a dict of sizes would tie what is traced to these ones
-        return plain.with_self_loops() if self_loops else plain
     if isinstance(edges, Graph):
-        graphs = edges.derived
-    elif (
-        isinstance(edges, Tensor)
-        and edges.layout in _REMEMBERED
-        and not torch_internals.is_wrapped(edges)
-    ):
-        graphs = cache.of_tensor(edges)
-    else:
-        graphs = {}
-    key = (_as_size(size), self_loops)
-    graph = graphs.get(key)
-    if graph is None:
-        plain = as_graph(edges, size) if self_loops else Graph(edges, size)
-        graph = graphs[key] = plain.with_self_loops() if self_loops else plain
-    return graph
+        _check_same_size(edges, size)
+        if self_loops and "loops" not in edges.derived:  # compiled code finds what others kept
+            edges.derived["loops"] = edges.with_self_loops()
+        return edges.derived["loops"] if self_loops else edges
 
+    def build() -> Graph:
+        return as_graph(edges, size).with_self_loops() if self_loops else Graph(edges, size)
 
-def _as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(isinstance(s, _INTS) and s >= 0 for s in pair):
-        raise ValueError(f"size must be num_nodes or (num_src, num_dst), >= 0; got {size!r}")
-    return pair[0], pair[1]
-
-
-def check_count(name: str, value: Any, least: int = 0) -> None:
-    """Raise unless given an int that is not below the least."""
-    if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an int; got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}; got {value}")
+    if not isinstance(edges, Tensor):
+        return build()
+    return cache.cached(edges, (as_size(size), self_loops), build)
 
 
 def check_graph(name: str, graph: Any) -> None:
@@ -321,172 +329,5 @@ def check_graph(name: str, graph: Any) -> None:
 
 
 def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
-    if size is not None and _as_size(size) != graph.size:
+    if size is not None and as_size(size) != graph.size:
         raise ValueError(f"size must be {graph.size}, that of the given {graph!r}; got {size}")
-
-
-@outside_transforms
-def _build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Check edges and lay them out; compiled code does both in one operator."""
-    if torch.compiler.is_compiling():
-        return _sort(source, destination, num_src, num_dst)
-    if cpu.serves(source.device):
-        _check_range(source, num_src, "source")
-        _check_range(destination, num_dst, "destination")
-        return _sort(source, destination, num_src, num_dst)
-    layout = _sort(source, destination, num_src, num_dst)  # it sorts what is out of range, too
-    if source.numel() > 0:
-        _read_at_once(source, destination, layout)
-    return layout
-
-
-@outside_transforms
-def _sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Lay out edges that are within range, or will be checked."""
-    if onnx.exporting():
-        return reference.build(source, destination, num_src, num_dst)
-    if torch.compiler.is_compiling():
-        return Layout(*_build_traced(source, destination, num_src, num_dst))
-    build = cpu.build_layout if cpu.serves(source.device) else reference.build
-    return build(source, destination, num_src, num_dst)
-
-
-def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> None:
-    """Check the indices and remember the largest degrees: one wait for the device."""
-    degrees = traits.largest(layout.rowptr), traits.largest(layout.colptr)
-    read = *source.aminmax(), *destination.aminmax(), *degrees
-    found = torch.stack([number.long() for number in read]).tolist()
-    num_src, num_dst = reference.num_rows(layout.colptr), reference.num_rows(layout.rowptr)
-    if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
-        _check_range(source, num_src, "source")
-        _check_range(destination, num_dst, "destination")
-    traits.note_longest(layout, found[4], found[5])
-
-
-@torch.library.custom_op(
-    "gattn::build_layout",
-    mutates_args=(),
-    schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
-)
-def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Layout-building as an operator: what torch.compile records for bare edges."""
-    layout = _build(source, destination, num_src, num_dst)
-    traits.release(layout)
-    if layout.col.dtype != torch.int32:
-        raise ValueError(
-            f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "
-            f"{source.numel()} edges, size ({num_src}, {num_dst}): prepare a Graph outside"
-        )
-    return list(layout)
-
-
-@_build_traced.register_fake
-def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    edges = source.shape[0]
-    sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    return [source.new_empty(size, dtype=torch.int32) for size in sizes]
-
-
-def _check_range(index: Tensor, size: int, role: str) -> None:
-    if index.numel() == 0:
-        return
-    low, high = index.aminmax()
-    if low >= 0 and high < size:
-        return
-    position = int(((index < 0) | (index >= size)).nonzero()[0])
-    raise ValueError(
-        f"{role} indices must be in [0, {size}); got {int(index[position])} at edge {position}"
-    )
-
-
-def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
-    """Raise where edges were made or mapped over within a transform of torch.func."""
-    if (
-        not torch.compiler.is_compiling()
-        and isinstance(edges, Tensor)
-        and torch_internals.is_wrapped(edges)
-    ):
-        raise ValueError(
-            f"{name} must be made outside of the transforms of torch.func{instead}; got edges that "
-            "were made or mapped over within one"
-        )
-
-
-@outside_transforms
-def _read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """(source, destination, num_src, num_dst) of anything that holds edges."""
-    check_made_outside("edges", edges, ": lay out a gattn.Graph beforehand")
-    if isinstance(edges, Tensor) and edges.layout != torch.strided:
-        source, destination, own = _from_torch_sparse(edges)
-    elif isinstance(edges, Tensor):
-        source, destination, own = _from_pairs(edges)
-    elif hasattr(edges, "tocoo"):
-        source, destination, own = _from_scipy(edges)
-    elif hasattr(edges, "is_directed") and hasattr(edges, "nodes"):
-        source, destination, own = _from_networkx(edges)
-    else:
-        raise TypeError(
-            "edges must be a (2, e) integer tensor, an EdgeIndex, a torch or SciPy sparse matrix, "
-            f"a networkx graph or a Graph; got {type(edges).__name__}"
-        )
-    num_src, num_dst = _resolve_size(size, own, source, destination)
-    return source, destination, num_src, num_dst
-
-
-def _resolve_size(
-    size: int | tuple[int, int] | None,
-    own: tuple[int, int] | None,
-    source: Tensor,
-    destination: Tensor,
-) -> tuple[int, int]:
-    asked = _as_size(size)
-    if asked is not None:
-        if own is not None and own != asked:
-            raise ValueError(f"size must be {own}, that of the given edges; got {asked}")
-        return asked
-    if own is not None:
-        return own
-    if source.numel() == 0:
-        return 0, 0
-    largest = int(torch.maximum(source.max(), destination.max())) + 1
-    return max(largest, 0), max(largest, 0)
-
-
-def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
-    if edges.dim() != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edge_index must have shape (2, e); got {tuple(edges.shape)}")
-    if edges.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
-    own = None
-    sparse_size: Any = getattr(edges, "sparse_size", None)
-    if sparse_size is not None:  # an EdgeIndex: rows are sources
-        rows, cols = sparse_size()
-        own = (rows, cols) if rows is not None and cols is not None else None
-        edges = edges.as_tensor()  # type: ignore[attr-defined]
-    return edges[0], edges[1], own
-
-
-def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    if adj_t.dim() != 2:
-        raise ValueError(f"a sparse adjacency must have 2 dimensions; got {adj_t.dim()}")
-    coo = adj_t if adj_t.layout == torch.sparse_coo else adj_t.to_sparse_coo()
-    row, col = coo._indices() if not coo.is_coalesced() else coo.indices()
-    num_dst, num_src = adj_t.shape
-    return col, row, (num_src, num_dst)
-
-
-def _from_scipy(adj_t: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    coo = adj_t.tocoo()
-    num_dst, num_src = coo.shape
-    source = torch.from_numpy(coo.col.astype("int64"))
-    return source, torch.from_numpy(coo.row.astype("int64")), (num_src, num_dst)
-
-
-def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Nodes numbered in iteration order; an undirected edge stands for both directions."""
-    number = {node: position for position, node in enumerate(graph.nodes)}
-    pairs = [(number[a], number[b]) for a, b in graph.edges()]
-    if not graph.is_directed():
-        pairs = [both for a, b in pairs for both in ([(a, b), (b, a)] if a != b else [(a, b)])]
-    edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
-    return edges[0], edges[1], (len(number), len(number))

@@ -53,6 +53,11 @@ def is_wrapped(tensor: Tensor) -> bool:
     return test is not None and test(tensor)
 
 
+def is_fake(tensor: Tensor) -> bool:
+    """Whether the tensor has no memory, as those of a FakeTensorMode."""
+    return type(tensor).__name__ == "FakeTensor"
+
+
 def forward_mode_active() -> bool:
     """Whether forward-mode differentiation is at work."""
     return getattr(forward_ad, "_current_level", 0) >= 0

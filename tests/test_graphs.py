@@ -5,6 +5,7 @@ import itertools
 import networkx
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gattn
 from gattn import graphs
+from gattn.kernels import facts
 from gattn.kernels import layout as reference
-from gattn.kernels import traits
 from gattn.nn import token_offsets
 from gattn.structure import path_lengths
 from gattn.testing import awkward_graphs
@@ -36,7 +37,7 @@ def assert_consistent(graph):
     """The layout is the one that sorting its edges gives."""
     source, destination = graph.edge_index
     expected = reference.build(source, destination, graph.num_src, graph.num_dst)
-    for name, got, wanted in zip(expected._fields, graph.layout, expected):
+    for name, got, wanted in zip(expected._fields[:6], graph.layout, expected):
         assert got.dtype == wanted.dtype, name
         assert torch.equal(got, wanted), name
     assert graph.num_edges == source.numel()
@@ -303,6 +304,124 @@ def test_from_networkx_of_any_kind():
         graphs.from_networkx([(0, 1)])
 
 
+WEIGHTED = [(0, 1, {"weight": 2.0, "kind": 7}), (1, 1, {"weight": 3.0}), (2, 1, {"weight": 4.0})]
+
+
+@pytest.mark.parametrize("make", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
+def test_features_of_a_networkx_graph_lie_along_its_edges(make):
+    stored = make(WEIGHTED)
+    graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
+    assert weight.shape == (graph.num_edges, 1)
+    order = list(stored.nodes)
+    for (source, destination), found in zip(pairs(graph), weight.flatten().tolist()):
+        ends = order[source], order[destination]
+        assert found == next(iter(w["weight"] for *e, w in WEIGHTED if set(e) == set(ends)))
+    both = graphs.edge_features(stored, ["weight", "kind"], default=-1, dtype=torch.float64)
+    assert both[:, 0].tolist() == weight.flatten().tolist()
+    assert set(both[:, 1].tolist()) == {7.0, -1.0}
+    with pytest.raises(ValueError, match=r"every edge must have 'kind', .*; \[1, 1\] has none"):
+        graphs.edge_features(stored, "kind")
+    stored.add_edge(2, 2, weight="heavy")
+    with pytest.raises(TypeError, match=r"'weight' must be a number; got 'heavy' at edge \[2, 2\]"):
+        graphs.edge_features(stored)
+    assert graphs.edge_features(make()).shape == (0, 1)
+
+
+def test_features_of_a_scipy_matrix():
+    stored = scipy.sparse.csr_array(np.array([[0.0, 5.0], [6.0, 7.0]]))
+    graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
+    dense = torch.tensor(stored.toarray())
+    source, destination = graph.edge_index
+    assert weight.flatten().tolist() == dense[destination, source].tolist()
+    with pytest.raises(TypeError, match="networkx graph or a SciPy matrix; got Tensor"):
+        graphs.edge_features(torch.eye(2))
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_pack_and_unpack(data):
+    lengths = data.draw(st.lists(st.integers(0, 5), max_size=5))
+    length = max(lengths, default=0) + data.draw(st.integers(0, 2))
+    x = torch.randn(len(lengths), length, 3)
+    rows, sizes = graphs.pack(x, lengths)
+    assert sizes == tuple(lengths)
+    assert torch.equal(rows, torch.cat([torch.empty(0, 3), *(s[:n] for s, n in zip(x, lengths))]))
+    mask = torch.arange(length) < torch.tensor(lengths, dtype=torch.int64)[:, None]
+    for same in (torch.tensor(lengths, dtype=torch.int64), mask):
+        again, sizes = graphs.pack(x, same)
+        assert torch.equal(again, rows)
+        assert sizes == tuple(lengths)
+    padded = graphs.unpack(rows, sizes, length, fill=7.0)
+    assert torch.equal(padded, torch.where(mask[:, :, None], x, torch.tensor(7.0)))
+    assert graphs.unpack(rows, sizes).shape[1] == max(lengths, default=0)
+
+
+def test_packed_sequences_attend_as_padded_ones():
+    """Tokens at the end, and before them, of a mask; gradients reach the tokens alone."""
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).double()
+    x = torch.randn(3, 5, 8, dtype=torch.float64, requires_grad=True)
+    tokens = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 1, 1, 1]], dtype=torch.bool)
+    rows, sizes = graphs.pack(x, tokens)
+    graph = graphs.complete(sizes)
+    q, k, v = torch.nn.functional.linear(rows, layer.in_proj_weight, layer.in_proj_bias).chunk(3, 1)
+    q, k, v = (t.unflatten(1, (2, 4)) for t in (q, k, v))
+    out = gattn.functional.dot_product_attention(q, k, v, graph).flatten(1)
+    out = graphs.unpack(layer.out_proj(out), sizes)
+    wanted, _ = layer(x, x, x, key_padding_mask=~tokens, need_weights=False)
+    torch.testing.assert_close(graphs.pack(out, sizes)[0], wanted[tokens])
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(grad.abs().sum(2) > 0, tokens)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: graphs.pack([1], [1]), TypeError, "x must be a tensor; got list"),
+        (lambda x: graphs.pack(x[0, 0], [1]), ValueError, r"shape \(b, t, ...\); got \(4,\)"),
+        (lambda x: graphs.pack(x, [1]), ValueError, "lengths must be 2, one for each .*; got 1"),
+        (lambda x: graphs.pack(x, [1, 4]), ValueError, "lengths must be <= 3, .*; got 4"),
+        (lambda x: graphs.pack(x, [1, -1]), ValueError, "lengths must be >= 0; got -1"),
+        (lambda x: graphs.pack(x, 3), TypeError, "lengths must be a list of ints"),
+        (
+            lambda x: graphs.pack(x, torch.ones(2)),
+            TypeError,
+            "integers or bools; got torch.float32",
+        ),
+        (lambda x: graphs.pack(x, torch.ones(3).int()), ValueError, r"\(2,\); got \(3,\)"),
+        (lambda x: graphs.pack(x, x[..., 0, None] > 0), ValueError, r"\(2, 3\); got \(2, 3, 1\)"),
+        (lambda x: graphs.unpack([1], [1]), TypeError, "rows must be a tensor; got list"),
+        (lambda x: graphs.unpack(x[0], [1]), ValueError, r"\(1, ...\); got \(3, 4\)"),
+        (lambda x: graphs.unpack(x[0], [3], 2), ValueError, "length must be >= 3, .*; got 2"),
+    ],
+)
+def test_padding_is_checked(call, error, message):
+    with pytest.raises(error, match=message):
+        call(torch.randn(2, 3, 4))
+
+
+@pytest.mark.parametrize("make", [gattn.nn.GATConv, gattn.nn.TransformerConv])
+def test_a_padded_batch_handed_over_as_rows_is_told_what_to_do(make):
+    x, graph = torch.randn(3, 9, 32), graphs.causal([9] * 3)
+    with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
+        make(32, 4)(x, graph)
+    rows, sizes = graphs.pack(x, [9] * 3)
+    assert make(32, 4)(rows, graphs.causal(sizes)).shape == (27, 4)
+
+
+def test_graphs_in_data_are_joined_by_disjoint():
+    from torch_geometric.data import Batch, Data
+
+    parts = [graphs.causal([3]), graphs.band([4], 1)]
+    batch = Batch.from_data_list([Data(x=torch.randn(g.num_src, 5), graph=g) for g in parts])
+    layer = gattn.nn.GATConv(5, 2)
+    with pytest.raises(TypeError, match=r"gattn.graphs.disjoint\(batch.graph\)"):
+        layer(batch.x, batch.graph)
+    joined = graphs.disjoint(batch.graph)
+    assert pairs(joined) == pairs(parts[0]) + [(j + 3, i + 3) for j, i in pairs(parts[1])]
+    assert layer(batch.x, joined).shape == (7, 2)
+
+
 def test_disjoint():
     parts = [graphs.causal([3]), graphs.bipartite([1], [2]), graphs.complete([])]
     graph = graphs.disjoint(parts)
@@ -330,19 +449,20 @@ def test_a_batch_of_small_graphs_is_known_as_one():
     batch = graphs.batched(edges, ptr)
     side_by_side = graphs.disjoint([gattn.Graph(edges[:, :2], 2), gattn.Graph(edges[:, 2:] - 2, 3)])
     for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
-        known = traits.known(graph.layout.rowptr)
-        assert torch.equal(known.windows, ptr.int())
+        assert torch.equal(graph.layout.graph_ptr, ptr.int())
+        assert facts.band_density(graph.layout) is None
     own = ptr.int()
     batch = graphs.batched(edges, own)
     own.zero_()
-    assert torch.equal(traits.known(batch.layout.rowptr).windows, ptr.int())
-    incidence = gattn.Graph.from_layout(batch.layout.incidence())
+    assert torch.equal(batch.layout.graph_ptr, ptr.int())
+    assert batch.to("meta").layout.graph_ptr.shape == ptr.shape
+    incidence = batch.incidence()
     chain = torch.arange(65)
     large = graphs.batched(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
     dense = graphs.disjoint([graphs.complete([9]), graphs.complete([9])])
     bipartite = graphs.disjoint([graphs.bipartite([2], [3]), graphs.bipartite([3], [2])])
     for graph in (large, dense, bipartite, incidence, incidence.transpose()):
-        assert traits.known(graph.layout.rowptr) is None
+        assert graph.layout.graph_ptr.numel() == 0
 
 
 def test_virtual_node():
@@ -377,8 +497,14 @@ def test_union(data):
     assert union.size == (m, n)
     assert_consistent(union)
 
+    positions = graph(one).union(graph(other))[1]
+    both = torch.cat([graph(one).edge_index, graph(other).edge_index], dim=1)
+    assert torch.equal(both[:, positions], union.edge_index)
+
 
 def test_union_is_checked():
+    with pytest.raises(TypeError, match=r"other must be a gattn\.Graph; got"):
+        graphs.causal([3]).union(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"size must be \(3, 3\)"):
         graphs.causal([3]) | graphs.causal([4])
     with pytest.raises(TypeError, match="unsupported operand"):

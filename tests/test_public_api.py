@@ -21,8 +21,8 @@ PUBLIC = {
         dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights mlp_attention mlp_attention_weights""",
     "gattn.graphs": """
-        band batched bipartite box causal complete disjoint from_networkx grid grid_offsets knn
-        radius readout to_networkx virtual_node""",
+        band batched bipartite box causal complete disjoint edge_features from_networkx grid
+        grid_offsets knn pack radius readout to_networkx unpack virtual_node""",
     "gattn.models": """AttentiveFP GAT""",
     "gattn.nn": """
         AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv

@@ -38,19 +38,18 @@ def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None
 
 def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
     """The graph, of which no more is known than of any: it is served by the general kernels."""
-    from gattn.kernels import traits
+    from gattn.kernels import facts
 
-    traits.note(graph.layout, traits.Traits(False, 0.0))
+    facts.put(graph.layout.facts, facts.BAND_AREA, 0)
     return graph
 
 
 def as_on_card(graph: gattn.Graph) -> gattn.Graph:
     """The graph with its largest degrees known, as they are where it was laid out on a card."""
-    from gattn.kernels import traits
+    from gattn.kernels import facts
 
-    layout = graph.layout
-    degrees = [int(traits.largest(offsets)) for offsets in (layout.rowptr, layout.colptr)]
-    traits.note_longest(layout, *degrees)
+    for transposed in (False, True):
+        facts.max_degree(graph.layout, transposed)
     return graph
 
 
@@ -78,11 +77,13 @@ def layout_of(
         is_runs: whether each destination's sources are known to be consecutive nodes.
         graph_ptr: where the small graphs of a batch begin, if it is one.
     """
-    from gattn.kernels import traits
-    from gattn.kernels.layout import Layout
+    from gattn.kernels import facts
+    from gattn.kernels.layout import bare
 
-    traits.note(Layout(*tensors), traits.Traits(is_runs, 1.0, graph_ptr))
-    return tensors
+    layout = bare(*tensors)
+    if graph_ptr is not None:
+        layout = layout._replace(graph_ptr=graph_ptr)
+    return list(facts.with_facts(layout, band_area=tensors[1].numel() if is_runs else 0))
 
 
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ Every builder takes a batch, with one size per member and members of any size, a
 
 from gattn.graphs.blocks import band, bipartite, causal, complete
 from gattn.graphs.combine import batched, disjoint, virtual_node
-from gattn.graphs.convert import from_networkx, to_networkx
+from gattn.graphs.convert import edge_features, from_networkx, to_networkx
 from gattn.graphs.lattice import box, grid, grid_offsets
+from gattn.graphs.padding import pack, unpack
 from gattn.graphs.queries import readout
 from gattn.graphs.spatial import knn, radius
 
@@ -19,12 +20,15 @@ __all__ = [
     "causal",
     "complete",
     "disjoint",
+    "edge_features",
     "from_networkx",
     "grid",
     "grid_offsets",
     "knn",
+    "pack",
     "radius",
     "readout",
     "to_networkx",
+    "unpack",
     "virtual_node",
 ]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, check_count
+from gattn.edges import check_count
+from gattn.graph import Graph
 from gattn.kernels.blocks import Blocks
 
 Device = torch.device | str | None

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gattn.cache import outside_transforms
 from gattn.graph import Graph, check_graph
 from gattn.graphs.queries import check_index
-from gattn.kernels import traits
+from gattn.kernels import facts
 
 
 def disjoint(graphs: Iterable[Graph]) -> Graph:
@@ -50,9 +51,7 @@ def disjoint(graphs: Iterable[Graph]) -> Graph:
         num_src.append(num_src[-1] + graph.num_src)
         num_dst.append(num_dst[-1] + graph.num_dst)
     batch = Graph(torch.cat(pairs, dim=1), (num_src[-1], num_dst[-1]))
-    if num_src == num_dst:
-        traits.note_batch(batch.layout, num_src)
-    return batch
+    return _with_graph_ptr(batch, num_src) if num_src == num_dst else batch
 
 
 def batched(edges: Any, ptr: Tensor) -> Graph:
@@ -101,8 +100,7 @@ def batched(edges: Any, ptr: Tensor) -> Graph:
             f"edges must stay within their graph; edge {edge} leads from graph {int(source[edge])} "
             f"to graph {int(destination[edge])}"
         )
-    traits.note_batch(graph.layout, bounds)
-    return graph
+    return _with_graph_ptr(graph, bounds)
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
@@ -147,6 +145,13 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
     virtual = nodes + member.long()
     pairs = [graph.edge_index, torch.stack([node, virtual]), torch.stack([virtual, node])]
     return Graph(torch.cat(pairs, dim=1), nodes + num_graphs)
+
+
+@outside_transforms
+def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
+    """The same graph, whose layout tells where the graphs of the batch begin."""
+    layout = graph.layout
+    return Graph.from_layout(layout._replace(graph_ptr=facts.graph_ptr(layout, bounds)))
 
 
 def _column(first: int, second: int, graph: Graph) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, check_count
+from gattn.edges import check_count
+from gattn.graph import Graph
 
 
 def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:

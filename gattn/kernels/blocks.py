@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from gattn.kernels import runs
+from gattn.kernels import facts, runs
 from gattn.kernels.layout import Layout
 
 
@@ -39,4 +39,7 @@ class Blocks(NamedTuple):
         )
         if self.causal:
             last = torch.arange(1, num_dst + 1, device=device)
-        return runs.build(first, last, num_src, self.num_edges)
+        layout = runs.build(first, last, num_src, self.num_edges)
+        sizes = [size for size in zip(self.query_sizes, self.key_sizes) if all(size)]
+        most_queries, most_keys = map(max, zip(*sizes)) if sizes else (0, 0)
+        return facts.with_facts(layout, most_keys, most_queries)

@@ -29,6 +29,11 @@ class Layout(NamedTuple):
     """[e]: destination of the edge at each CSC position."""
     csr2csc: Tensor
     """[e]: CSR position of the edge at each CSC position."""
+    facts: Tensor
+    """int64, on the CPU: what else is known, see :mod:`gattn.kernels.facts`; empty if nothing."""
+    graph_ptr: Tensor
+    """[g + 1]: graph b of a batch of small ones has the nodes graph_ptr[b] to graph_ptr[b + 1] - 1,
+    which are destinations and sources alike; empty if that is not known."""
 
     def destinations(self) -> Tensor:
         """Destination of the edge at each CSR position, [e] int64."""
@@ -41,7 +46,7 @@ class Layout(NamedTuple):
             self.col.numel(), dtype=self.csr2csc.dtype, device=self.csr2csc.device
         )
         perm = self.perm[self.csr2csc.long()]
-        return Layout(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
+        return bare(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
 
     def incidence(self) -> "Layout":
         """Return the layout from the edges, in the caller's order, to their destinations."""
@@ -49,8 +54,15 @@ class Layout(NamedTuple):
         number = torch.arange(perm.numel() + 1, dtype=perm.dtype, device=perm.device)
         row = torch.empty_like(perm).index_copy(0, order, self.destinations().to(perm.dtype))
         position = torch.empty_like(perm).index_copy(0, order, number[:-1])
-        # rowptr is cloned: what is known of a layout is remembered for that very tensor
-        return Layout(self.rowptr.clone(), perm, perm, number, row, position)
+        return bare(self.rowptr, perm, perm, number, row, position)
+
+
+def bare(
+    rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
+) -> Layout:
+    """The layout of which nothing else is known."""
+    none = rowptr.new_empty(0, dtype=torch.int64), rowptr.new_empty(0)
+    return Layout(rowptr, col, perm, colptr, row, csr2csc, *none)
 
 
 def num_rows(offsets: Tensor) -> int:
@@ -84,7 +96,7 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
     perm = by_source[stable_argsort(destination[by_source])]
     col, row = source[perm], destination[perm]
     csr2csc = stable_argsort(col)
-    return Layout(
+    return bare(
         rowptr=offsets(row, num_dst, dtype),
         col=col.to(dtype),
         perm=perm.to(dtype),

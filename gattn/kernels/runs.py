@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.kernels.layout import Layout, index_dtype
+from gattn.kernels.layout import Layout, bare, index_dtype
 
 
 def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
@@ -26,7 +26,7 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
     csr2csc = torch.index_select(start, 0, row)
     csr2csc += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
-    return Layout(rowptr, col, edge, colptr, row, csr2csc)
+    return bare(rowptr, col, edge, colptr, row, csr2csc)
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:

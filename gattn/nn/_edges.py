@@ -12,6 +12,7 @@ from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.cache import cached
+from gattn.edges import is_networkx, networkx_rows
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
 from gattn.nn._checks import check_not_traced
@@ -32,12 +33,18 @@ def read_edges(
     """The graph between the given nodes, and the caller's edge features, [e, d] or [e].
 
     A sparse adjacency with vectors for values brings its own edge features. With ``self_loops``
-    the graph has those of :meth:`Graph.with_self_loops`; the features are those of before.
+    the graph has those of :meth:`Graph.with_self_loops`; the features are those of before. For a
+    networkx graph there is one row of features for each of ``edges()``, which an undirected edge
+    has in both directions.
     """
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
+    if is_networkx(edge_index):
+        edge_attr = _in_both_directions(edge_index, edge_attr)
     edge_index = _coalesced(edge_index)
+    if not isinstance(edge_index, (Tensor, Graph)):
+        edge_index = as_graph(edge_index)
     size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
     check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
@@ -52,14 +59,34 @@ def read_edges(
     return graph, edge_attr
 
 
+def _in_both_directions(graph: Any, edge_attr: Tensor | None) -> Tensor | None:
+    """Features of the edges that are laid out, from one row for each edge of a networkx graph."""
+    if edge_attr is None:
+        return None
+    edges = graph.number_of_edges()
+    if edge_attr.dim() not in (1, 2) or edge_attr.shape[0] != edges:
+        raise ValueError(
+            f"edge_attr must have shape ({edges}, d), a row for each of the networkx graph's "
+            f"edges(); got {tuple(edge_attr.shape)}. With features of each direction, pass "
+            "gattn.Graph(graph) as the edges"
+        )
+    return edge_attr[networkx_rows(graph).to(edge_attr.device)]
+
+
 def check_rows(edge_index: Any, sources: int, destinations: int) -> None:
     """Raise unless edges that know their nodes join as many as x has rows."""
     own = _own_size(edge_index)
     if own is not None and None not in own and own != (sources, destinations):
         came = f"{sources} and {destinations}" if sources != destinations else str(sources)
+        hint, sequences = "", (own[0] or 0) // max(sources, 1)
+        if sequences > 1 and own == (sequences * sources, sequences * destinations):
+            hint = (
+                f". If x is a padded batch of {sequences} sequences: its rows must lie one after "
+                "the other, as gattn.graphs.pack(x, lengths) makes them"
+            )
         raise ValueError(
             f"x must have as many rows as the edges have nodes, {own[0]} sources and {own[1]} "
-            f"destinations; got {came} rows for {_name(edge_index)}"
+            f"destinations; got {came} rows for {_name(edge_index)}{hint}"
         )
 
 
@@ -238,24 +265,16 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
     """Sum of what the edges into each destination hold: [n, d] from [e, d]."""
-    return _plain_sum(edges, _incidence(graph))
+    return _plain_sum(edges, graph.incidence())
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
-    of_destination = cached(graph, "to edges", lambda: _incidence(graph).transpose())
-    of_source = cached(graph, "from edges", lambda: _incidence(graph.transpose()).transpose())
+    of_destination = cached(graph, "to edges", lambda: graph.incidence().transpose())
+    of_source = cached(graph, "from edges", lambda: graph.transpose().incidence().transpose())
     return _plain_sum(query_score, of_destination) + _plain_sum(key_score, of_source)
 
 
 def _plain_sum(rows: Tensor, graph: Graph) -> Tensor:
     """Sum of the rows [m, d] of the sources of each destination: [n, d]."""
     return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
-
-
-def _incidence(graph: Graph) -> Graph:
-    """The graph from the edges themselves, in the caller's order, to their destinations.
-
-    Sums over it are the same on every backend and in every run, as those over any graph.
-    """
-    return cached(graph, "incidence", lambda: Graph.from_layout(graph.layout.incidence()))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gattn.cache import outside_transforms
+from gattn.cache import cached_last
 from gattn.graph import Graph
 from gattn.nn._checks import check_tensor
 from gattn.nn.segments import lay_out
@@ -41,9 +39,7 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
             lay_out(pairs, destination * types + kind, (m, n)),
         )
 
-    if torch.compiler.is_compiling() or edge_type.is_inference():  # writes are not counted
-        return build()
-    return _latest(graph, "typed", (edge_type, edge_type._version, types), build)
+    return cached_last(graph, "typed", (edge_type, types), build)
 
 
 def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tensor) -> Graph:
@@ -64,29 +60,7 @@ def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tenso
 
     if not graphs:
         return build()
-    return _latest(graphs[0], "joined", (*graphs[1:], *first, num_dst), build)
-
-
-def _latest(graph: Graph, name: str, made_of: tuple[Any, ...], build: Callable[[], Any]) -> Any:
-    """What was last built from a graph and these very objects, kept with the graph.
-
-    The objects are held weakly: a graph that kept another alive could come to keep itself.
-    """
-    if torch.compiler.is_compiling():
-        return build()
-    kept = graph.derived.get(name)
-    if kept is None or not _same(kept[0], made_of):
-        held = tuple(x if isinstance(x, int) else weakref.ref(x) for x in made_of)
-        kept = graph.derived[name] = held, outside_transforms(build)()
-    return kept[1]
-
-
-def _same(held: tuple[Any, ...], made_of: tuple[Any, ...]) -> bool:
-    """Whether these are the objects that were held, or equal numbers."""
-    return len(held) == len(made_of) and all(
-        x == y if isinstance(x, int) or isinstance(y, int) else x() is y
-        for x, y in zip(held, made_of)
-    )
+    return cached_last(graphs[0], "joined", (*graphs[1:], *first, num_dst), build)
 
 
 def _check_types(edge_type: Tensor, edges: int, types: int) -> None:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from gattn.graph import Graph, check_count, check_graph
+from gattn.edges import check_count
+from gattn.graph import Graph, check_graph
 from gattn.nn._checks import check_at_least
 from gattn.structure import path_lengths
 

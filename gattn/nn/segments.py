@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -10,15 +9,12 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn.aggr import Aggregation
 
-from gattn import graphs, torch_internals
+from gattn import graphs
 from gattn.cache import cached, outside_transforms
-from gattn.graph import (
-    Graph,
-    check_count,
-    check_made_outside,
-)
+from gattn.edges import check_count, check_made_outside
+from gattn.graph import Graph
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout, index_dtype, offsets, owners, stable_argsort
+from gattn.kernels.layout import Layout, bare, index_dtype, offsets, owners, stable_argsort
 from gattn.nn._checks import check_tensor
 
 
@@ -216,14 +212,8 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
     if torch.compiler.is_compiling():
         member = torch.zeros(rows, dtype=torch.int64, device=device)
         return Graph.from_layout(_traced_layout(member, 1))
-    if torch_internals.dispatch_mode_active():  # what is laid out may not be real
-        return graphs.bipartite([1], [rows], device=device)
-    return _remembered_segment(rows, device)
-
-
-@functools.lru_cache(maxsize=8)
-def _remembered_segment(rows: int, device: torch.device) -> Graph:
-    return graphs.bipartite([1], [rows], device=device)
+    key = "one segment", rows, device
+    return cached(None, key, lambda: graphs.bipartite([1], [rows], device=device))
 
 
 def _count(index: Tensor) -> int:
@@ -267,4 +257,4 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     position = torch.empty_like(order).index_copy(0, order, nodes[:-1]).to(dtype)
     rowptr = offsets(member[order], segments, dtype)
     order = order.to(dtype)
-    return Layout(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)
+    return bare(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, as_graph, check_count, check_graph
+from gattn.edges import check_count
+from gattn.graph import Graph, as_graph, check_graph
 
 
 def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import as_graph, check_count
+from gattn.edges import check_count
+from gattn.graph import as_graph
 
 
 def return_probabilities(

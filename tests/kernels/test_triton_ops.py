@@ -15,7 +15,7 @@ import torch
 
 import gattn
 from gattn import Graph
-from gattn.kernels import philox, traits
+from gattn.kernels import facts, philox
 from gattn.nn.segments import lay_out
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -248,16 +248,15 @@ def test_a_number_that_is_not_finite_stays_in_its_block():
         torch.testing.assert_close(got, want, equal_nan=True)
 
 
-def test_traits():
-    complete = traits.measure(gattn.graphs.complete([64, 64], device=DEVICE).layout)
-    assert complete.runs
-    assert complete.density == 1.0
-    assert not traits.measure(graph("multi").layout).runs  # repeated edges
-    assert not traits.measure(graph("plain").layout).runs
-    assert not traits.measure(graph("edgeless").layout).runs
-    halves = traits.measure(gattn.graphs.complete([32, 32], device=DEVICE).layout)
-    assert halves.runs
-    assert halves.density == 0.5
+def test_band_density():
+    def density(graph):
+        return facts.band_density(graph.layout)
+
+    assert density(gattn.graphs.complete([64, 64], device=DEVICE)) == 1.0
+    assert density(gattn.graphs.complete([32, 32], device=DEVICE)) == 0.5
+    assert density(graph("multi")) is None  # repeated edges
+    assert density(graph("plain")) is None
+    assert density(graph("edgeless")) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -293,6 +292,11 @@ def test_many_cut_rows(op):
 ATTENTION = ["additive_attention", "dot_product_attention", "mlp_attention"]
 
 
+def note_degree(graph, degree):
+    for position in (facts.MAX_IN_DEGREE, facts.MAX_OUT_DEGREE):
+        facts.put(graph.layout.facts, position, degree)
+
+
 @pytest.mark.parametrize("op", [*ATTENTION, "edge_softmax"])
 @pytest.mark.parametrize("max_degree", [5, 8, 10**6])
 def test_what_is_known_of_the_largest_degree(op, max_degree):
@@ -300,7 +304,7 @@ def test_what_is_known_of_the_largest_degree(op, max_degree):
     g = graph("plain")
     assert g.in_degree().max() <= 5
     assert g.out_degree().max() <= 5
-    traits.note_longest(g.layout, max_degree, max_degree)
+    note_degree(g, max_degree)
     plan = launch.LaunchPlan(g.layout, 2, 4, torch.float32, unroll=1)
     assert plan.num_splits == 4
     assert plan.has_splits == (max_degree >= 8)
@@ -308,7 +312,7 @@ def test_what_is_known_of_the_largest_degree(op, max_degree):
     with tiles.override(split=16):
         check(op, g, 2, 4)
     other = graph("plain")
-    traits.note_longest(other.layout, 5, 5)
+    note_degree(other, 5)
     tensors, options = inputs(op, g, 2, 4)
     found = [run(op, x, tensors, options, torch.float32, "triton") for x in (g, other)]
     for here, there in zip(*found):

@@ -2,7 +2,9 @@
 
 import gc
 
+import networkx
 import pytest
+import scipy.sparse
 import torch
 
 from gattn import Graph, cache
@@ -112,3 +114,22 @@ def test_the_callers_matrix_stays_as_it_was(layer):
     assert not adj_t.is_coalesced()
     assert adj_t._nnz() == 5
     assert edges._nnz() == alpha.shape[0]
+
+
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
+def test_features_of_networkx_and_scipy_edges(layer):
+    """One row of features for each of edges(), which an undirected edge has both ways."""
+    conv, x = layer(4, 2, edge_dim=3), torch.randn(3, 4)
+    stored, attr = networkx.Graph([(0, 1), (1, 2), (2, 2)]), torch.randn(3, 3)
+    graph, both = Graph(stored), attr[[0, 0, 1, 1, 2]]
+    assert torch.equal(conv(x, stored, attr), conv(x, graph, both))
+    with pytest.raises(ValueError, match=r"\(3, d\), a row for each of the networkx .* \(5, 3\)"):
+        conv(x, stored, both)
+    directed = networkx.DiGraph(stored.edges)
+    assert torch.equal(conv(x, directed, attr), conv(x, Graph(directed), attr))
+    matrix = scipy.sparse.csr_array(([1.0, 1, 1], ([0, 1, 2], [1, 1, 0])), (3, 3))
+    assert torch.equal(conv(x, matrix, attr), conv(x, Graph(matrix), attr))
+    with pytest.raises(ValueError, match=r"edge_attr must have shape \(3, d\); got \(2, 3\)"):
+        conv(x, matrix, attr[:2])
+    with pytest.raises(ValueError, match="x must have as many rows"):
+        conv(x[:2], matrix)

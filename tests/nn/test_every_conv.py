@@ -232,11 +232,13 @@ def test_other_flows_and_aggregations_are_pygs(beside_pyg, name, options):
 
 
 def test_one_layout_serves_layers_and_epochs(monkeypatch):
-    from gattn import graph
+    from gattn.kernels import cpu, layout
 
     built = []
-    build = graph._sort
-    monkeypatch.setattr(graph, "_sort", lambda *args: built.append(1) or build(*args))
+    for module, name in ((cpu, "build_layout"), (layout, "build")):
+        build = getattr(module, name)
+        counted = partial(lambda build, *args: built.append(1) or build(*args), build)
+        monkeypatch.setattr(module, name, counted)
     x, edge_index = _inputs(None)
     for _ in range(3):
         for cls in (GATConv, GATv2Conv, TransformerConv):

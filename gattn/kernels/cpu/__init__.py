@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.kernels.layout import Layout, index_dtype
+from gattn.kernels.layout import Layout, bare, index_dtype
 
 try:
     _kernels: Any = importlib.import_module("gattn.kernels.cpu._kernels")
@@ -40,7 +40,7 @@ except ImportError as error:  # built, but for other machines or another Python
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _LARGE = 1 << 20  # elements from which fresh memory is asked for in huge pages
 _CODES = {"pointer": "Q", "rows": "Qq", "int": "q", "float": "d"}
-_LAYOUT = ("rowptr", "col", "perm", "colptr", "row", "csr2csc", "n", "m", "e", "is_int64")
+_LAYOUT = (*Layout._fields[:6], "n", "m", "e", "is_int64")
 
 
 _KERNELS: dict[str, tuple[int, list[tuple[str, str]]]] = (
@@ -153,7 +153,7 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    layout = Layout(*(torch.empty(size, dtype=dtype) for size in sizes))
+    layout = bare(*(torch.empty(size, dtype=dtype) for size in sizes))
     is_int64 = source.dtype == torch.int64
     _kernels.build_layout(source.data_ptr(), destination.data_ptr(), is_int64, *_layout(layout))
     return layout

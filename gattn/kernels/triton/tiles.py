@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gattn.kernels import traits
+from gattn.kernels import facts
 from gattn.kernels.layout import Layout
 
 SPLIT = 256
@@ -152,13 +152,13 @@ def acc_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
     """Where the nodes of the small graphs of a batch begin, [g + 1], if the maker has told."""
-    known = traits.known(layout[0])
-    return None if known is None else known.windows
+    graph_ptr = Layout(*layout).graph_ptr
+    return graph_ptr if graph_ptr.numel() else None
 
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
     """Most edges into a destination or, transposed, out of a source; None if unknown."""
-    return traits.longest(layout[3 if transposed else 0])
+    return facts.max_degree(Layout(*layout), transposed)
 
 
 def band_density_of(layout: list[Tensor]) -> float | None:
@@ -166,7 +166,6 @@ def band_density_of(layout: list[Tensor]) -> float | None:
 
     Not asked of sparse graphs: the first look at a graph waits for the device.
     """
-    if layout[1].numel() < traits.LEAST_DEGREE * (layout[0].numel() - 1):
+    if layout[1].numel() < facts.LEAST_DEGREE * (layout[0].numel() - 1):
         return None
-    known = traits.of(Layout(*layout[:6]))
-    return known.density if known is not None and known.runs else None
+    return facts.band_density(Layout(*layout))

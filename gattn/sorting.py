@@ -1,0 +1,88 @@
+"""Edges sorted into a layout: checked, on any device, and as one operator in compiled code."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn import torch_internals
+from gattn.cache import outside_transforms
+from gattn.kernels import cpu, facts, onnx
+from gattn.kernels import layout as reference
+from gattn.kernels.layout import Layout, bare
+
+
+@outside_transforms
+def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    """Check edges and lay them out; compiled code does both in one operator."""
+    if not _is_real(source):
+        return sort(source, destination, num_src, num_dst)
+    if cpu.serves(source.device):
+        _check_range(source, num_src, "source")
+        _check_range(destination, num_dst, "destination")
+        return sort(source, destination, num_src, num_dst)
+    layout = sort(source, destination, num_src, num_dst)  # it sorts what is out of range, too
+    return _read_at_once(source, destination, layout) if source.numel() > 0 else layout
+
+
+@outside_transforms
+def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
+    """Lay out edges that are within range, or will be checked."""
+    if onnx.exporting():
+        return reference.build(source, destination, num_src, num_dst)
+    if not _is_real(source):
+        return Layout(*_build_traced(source, destination, num_src, num_dst))
+    build = cpu.build_layout if cpu.serves(source.device) else reference.build
+    return build(source, destination, num_src, num_dst)
+
+
+def _is_real(index: Tensor) -> bool:
+    """Whether there are numbers to sort; where only shapes are computed, the operator serves."""
+    return not (torch.compiler.is_compiling() or index.is_meta or torch_internals.is_fake(index))
+
+
+def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> Layout:
+    """Check the indices and note the largest degrees: one wait for the device."""
+    degrees = facts.largest(layout.rowptr), facts.largest(layout.colptr)
+    read = *source.aminmax(), *destination.aminmax(), *degrees
+    found = torch.stack([number.long() for number in read]).tolist()
+    num_src, num_dst = reference.num_rows(layout.colptr), reference.num_rows(layout.rowptr)
+    if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
+        _check_range(source, num_src, "source")
+        _check_range(destination, num_dst, "destination")
+    return facts.with_facts(layout, found[4], found[5])
+
+
+@torch.library.custom_op(
+    "gattn::build_layout",
+    mutates_args=(),
+    schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
+)
+def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
+    """Layout-building as an operator: what torch.compile records for bare edges."""
+    layout = lay_out(source, destination, num_src, num_dst)
+    if layout.col.dtype != torch.int32:
+        raise ValueError(
+            f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "
+            f"{source.numel()} edges, size ({num_src}, {num_dst}): prepare a Graph outside"
+        )
+    return list(bare(*layout[:6]))
+
+
+@_build_traced.register_fake
+def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
+    edges = source.shape[0]
+    sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
+    return list(bare(*(source.new_empty(size, dtype=torch.int32) for size in sizes)))
+
+
+def _check_range(index: Tensor, size: int, role: str) -> None:
+    if index.numel() == 0:
+        return
+    low, high = index.aminmax()
+    if low >= 0 and high < size:
+        return
+    position = int(((index < 0) | (index >= size)).nonzero()[0])
+    raise ValueError(
+        f"{role} indices must be in [0, {size}); got {int(index[position])} at edge {position}"
+    )
