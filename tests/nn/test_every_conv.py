@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from functools import partial
 
 import pytest
 import torch
