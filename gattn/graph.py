@@ -201,12 +201,11 @@ class Graph:
 
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
-        layout, known = self.layout, self.layout.facts
-        if not torch.compiler.is_compiling():  # what a CPU measures at any time, a device does not
-            for transposed in (False, True):
-                facts.max_degree(layout, transposed)
-        moved = Layout(*map(function, layout))._replace(facts=known)
-        return Graph.from_layout(moved, None if self.kept is None else function(self.kept))
+        layout = self.layout
+        for transposed in (False, True):  # what a CPU measures at any time, a device does not
+            facts.max_degree(layout, transposed)
+        moved = [*map(function, layout[:6]), layout.facts, function(layout.graph_ptr)]
+        return Graph.from_layout(Layout(*moved), None if self.kept is None else function(self.kept))
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""
@@ -271,9 +270,7 @@ class Graph:
 @outside_transforms
 def _with_own_facts(layout: Layout) -> Layout:
     """The layout with facts that are filled in as they are measured."""
-    if torch.compiler.is_compiling() or facts.are_own(layout.facts):
-        return layout
-    return facts.with_facts(layout)
+    return layout if facts.are_own(layout.facts) else facts.with_facts(layout)
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) -> Graph:

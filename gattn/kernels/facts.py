@@ -51,16 +51,17 @@ def with_facts(
 def as_told_by(other: Layout, layout: Layout, *, more: int = 0, transposed: bool = False) -> Layout:
     """The layout of edges made from others, with what those tell of it: there are at most so many
     more at each node, or all are reversed."""
-    if torch.compiler.is_compiling():
-        return layout
     degrees = [get(other.facts, position) for position in (MAX_IN_DEGREE, MAX_OUT_DEGREE)]
     degrees = [UNKNOWN if degree is None else degree + more for degree in degrees]
     return with_facts(layout, *(reversed(degrees) if transposed else degrees))
 
 
 def are_own(facts: Tensor) -> bool:
-    """Whether these are the facts of a Graph's layout, not a copy nor none at all."""
-    return facts.numel() == SIZE and int(facts.numpy()[ADDRESS]) == facts.data_ptr()
+    """Whether these are the facts of a Graph's layout, not a copy nor none at all; compiled code,
+    which would tie itself to their values, has none."""
+    if torch.compiler.is_compiling() or facts.numel() != SIZE:
+        return False
+    return int(facts.numpy()[ADDRESS]) == facts.data_ptr()
 
 
 def get(facts: Tensor, position: int) -> int | None:
@@ -83,7 +84,7 @@ def max_degree(layout: Layout, transposed: bool = False) -> int | None:
     position = MAX_OUT_DEGREE if transposed else MAX_IN_DEGREE
     found = get(layout.facts, position)
     offsets = layout.colptr if transposed else layout.rowptr
-    if found is None and offsets.device.type == "cpu":
+    if found is None and offsets.is_cpu and are_own(layout.facts):
         found = int(largest(offsets))
         put(layout.facts, position, found)
     return found
