@@ -204,5 +204,5 @@ def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
     """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'."""
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination
-    loop_weight = weight.new_ones(x.shape[0], 1).index_add(0, source[loops], weight[loops])
+    loop_weight = weight.new_ones(len(x), 1).index_add(0, source[loops], weight[loops])
     return torch.cat([weight[~loops], loop_weight])
