@@ -297,7 +297,7 @@ class RGATConv(AttentionConv):
         size_i: int | None,
     ) -> Tensor:
         """Weighted values of the edges: the edge-by-edge path."""
-        edges = torch.arange(edge_type.shape[0], device=edge_type.device)
+        edges = torch.arange(len(edge_type), device=edge_type.device)
         projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
         query, key = projected_i @ self.q, value @ self.k
         edge = None if edge_attr is None else self._edge_term(edge_attr)
