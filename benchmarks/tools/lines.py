@@ -52,8 +52,10 @@ def lines(record: Record) -> str:
 
 def compared(record: Record) -> str:
     """What one case gave in two commits."""
-    check = record["check"]
-    bits = "the same bits" if check["same_bits"] else f"apart by {check['apart']:.1e}"
+    check, bits = record["check"], "the same bits"
+    if check["differing"]:
+        names = ", ".join(check["differing"])
+        bits = f"outputs apart by {check['apart']:.1e}; other bits in {names}"
     found = [f"{record['case']}  {bits}"]
     for what, spreads in record["seconds"].items():
         this, other, ratio = (spreads[name] for name in ("this", "other", "ratio"))
