@@ -23,6 +23,7 @@ from benchmarks.core.case import Settings
 from benchmarks.core.runs import Runs
 from benchmarks.suites import turns
 from benchmarks.suites.cpu import matching, with_one_side
+from benchmarks.tools import lines
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,11 +49,12 @@ def main(arguments: Sequence[str]) -> int:
 
         for name, measured in runs.each(names, measure):
             found.append({"case": name, "scale": options.scale, "other": commit, **measured})
-            print(turns.line(found[-1]), flush=True)
+            print(lines.compared(found[-1]), flush=True)
             if options.out:
-                record.append(options.out, {**found[-1], "environment": known})
+                circumstances = {"sides": both.known, "environment": known}
+                record.append(options.out, {**found[-1], **circumstances})
     if found:
-        print(turns.overall(found))
+        print(lines.overall(found))
     return 1 if runs.failed else 0
 
 

@@ -236,7 +236,7 @@ def test_two_commits_take_turns_on_the_same_inputs(tmp_path: Path, capsys) -> No
     found = record.newest(out)
     assert list(found) == sorted(chosen, key=list(with_one_side()).index)
     for line in found.values():
-        assert line["check"]["same_bits"]
+        assert line["check"] == {"differing": [], "apart": 0.0}
         for times in line["seconds"].values():
             assert times["this"]["runs"] == times["other"]["runs"] == times["ratio"]["runs"] >= 5
             assert times["ratio"]["low"] <= times["ratio"]["median"] <= times["ratio"]["high"]

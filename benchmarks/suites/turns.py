@@ -8,7 +8,6 @@ public names may differ: nothing of it is used.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,10 +97,10 @@ class Turns:
             outcomes.append(torch.load(path, weights_only=True))
         ours, theirs = outcomes
         verify.require(ours.keys() == theirs.keys(), f"{set(ours) ^ set(theirs)} on one side only")
-        same = all(torch.equal(ours[name], theirs[name]) for name in ours)
+        differing = [name for name in ours if not torch.equal(ours[name], theirs[name])]
         narrow = ours["out"].dtype.itemsize == 2
         found = verify.against_peer(ours, theirs, APART_IN_16_BITS if narrow else verify.APART)
-        return {"same_bits": same, **found}
+        return {"differing": differing, **found}
 
     def _alternate(
         self, run: str, calls: dict[str, dict[str, int]], seconds: float
@@ -154,30 +153,3 @@ def _write_outcome(path: str) -> None:
 
 def _sample(run: str, calls: int) -> float:
     return timing.sample(_now[0].runs[run], calls)
-
-
-def line(record: Record) -> str:
-    """A record for the terminal."""
-    check = record["check"]
-    bits = "the same bits" if check["same_bits"] else f"apart by {check['apart']:.1e}"
-    found = [f"{record['case']}  {bits}"]
-    for what, spreads in record["seconds"].items():
-        this, other, ratio = (spreads[name] for name in ("this", "other", "ratio"))
-        found.append(
-            f"  {what:16} this {_milliseconds(this)}  other {_milliseconds(other)}"
-            f"  this/other {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
-            f"  {ratio['runs']} rounds"
-        )
-    return "\n".join(found)
-
-
-def overall(records: list[Record]) -> str:
-    """The middle of all cases' ratios."""
-    ratios = [
-        spreads["ratio"]["median"] for found in records for spreads in found["seconds"].values()
-    ]
-    return f"{len(ratios)} ratios this/other, median {statistics.median(ratios):.3f}"
-
-
-def _milliseconds(spread: timing.Spread) -> str:
-    return f"{1e3 * spread['median']:9.3f} ms"

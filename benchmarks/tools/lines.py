@@ -1,6 +1,8 @@
-"""A record as lines for the terminal."""
+"""Records as lines for the terminal."""
 
 from __future__ import annotations
+
+import statistics
 
 from benchmarks.core.record import Record
 from benchmarks.core.tables import seconds, size
@@ -48,6 +50,31 @@ def lines(record: Record) -> str:
     return "\n".join(found)
 
 
+def compared(record: Record) -> str:
+    """What one case gave in two commits."""
+    check, bits = record["check"], "the same bits"
+    if check["differing"]:
+        names = ", ".join(check["differing"])
+        bits = f"outputs apart by {check['apart']:.1e}; other bits in {names}"
+    found = [f"{record['case']}  {bits}"]
+    for what, spreads in record["seconds"].items():
+        this, other, ratio = (spreads[name] for name in ("this", "other", "ratio"))
+        found.append(
+            f"  {what:16} this {_milliseconds(this)}  other {_milliseconds(other)}"
+            f"  this/other {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+            f"  {ratio['runs']} rounds"
+        )
+    return "\n".join(found)
+
+
+def overall(records: list[Record]) -> str:
+    """The middle of all cases' ratios."""
+    ratios = [
+        spreads["ratio"]["median"] for found in records for spreads in found["seconds"].values()
+    ]
+    return f"{len(ratios)} ratios this/other, median {statistics.median(ratios):.3f}"
+
+
 def _sizes(record: Record) -> str:
     parts = [f"{record[name]:,} {name}" for name in ("nodes", "edges") if name in record]
     return ", ".join([*parts, record.get("dtype", "")]).strip(", ")
@@ -55,3 +82,7 @@ def _sizes(record: Record) -> str:
 
 def _numbers(check: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.1e}" for name, value in check.items())
+
+
+def _milliseconds(spread: dict[str, float]) -> str:
+    return f"{1e3 * spread['median']:9.3f} ms"
