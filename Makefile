@@ -28,7 +28,8 @@ help:
 	@echo "make quick   install and run a file or two of tests for each promise: a minute"
 	@echo "make test    install and run the tests, doctests and examples"
 	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
-	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings"
+	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings;"
+	@echo "             PYG=2.7.0 changes PyTorch Geometric too"
 	@echo "make lint    format check, lint, types, import order"
 	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"
 	@echo "make docs    build the documentation into site/"
@@ -51,7 +52,8 @@ coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 versions:
-	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' constraints.txt > .venv-$(TORCH).txt
+	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' \
+	  $(if $(PYG),-e 's/^torch-geometric==.*/torch-geometric==$(PYG)/') constraints.txt > .venv-$(TORCH).txt
 	$(MAKE) test VENV=.venv-$(TORCH) CONSTRAINTS=.venv-$(TORCH).txt
 
 lint: $(VENV)/dev.stamp
