@@ -21,7 +21,7 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test coverage versions lint format bench docs sdist wheels clean
+.PHONY: help demo quick test coverage versions sanitize lint format bench docs sdist wheels clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
@@ -36,6 +36,7 @@ help:
 	@echo "make format  rewrite the sources as make lint wants them"
 	@echo "make sdist   the source distribution, into dist/"
 	@echo "make wheels  wheels for this system and every Python, into dist/ (on Linux: needs Docker)"
+	@echo "make sanitize  the operators' tests on kernels with AddressSanitizer and UBSan"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/gattn.stamp
@@ -90,7 +91,7 @@ $(VENV)/torch.stamp: $(CONSTRAINTS)
 
 # Built without isolation, so that the build uses the pinned tools and can be resumed.
 $(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
-	@echo "Installing gattn: its C++ kernels take two to four minutes to compile"
+	@echo "Installing gattn: its C++ kernels take about a minute to compile"
 	$(INSTALL) --group build
 	$(INSTALL) --no-build-isolation --editable ".[molecules]"
 	touch $@
@@ -104,6 +105,11 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip
 	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --group release
 	touch $@
+
+# AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/test_mlp.py
+TESTS ?= tests/ops
+sanitize: $(VENV)/dev.stamp
+	$(BIN)/python .ci/sanitize.py $(TESTS)
 
 clean:
 	rm -rf $(VENV) .venv-* build dist site .coverage .pytest_cache .ruff_cache .hypothesis
