@@ -21,20 +21,22 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test coverage versions lint format bench docs sdist wheels clean
+.PHONY: help demo quick test coverage versions sanitize lint format bench docs sdist wheels clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
 	@echo "make quick   install and run a file or two of tests for each promise: a minute"
 	@echo "make test    install and run the tests, doctests and examples"
 	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
-	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings"
+	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings;"
+	@echo "             PYG=2.7.0 changes PyTorch Geometric too"
 	@echo "make lint    format check, lint, types, import order"
 	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  rewrite the sources as make lint wants them"
 	@echo "make sdist   the source distribution, into dist/"
 	@echo "make wheels  wheels for this system and every Python, into dist/ (on Linux: needs Docker)"
+	@echo "make sanitize  the operators' tests on kernels with AddressSanitizer and UBSan"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/gattn.stamp
@@ -51,7 +53,8 @@ coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 versions:
-	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' constraints.txt > .venv-$(TORCH).txt
+	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' \
+	  $(if $(PYG),-e 's/^torch-geometric==.*/torch-geometric==$(PYG)/') constraints.txt > .venv-$(TORCH).txt
 	$(MAKE) test VENV=.venv-$(TORCH) CONSTRAINTS=.venv-$(TORCH).txt
 
 lint: $(VENV)/dev.stamp
@@ -88,7 +91,7 @@ $(VENV)/torch.stamp: $(CONSTRAINTS)
 
 # Built without isolation, so that the build uses the pinned tools and can be resumed.
 $(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
-	@echo "Installing gattn: its C++ kernels take two to four minutes to compile"
+	@echo "Installing gattn: its C++ kernels take about a minute to compile"
 	$(INSTALL) --group build
 	$(INSTALL) --no-build-isolation --editable ".[molecules]"
 	touch $@
@@ -102,6 +105,11 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip
 	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --group release
 	touch $@
+
+# AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/test_mlp.py
+TESTS ?= tests/ops
+sanitize: $(VENV)/dev.stamp
+	$(BIN)/python .ci/sanitize.py $(TESTS)
 
 clean:
 	rm -rf $(VENV) .venv-* build dist site .coverage .pytest_cache .ruff_cache .hypothesis

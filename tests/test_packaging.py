@@ -161,7 +161,6 @@ def test_what_is_absent_is_named_in_a_line(package: str, use: str, extra: str) -
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-TO_COME = {"sanitize"} - TARGETS  # goes with the target's arrival
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -174,14 +173,14 @@ def test_a_workflow_runs_targets_that_are_there(path: Path) -> None:
         for run in runs:
             made = re.fullmatch(r"make ([a-z]+)\b.*", run)
             assert made, f"{name}: {run!r} is no target of the Makefile"
-            assert made[1] in TARGETS | TO_COME, f"{name}: {run}"
+            assert made[1] in TARGETS, f"{name}: {run}"
 
 
 @pytest.mark.parametrize("page", [".ci/run", "README.md", "CONTRIBUTING.md", "docs/index.md"])
 def test_every_target_that_is_told_of_is_there(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     told = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
-    assert told <= TARGETS | TO_COME
+    assert told <= TARGETS
 
 
 def test_every_target_is_told_of_and_is_no_file() -> None:
@@ -190,7 +189,7 @@ def test_every_target_is_told_of_and_is_no_file() -> None:
     helped = set(re.findall(r'@echo "make ([a-z]+)', text))
     assert helped == TARGETS - {"help"}
     listed = re.findall(r"^\| `make ([a-z]+)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M)
-    assert set(listed) == (TARGETS | TO_COME) - {"help", "clean"}
+    assert set(listed) == TARGETS - {"help", "clean"}
     for path in re.search(r"^QUICK := (.*(?:\\\n.*)*)", text, re.MULTILINE)[1].split():
         assert path == "\\" or (ROOT / path).is_file(), path
 

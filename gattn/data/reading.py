@@ -7,11 +7,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +17,7 @@ from torch import Tensor
 from gattn.data._arrays import join
 from gattn.data._files import raw_files
 from gattn.data._store import StaleFile
+from gattn.data._table import Row, csv_rows, joined_rows
 from gattn.data.molecules import BadRow, MoleculeError, Molecules
 from gattn.data.registry import dataset
 from gattn.data.smiles import MAX_ATOMS, need_rdkit, read_graph
@@ -61,7 +60,7 @@ def read_smiles(
     if values is not None and len(values) != len(smiles):
         raise ValueError(f"y must hold {len(smiles)} numbers, one a SMILES; got {len(values)}")
     rows = [
-        _Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
+        Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
     ]
     return _featurise(rows, () if y is None else ("y",), on_error, max_atoms, "the list")
 
@@ -114,10 +113,10 @@ def read_csv(
     if isinstance(targets, str):
         raise ValueError(f"targets must be a list of columns; got the one text {targets!r}")
 
-    def rows() -> list[_Row]:
+    def rows() -> list[Row]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             try:
-                return list(_csv_rows(file, path, smiles, tuple(targets)))
+                return list(csv_rows(file, path, smiles, tuple(targets)))
             except (csv.Error, UnicodeDecodeError) as error:
                 raise ValueError(f"{path} is not a CSV file: {error}") from None
 
@@ -168,8 +167,8 @@ def load_molecules(
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 
-        def rows() -> list[_Row]:
-            return _joined_rows(*paths)
+        def rows() -> list[Row]:
+            return joined_rows(*paths)
 
         return _cached(paths, rows, record.smiles, record.targets, on_error, max_atoms, cache)
     return read_csv(
@@ -184,7 +183,7 @@ def load_molecules(
 
 def _cached(
     paths: Sequence[Path],
-    rows: Callable[[], list[_Row]],
+    rows: Callable[[], list[Row]],
     smiles: str,
     targets: tuple[str, ...],
     on_error: OnError,
@@ -210,105 +209,6 @@ def _cached(
     return found
 
 
-def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
-    """Join lines ``SMILES NAME`` with a CSV of ``Name,Act`` by the compound's name."""
-    with activities.open(newline="", encoding="utf-8") as file:
-        activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}
-    rows = []
-    for number, line in enumerate(structures.read_text("utf-8").splitlines()):
-        smiles, _, name = line.partition(" ")
-        value = _number(activity[name]) if name in activity else None
-        if value is None:
-            problem = f"{activities} gives no number for compound {name!r}"
-            rows.append(_Row(number, number + 1, smiles, problem=problem))
-        else:
-            rows.append(_Row(number, number + 1, smiles, (value,)))
-    return rows
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A row as it came: its SMILES and targets, or what is wrong with it."""
-
-    row: int
-    line: int | None
-    text: str
-    values: tuple[float, ...] = ()
-    problem: str = ""
-
-
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-
-
-def _csv_rows(file: TextIO, path: Path, smiles: str, targets: tuple[str, ...]) -> Iterator[_Row]:
-    first = file.readline()
-    separator = _separator(first, path, (smiles, *targets))
-    reader = csv.reader(chain([first], file), delimiter=separator, strict=True)
-    header = [name.strip() for name in next(reader, [])]
-    place, places = header.index(smiles), [header.index(target) for target in targets]
-    row = 0
-    for cells in reader:
-        if not cells:
-            continue
-        yield _csv_row(row, reader.line_num, cells, len(header), place, places, targets)
-        row += 1
-
-
-def _separator(first: str, path: Path, columns: tuple[str, ...]) -> str:
-    """The separator under which the header has every column once."""
-    headers = {
-        separator: [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
-        for separator in SEPARATORS
-    }
-    for separator, header in headers.items():
-        if all(header.count(column) == 1 for column in columns):
-            return separator
-    separator = max(headers, key=lambda separator: len(headers[separator]))
-    header = headers[separator]
-    column = next(column for column in columns if header.count(column) != 1)
-    raise ValueError(
-        f"{path} must have one column {column!r}; it has {', '.join(header) or 'nothing'} "
-        f"(separated by {SEPARATORS[separator]})"
-    )
-
-
-def _csv_row(
-    row: int,
-    line: int,
-    cells: list[str],
-    width: int,
-    place: int,
-    places: list[int],
-    targets: tuple[str, ...],
-) -> _Row:
-    if len(cells) != width:
-        problem = f"{len(cells)} cells where the header has {width}"
-        return _Row(row, line, ",".join(cells), problem=problem)
-    values = []
-    for name, at in zip(targets, places):
-        value = _number(cells[at])
-        if value is None:
-            problem = f"{name} must be a finite number or empty; it is {cells[at]!r}"
-            return _Row(row, line, cells[place], problem=problem)
-        values.append(value)
-    return _Row(row, line, cells[place], tuple(values))
-
-
-_LARGEST = 3.4028234663852886e38  # of fp32, which targets are kept in
-
-
-def _number(cell: str) -> float | None:
-    """The cell's number, NaN where it was not measured, None where it is no number."""
-    cell = cell.strip()
-    if cell.lower() in ("", "na", "nan"):
-        return math.nan
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if abs(value) <= _LARGEST else None
-
-
 def _check_options(on_error: OnError, max_atoms: int) -> None:
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip"; got {on_error!r}')
@@ -316,7 +216,7 @@ def _check_options(on_error: OnError, max_atoms: int) -> None:
         raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
 
 
-def _with_progress(rows: list[_Row]) -> Iterable[_Row]:
+def _with_progress(rows: list[Row]) -> Iterable[Row]:
     """Draw a bar on a terminal, once reading has taken two seconds."""
     from tqdm import tqdm
 
@@ -324,7 +224,7 @@ def _with_progress(rows: list[_Row]) -> Iterable[_Row]:
 
 
 def _featurise(
-    rows: list[_Row],
+    rows: list[Row],
     targets: tuple[str, ...],
     on_error: OnError,
     max_atoms: int,
@@ -332,7 +232,7 @@ def _featurise(
 ) -> Molecules:
     _check_options(on_error, max_atoms)
     graphs: list[tuple[Tensor, Tensor, Tensor]] = []
-    kept: list[_Row] = []
+    kept: list[Row] = []
     bad: list[BadRow] = []
     for row in _with_progress(rows):
         graph = _graph_or_reason(row, max_atoms)
@@ -354,7 +254,7 @@ def _featurise(
     )
 
 
-def _graph_or_reason(row: _Row, max_atoms: int) -> tuple[Tensor, Tensor, Tensor] | str:
+def _graph_or_reason(row: Row, max_atoms: int) -> tuple[Tensor, Tensor, Tensor] | str:
     if row.problem:
         return row.problem
     try:

@@ -87,6 +87,12 @@ def test_a_quoted_header_and_separators_inside_cells_are_read(tmp_path):
     assert read_csv(path, smiles="smiles").smiles == ["C", "CC"]
 
 
+def test_a_header_over_two_lines_is_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbf"y,\nin mol";smiles\n1;C\n')
+    assert read_csv(path, smiles="smiles", targets=["y,\nin mol"]).y.tolist() == [[1]]
+
+
 def test_a_decimal_comma_is_a_bad_row(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("smiles;y\nC;1,5\n")
