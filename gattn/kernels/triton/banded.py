@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton.launch import (
     ACCUMULATOR,
     contiguous,
@@ -39,7 +40,7 @@ from gattn.kernels.triton.primitives import (
     reciprocal,
     safe_max,
 )
-from gattn.kernels.triton.tiles import acc_dtype, band_density_of, pad
+from gattn.kernels.triton.tiles import band_density_of, pad
 
 MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8}
 """Edges per pair of a rectangle from which matrix products are used."""

@@ -32,6 +32,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton import banded
 from gattn.kernels.triton.edge import sum_rows, weighted_sum
 from gattn.kernels.triton.launch import (
@@ -55,7 +56,7 @@ from gattn.kernels.triton.primitives import (
     scatter,
     softmax_merge,
 )
-from gattn.kernels.triton.tiles import acc_dtype, graph_ptr_of, pad
+from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,

@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton.launch import LaunchPlan, Sums, contiguous
 from gattn.kernels.triton.primitives import (
     expand_last,
@@ -31,7 +32,7 @@ from gattn.kernels.triton.primitives import (
     scatter,
     softmax_merge,
 )
-from gattn.kernels.triton.tiles import acc_dtype, pad
+from gattn.kernels.triton.tiles import pad
 from gattn.kernels.triton.work import edge_positions, head_block, program_rows
 
 

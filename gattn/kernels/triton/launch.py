@@ -15,9 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from gattn.kernels import philox
+from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton import tiles
 from gattn.kernels.triton.merge import merge_splits_kernel
-from gattn.kernels.triton.tiles import acc_dtype, max_degree_of, pad
+from gattn.kernels.triton.tiles import max_degree_of, pad
 
 REGISTERS = 255
 """Registers that a thread may have. Left without a bound, ptxas aims at full occupancy and would

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton.launch import (
     LaunchPlan,
     Sums,
@@ -42,7 +43,7 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
     tanh,
 )
-from gattn.kernels.triton.tiles import acc_dtype, graph_ptr_of, pad
+from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import edge_positions, head_block, program_rows
 
 FEATURE_SLOTS = 4

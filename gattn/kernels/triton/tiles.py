@@ -22,6 +22,7 @@ from torch import Tensor
 
 from gattn.kernels import facts
 from gattn.kernels.layout import Layout
+from gattn.kernels.precision import acc_dtype
 
 SPLIT = 256
 """Rows of this many edges or more are cut into splits of this many."""
@@ -140,11 +141,6 @@ def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
 def pad(length: int) -> int:
     """The next power of two: the length of a tile's axis."""
     return 1 << (max(length, 1) - 1).bit_length()
-
-
-def acc_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that sums run in: fp64 for fp64, otherwise fp32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 # All that these kernels read of what is known of a layout beyond its six tensors.
