@@ -107,9 +107,9 @@ def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
     return torch.einsum("mhc,thc->tmh", value, vectors)
 
 
-def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
-    """Zero the numbers [k] that the generator drops and scale the rest by 1 / (1 - p)."""
-    return _drop(_to_acc(x).unsqueeze(1), seed, p).squeeze(1).to(x.dtype)
+def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
+    """Zero the numbers [k] that the generator drops and scale the rest by 1 / (1 - dropout)."""
+    return _drop(_to_acc(x).unsqueeze(1), seed, dropout).squeeze(1).to(x.dtype)
 
 
 def _to_caller(edges: Tensor, layout: Layout) -> Tensor:

@@ -69,8 +69,9 @@ class Shapes:
         for letter in (letter for out in outputs.values() for letter in out.shape.split()):
             sources.setdefault(letter, (None, 0, None))
         self.letters = tuple(sources)
+        fields = _FIELDS if "layout" in at else {}
         self._sources = tuple(
-            (*source, [Layout._fields.index(field) for field in _FIELDS.get(letter, ())])
+            (*source, [Layout._fields.index(field) for field in fields.get(letter, ())])
             for letter, source in sources.items()
         )
         self._layout, self._transposed = at.get("layout", -1), at.get("transposed")
