@@ -26,7 +26,7 @@ _MOST = 8
 """Things built from numbers alone that are kept."""
 _CHANGED = (
     "edges changed by a write that torch does not count (a collective, DLPack, .data) after they "
-    "were laid out; hand over a new tensor, or a gattn.Graph"
+    "were laid out; hand over a new tensor, or call torch.autograd.graph.increment_version on it"
 )
 
 

@@ -726,8 +726,10 @@ def test_on_a_device_uncounted_writes_fail(write, monkeypatch):
     edges[0, 0] = 2
     assert as_graph(edges, 3).edge_index.tolist() == [[2, 1], [1, 0]]
     UNCOUNTED[write](edges, edges.flip(0))
-    with pytest.raises(RuntimeError, match="changed by a write that torch does not count"):
+    with pytest.raises(RuntimeError, match=r"torch does not count .*graph\.increment_version"):
         as_graph(edges, 3)
+    torch.autograd.graph.increment_version(edges)
+    assert torch.equal(as_graph(edges, 3).edge_index, edges)
     kind, built = torch.tensor([0, 1]), []
     for _ in range(2):
         cache.cached_last(graph, "kind", (kind, 2), lambda: built.append(1))
@@ -895,3 +897,38 @@ def test_threads_share_the_memory():
     assert not errors
     for tensor in tensors:
         assert torch.equal(as_graph(tensor, 4).edge_index, tensor)
+
+
+def test_what_is_made_of_numbers_alone_is_kept_in_a_small_number():
+    built = []
+
+    def build(number):
+        return cache.cached(None, ("a number", number), lambda: built.append(number) or number)
+
+    for _ in range(3):
+        assert [build(number) for number in range(4)] == list(range(4))
+    assert built == list(range(4))
+    for number in range(100):
+        build(number)
+    assert build(0) == 0
+    assert built[-1] == 0  # forgotten, and built again
+
+
+def test_only_the_last_of_several_is_kept_and_holds_nothing_alive():
+    graph, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
+    kinds, built = [torch.tensor([k]) for k in range(2)], []
+
+    def build(kind, number=1):
+        return cache.cached_last(graph, "test", (kind, other, number), lambda: built.append(1))
+
+    for _ in range(2):
+        build(kinds[0])
+    assert len(built) == 1
+    build(kinds[1])
+    build(kinds[0])
+    build(kinds[0], 2)
+    assert len(built) == 4
+    gone = weakref.ref(kinds[0])
+    del kinds
+    gc.collect()
+    assert gone() is None
