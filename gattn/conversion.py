@@ -66,32 +66,41 @@ REBUILT: dict[type[Module], Callable[[Any], Module]] = {
 }
 """How to build the readout that takes the parameters of PyG's."""
 
-WITHOUT_TWIN: dict[str, Callable[[Any], bool]] = {
-    "ASAPooling": lambda theirs: True,
-    "CuGraphGATConv": lambda theirs: True,
-    "DNAConv": lambda theirs: True,
-    "DenseGATConv": lambda theirs: True,
-    "FeaStConv": lambda theirs: True,
+WITHOUT_TWIN = frozenset(
+    {
+        "ASAPooling",
+        "CuGraphGATConv",
+        "DNAConv",
+        "DenseGATConv",
+        "FeaStConv",
+        "GeneralConv",
+        "GraphMultisetTransformer",
+        "HEATConv",
+        "HypergraphConv",
+        "JumpingKnowledge",
+        "LPAttLayer",
+        "MemPooling",
+        "MultiheadAttention",
+        "MultiheadAttentionBlock",
+        "PatchTransformerAggregation",
+        "PerformerAttention",
+        "PointTransformerConv",
+        "PolynormerAttention",
+        "QFormer",
+        "SGFormerAttention",
+        "Set2Set",
+        "SoftmaxAggregation",
+        "ViS_MP",
+    }
+)
+"""Names of torch's and PyG's modules with attention that stay as they are."""
+
+WHERE_ASKED: dict[str, Callable[[Any], bool]] = {
     "GeneralConv": lambda theirs: theirs.attention,
-    "GraphMultisetTransformer": lambda theirs: True,
-    "HEATConv": lambda theirs: True,
     "HypergraphConv": lambda theirs: theirs.use_attention,
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
-    "LPAttLayer": lambda theirs: True,
-    "MemPooling": lambda theirs: True,
-    "MultiheadAttention": lambda theirs: True,
-    "MultiheadAttentionBlock": lambda theirs: True,
-    "PatchTransformerAggregation": lambda theirs: True,
-    "PerformerAttention": lambda theirs: True,
-    "PointTransformerConv": lambda theirs: True,
-    "PolynormerAttention": lambda theirs: True,
-    "QFormer": lambda theirs: True,
-    "SGFormerAttention": lambda theirs: True,
-    "Set2Set": lambda theirs: True,
-    "SoftmaxAggregation": lambda theirs: True,
-    "ViS_MP": lambda theirs: True,
 }
-"""Modules of torch and PyG that stay as they are, and whether one that was made so attends."""
+"""Those of them that attend only where they were made so."""
 
 
 @dataclass(frozen=True)
@@ -324,10 +333,10 @@ def _why_not(module: Any) -> str:
     for known in (*TWINS, *REBUILT):
         if isinstance(module, known):
             return f"a subclass of {known.__name__}, which {_own(kind, known)}"
-    for base in kind.__mro__:
-        attends = WITHOUT_TWIN.get(base.__name__)
-        if attends and base.__module__.split(".")[0] in ("torch", "torch_geometric"):
-            return f"gattn has no {kind.__name__} of the same parameters" * attends(module)
+    of_torch = (b for b in kind.__mro__ if b.__module__.startswith(("torch.", "torch_geometric.")))
+    known = next((base.__name__ for base in of_torch if base.__name__ in WITHOUT_TWIN), "")
+    if known and (known not in WHERE_ASKED or WHERE_ASKED[known](module)):
+        return f"gattn has no {kind.__name__} of the same parameters"
     return ""
 
 

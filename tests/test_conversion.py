@@ -17,6 +17,7 @@ import gattn.nn
 from gattn.conversion import (
     REBUILT,
     TWINS,
+    WHERE_ASKED,
     WITHOUT_TWIN,
     ConversionReport,
     conversion_report,
@@ -258,7 +259,8 @@ ATTENDS = {
 
 
 def test_every_attention_without_a_twin_is_known():
-    assert set(ATTENDS) == set(WITHOUT_TWIN)
+    assert set(ATTENDS) == WITHOUT_TWIN
+    assert set(WHERE_ASKED) < WITHOUT_TWIN
 
 
 @pytest.mark.parametrize("name", ATTENDS)
@@ -311,7 +313,7 @@ MADE_OF_WHAT_ATTENDS = {
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_in_pyg_that_attends_is_unknown():
     """Whatever takes a softmax or calls attention is known, by what it is or what it is made of."""
-    known = {kind.__name__ for kind in (*TWINS, *REBUILT)} | set(WITHOUT_TWIN)
+    known = {kind.__name__ for kind in (*TWINS, *REBUILT)} | WITHOUT_TWIN
     known |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
     signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
     for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):

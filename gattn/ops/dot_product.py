@@ -174,8 +174,7 @@ def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, impl: str | None) -> Tensor:
     """(W^T q_i) . a_ij for every edge and head: a product for each edge of the incidence graph."""
-    own = Graph.from_layout(graph.layout.incidence())
-    return edge_dot(edge_query, edge_attr.unsqueeze(1), own, impl=impl)
+    return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), impl=impl)
 
 
 def _check(
