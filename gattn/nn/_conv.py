@@ -57,7 +57,7 @@ class AttentionConv(MessagePassing):
     concat: bool
     negative_slope: float
     dropout: float = 0.0
-    add_self_loops: bool
+    add_self_loops: bool = False
     edge_dim: int | None
     fill_value: float | Tensor | str
     lin_edge: Linear | None
@@ -152,34 +152,31 @@ class AttentionConv(MessagePassing):
     def edge_features(self, edge_attr: None, graph: Graph) -> None: ...
     def edge_features(self, edge_attr: Tensor | None, graph: Graph) -> Tensor | None:
         """The caller's edge features, and those of the self-loops that the layer added."""
-        if edge_attr is None or not self.add_self_loops:
+        if edge_attr is None:
+            return None
+        weight = getattr(self.lin_edge, "weight", None)
+        if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter):
+            check_features("edge_attr", as_columns(edge_attr), weight.shape[1], weight)
+        if not self.add_self_loops:
             return edge_attr
-        self.check_edge_attr(edge_attr)
         return with_loop_features(edge_attr, graph, self.fill_value)
 
     def edge_term(
-        self, edge_attr: Tensor | None, like: Tensor
+        self, edge_attr: Tensor | None, graph: Graph, like: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """(a, W_e) as an operator takes them, in the heads and the dtype of [n, h, c]."""
         if edge_attr is None:
             return None, None
-        lin_edge = self._given_edge_map()
+        lin_edge, columns = self._given_edge_map(), as_columns(self.edge_features(edge_attr, graph))
         if isinstance(lin_edge.weight, UninitializedParameter):
-            lin_edge(as_columns(edge_attr)[:0])
-        self.check_edge_attr(edge_attr)
+            lin_edge(columns[:0])
         weight = tile_heads(lin_edge.weight.unflatten(0, (self.heads, -1)), 0, like.shape[1])
-        return as_columns(edge_attr).to(like.dtype), weight.to(like.dtype)
+        return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
         """W_e a_ij written out, [e, h, c]: for the edge-by-edge path."""
         values = self._given_edge_map()(as_columns(edge_attr))
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
-
-    def check_edge_attr(self, edge_attr: Tensor) -> None:
-        """Raise where it is known already that edge_attr does not fit the edges' map."""
-        weight = getattr(getattr(self, "lin_edge", None), "weight", None)
-        if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter):
-            check_features("edge_attr", as_columns(edge_attr), weight.shape[1], weight)
 
     def warn_of_ignored(self, edge_attr: Tensor | None) -> None:
         """Warn once where the layer was given edge features that PyG's ignores, and so does it."""

@@ -9,11 +9,12 @@ from torch_geometric.nn.inits import reset
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
+from gattn.nn._readout import SegmentReadout
 from gattn.nn.learned_query import segment_attention
-from gattn.nn.segments import Readout, members, segment_graph
+from gattn.nn.segments import members
 
 
-class AttentionalReadout(Readout):
+class AttentionalReadout(SegmentReadout):
     r"""Sum up each graph with weights that a network gives to its nodes.
 
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
@@ -32,6 +33,7 @@ class AttentionalReadout(Readout):
     Shapes:
         - **input:** x [n, in_channels]; index [n], in any order, or ptr [g + 1]
         - **output:** [g, out_channels]; zeros for a graph without nodes
+        - **weights:** [n, h] for a gate of width h; they sum to one over each graph
 
     Raises:
         TypeError: for a list or an array in the place of a tensor.
@@ -62,29 +64,7 @@ class AttentionalReadout(Readout):
         for module in (self.gate_mlp, self.gate_nn, self.mlp, self.nn):
             reset(module)
 
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        """Sum up the nodes of each graph.
-
-        Args:
-            x: [n, in_channels], the nodes.
-            index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
-            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: accepted for the interface and not needed: nothing is padded.
-
-        Returns:
-            [g, out_channels]; zeros for a graph without nodes.
-        """
-        segments = segment_graph(x, index, ptr, dim_size, dim)
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         gate = _apply(self.gate_mlp, self.gate_nn, x, segments)
         value = _apply(self.mlp, self.nn, x, segments)
         heads = gate.shape[1]
@@ -95,27 +75,7 @@ class AttentionalReadout(Readout):
         gate = gate.to(value.dtype)  # under autocast a network gives another dtype than the nodes
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-    ) -> Tensor:
-        """Weight of each node in its graph's sum.
-
-        Args:
-            x: [n, in_channels], the nodes.
-            index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
-            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-
-        Returns:
-            [n, h] for a gate of width h; they sum to one over each graph.
-        """
-        segments = segment_graph(x, index, ptr, dim_size, dim)
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return edge_softmax(_apply(self.gate_mlp, self.gate_nn, x, segments), segments)
 
     def __repr__(self) -> str:

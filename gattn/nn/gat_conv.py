@@ -235,7 +235,6 @@ class GATConv(AttentionConv):
             self.warn_of_ignored(edge_attr)
             return None
         if self.add_self_loops and is_linear(self.fill_value):
-            self.check_edge_attr(edge_attr)
             score = with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
         else:
             score = self._edge_term(self.edge_features(edge_attr, graph))

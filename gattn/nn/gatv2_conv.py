@@ -168,7 +168,7 @@ class GATv2Conv(AttentionConv):
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> MLPScore:
         query, key, _, _ = nodes
         assert query is not None
-        edge_attr, edge_proj = self.edge_term(self.edge_features(edge_attr, graph), key)
+        edge_attr, edge_proj = self.edge_term(edge_attr, graph, key)
         att = tile_heads(self.att.squeeze(0), 0, key.shape[1]).to(key.dtype)
         slope = self.negative_slope
         return MLPScore(query, key, att, edge_attr, edge_proj, negative_slope=slope)

@@ -10,11 +10,12 @@ from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn._checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn._features import is_plain
+from gattn.nn._readout import SegmentReadout
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
-from gattn.nn.segments import Readout, segment_graph, zero_empty
+from gattn.nn.segments import zero_empty
 
 
-class LearnedQueryReadout(Readout):
+class LearnedQueryReadout(SegmentReadout):
     r"""Sum up each graph by k learned queries that attend over its nodes.
 
     .. math::
@@ -44,6 +45,8 @@ class LearnedQueryReadout(Readout):
         - **input:** x [n, in_channels]; index [n], in any order, or ptr [g + 1]
         - **output:** [g, num_queries * out_channels] or, with ``concat=False``,
           [g, num_queries, out_channels]; exact zeros for a graph without nodes
+        - **weights:** [n, num_queries, heads]; for each query and head they sum to one over each
+          graph
 
     Raises:
         TypeError: for a list or an array in the place of a tensor.
@@ -110,30 +113,7 @@ class LearnedQueryReadout(Readout):
             if module is not None:
                 module.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        """Sum up the nodes of each graph.
-
-        Args:
-            x: [n, in_channels], the nodes.
-            index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
-            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: accepted for the interface and not needed: nothing is padded.
-
-        Returns:
-            [g, num_queries * out_channels], or [g, num_queries, out_channels] with
-            ``concat=False``; zeros for a graph without nodes.
-        """
-        segments = segment_graph(x, index, ptr, dim_size, dim)
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         out = self.lin_out(self._pool(x, segments))
         if self.norm is not None:
             out = self.norm(out)
@@ -142,27 +122,7 @@ class LearnedQueryReadout(Readout):
         out = zero_empty(out, segments)
         return out.flatten(1) if self.concat else out
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-    ) -> Tensor:
-        """Weight of each node in its graph's summary, before dropout.
-
-        Args:
-            x: [n, in_channels], the nodes.
-            index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
-            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-
-        Returns:
-            [n, num_queries, heads]; for each query and head they sum to one over each graph.
-        """
-        segments = segment_graph(x, index, ptr, dim_size, dim)
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
     def _pool(self, x: Tensor, segments: Graph) -> Tensor:

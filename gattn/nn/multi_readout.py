@@ -11,7 +11,9 @@ from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from gattn.functional import aggregate
-from gattn.nn.segments import Readout, members, segment_graph
+from gattn.graph import Graph
+from gattn.nn._readout import SegmentReadout
+from gattn.nn.segments import Readout, members
 
 
 class MultiReadout(Readout):
@@ -131,37 +133,19 @@ class MultiReadout(Readout):
         return f"{self.__class__.__name__}({list(self.readouts)})"
 
 
-class _LinearReadout(Readout):
+class _LinearReadout(SegmentReadout):
     """Sum or mean of the nodes of each graph, in a fixed order."""
 
     def __init__(self, mean: bool) -> None:
         super().__init__()
         self.mean = mean
 
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        segments = segment_graph(x, index, ptr, dim_size, dim)
-        weight = self.attention_weights(x, index, ptr, dim_size, dim)
-        return aggregate(weight, x.unsqueeze(1), segments).squeeze(1)
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return aggregate(self._weigh(x, segments, width), x.unsqueeze(1), segments).squeeze(1)
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-    ) -> Tensor:
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         if not self.mean:
             return x.new_ones(x.shape[0], 1)
-        segments = segment_graph(x, index, ptr, dim_size, dim)
         size = segments.in_degree()[members(segments)].unsqueeze(1)
         return size.double().reciprocal().to(x.dtype)
 

@@ -7,7 +7,8 @@ from torch.nn import ModuleList
 
 from gattn.graph import Graph
 from gattn.nn._checks import check_at_least, check_features
-from gattn.nn.segments import Readout, among_points, segment_graph, within, zero_empty
+from gattn.nn._readout import SegmentReadout
+from gattn.nn.segments import among_points, within, zero_empty
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
     PoolingByAttention,
@@ -15,7 +16,7 @@ from gattn.nn.set_attention import (
 )
 
 
-class SetTransformerReadout(Readout):
+class SetTransformerReadout(SegmentReadout):
     r"""Sum up each graph by a Set Transformer over its nodes.
 
     .. math::
@@ -42,6 +43,8 @@ class SetTransformerReadout(Readout):
         - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
         - **output:** [g, num_seed_points * channels] or, with ``concat=False``, [g, channels];
           exact zeros for a graph without nodes
+        - **weights:** [n, num_seed_points, heads], of the encoded nodes; for each seed and head
+          they sum to one over each graph
 
     Raises:
         TypeError: for a list or an array in the place of a tensor.
@@ -104,59 +107,13 @@ class SetTransformerReadout(Readout):
         for block in (*self.encoders, self.pma, *self.decoders):
             block.reset_parameters()  # type: ignore[operator]
 
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        """Sum up the nodes of each graph.
-
-        Args:
-            x: [n, channels], the nodes.
-            index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
-            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: the most nodes of any graph; needed under ``torch.compile`` alone,
-                where the number of edges inside the graphs must be bounded beforehand.
-
-        Returns:
-            [g, num_seed_points * channels], or [g, channels] with ``concat=False``; zeros for a
-            graph without nodes.
-        """
-        segments = segment_graph(x, index, ptr, dim_size, dim)
-        seeds = self.pma(self._encode(x, segments, max_num_elements), segments)
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        seeds = self.pma(self._encode(x, segments, width), segments)
         seeds = zero_empty(self._decode(seeds, segments), segments)
         return seeds.flatten(1) if self.concat else seeds.mean(1)
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        """Weight of each (encoded) node under each seed, before dropout.
-
-        Args:
-            x: [n, channels], the nodes.
-            index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
-            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: the most nodes of any graph; needed under ``torch.compile`` alone.
-
-        Returns:
-            [n, num_seed_points, heads]; for each seed and head they sum to one over each graph.
-        """
-        segments = segment_graph(x, index, ptr, dim_size, dim)
-        return self.pma.attention_weights(self._encode(x, segments, max_num_elements), segments)
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return self.pma.attention_weights(self._encode(x, segments, width), segments)
 
     def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         check_features("x", x, self.channels, self.pma.lin.weight)

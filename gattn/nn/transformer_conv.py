@@ -154,7 +154,7 @@ class TransformerConv(AttentionConv):
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
         assert nodes.query is not None
-        return DotScore(nodes.query, nodes.key, *self.edge_term(edge_attr, nodes.key))
+        return DotScore(nodes.query, nodes.key, *self.edge_term(edge_attr, graph, nodes.key))
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
