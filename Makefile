@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --constraint $(CONSTRAINTS)
 KERNELS := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h gattn/kernels/cpu/CMakeLists.txt)
 
-.PHONY: help demo test versions lint format bench docs clean
+.PHONY: help demo test versions lint format bench docs sanitize clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  rewrite the sources as make lint wants them"
+	@echo "make sanitize  the operators' tests on kernels with AddressSanitizer and UBSan"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/gattn.stamp
@@ -64,7 +65,7 @@ $(VENV)/torch.stamp: $(CONSTRAINTS)
 
 # Built without isolation, so that the build uses the pinned tools and can be resumed.
 $(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
-	@echo "Installing gattn: its C++ kernels take two to four minutes to compile"
+	@echo "Installing gattn: its C++ kernels take about a minute to compile"
 	$(INSTALL) --group build
 	$(INSTALL) --no-build-isolation --editable .
 	touch $@
@@ -72,6 +73,11 @@ $(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
 $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	$(INSTALL) --group test --group lint
 	touch $@
+
+# AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/test_mlp.py
+TESTS ?= tests/ops
+sanitize: $(VENV)/dev.stamp
+	$(BIN)/python .ci/sanitize.py $(TESTS)
 
 clean:
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .ruff_cache .hypothesis

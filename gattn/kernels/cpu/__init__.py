@@ -103,8 +103,9 @@ def launch(
     """
     number, pack, zeros, places, at_layout = _TABLE[kernel]
     packed: list[Any] = zeros.copy()
-    if like is not None:
-        packed[places["dtype"][0]] = _DTYPES[like.dtype]
+    dtype = None if like is None else like.dtype
+    if dtype is not None:
+        packed[places["dtype"][0]] = _DTYPES[dtype]
     if layout is not None:
         packed[at_layout] = _layout(layout)
     held = []  # copies must outlive the call
@@ -112,8 +113,8 @@ def launch(
         place, is_rows = places[name]
         if isinstance(value, Tensor):
             if is_rows:
-                if like is not None and value.dtype != like.dtype:  # read as the wrong type
-                    raise TypeError(f"{name} must be {like.dtype}; got {value.dtype}")
+                if dtype is not None and value.dtype != dtype:  # read as the wrong type
+                    raise TypeError(f"{name} must be {dtype}; got {value.dtype}")
                 if not value.is_contiguous():
                     value = _inner_contiguous(value)
                     held.append(value)
