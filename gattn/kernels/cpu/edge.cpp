@@ -86,9 +86,9 @@ template <class T, class I> struct SoftmaxStatistics {  // running maximum and s
   i64 shared_size() const { return 0; }
   void prepare() {}
   void begin(A* state) const { fill(state, -infinity<A>, heads), fill(state + heads, A(0), heads); }
-  void take(A* state, const A m, const A l, i64 x) const {
+  void softmax_merge(A* state, const A m, const A l, i64 x) const {
     const A larger = m > state[x] ? m : state[x];
-    const A shift = larger == -infinity<A> ? A(0) : larger;
+    const A shift = safe_max(larger);
     state[heads + x] = state[heads + x] * exp_below(state[x] - shift) + l * exp_below(m - shift);
     state[x] = larger;
   }
@@ -101,18 +101,18 @@ template <class T, class I> struct SoftmaxStatistics {  // running maximum and s
         // A NaN compares false: it stays out of the maximum and reaches the sum.
         const A m = wide(s[x]);
         const A larger = m > state[x] ? m : state[x];
-        const A shift = larger == -infinity<A> ? A(0) : larger;
+        const A shift = safe_max(larger);
         state[heads + x] = state[heads + x] * exp_below(state[x] - shift) + exp_below(m - shift);
         state[x] = larger;
       }
     }
   }
   void merge(A* into, const A* from) const {
-    for (i64 x = 0; x < heads; ++x) take(into, from[x], from[heads + x], x);
+    for (i64 x = 0; x < heads; ++x) softmax_merge(into, from[x], from[heads + x], x);
   }
   void end(const A* state, i64 row) const {
     for (i64 x = 0; x < heads; ++x) {
-      result[row * 2 * heads + x] = state[x] == -infinity<A> ? A(0) : state[x];
+      result[row * 2 * heads + x] = safe_max(state[x]);
       result[row * 2 * heads + heads + x] = safe_inverse(state[heads + x]);
     }
   }

@@ -1,0 +1,60 @@
+"""Build the C++ kernels under AddressSanitizer and UBSan, and run tests on them.
+
+    python .ci/sanitize.py [pytest arguments]        tests/ops where there are none
+
+The build lies in build/sanitize, beside the installed one. What a sanitizer finds ends the run.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "sanitize"
+
+RUN = """
+import importlib.util, sys
+name = "gattn.kernels.cpu._kernels"
+spec = importlib.util.spec_from_file_location(name, sys.argv.pop(1))
+module = sys.modules[name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from gattn.kernels import cpu
+assert cpu._kernels is module, "the tests would run on the installed kernels"
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Build, then run pytest with the sanitizers' libraries in front of all others."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", ROOT / "gattn" / "kernels" / "cpu", "-B", BUILD,
+         "-DCMAKE_BUILD_TYPE=Release", "-DGATTN_SANITIZE=address,undefined",
+         f"-DPython_EXECUTABLE={sys.executable}"],
+        check=True, env=environment,
+    )  # fmt: skip
+    subprocess.run(["cmake", "--build", BUILD], check=True, env=environment)
+    compiler = os.environ.get("CXX", "c++")
+    libraries = [
+        subprocess.run(
+            [compiler, f"-print-file-name=lib{name}.so"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        for name in ("asan", "ubsan", "stdc++")  # with stdc++, or exceptions are not intercepted
+    ]
+    environment |= {
+        "LD_PRELOAD": " ".join(libraries),
+        # Python and torch keep what they allocate; exceptions of other libraries are their own.
+        "ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "OMP_NUM_THREADS": "2",
+    }
+    (extension,) = BUILD.glob("_kernels*.so")
+    command = [sys.executable, "-c", RUN, str(extension), "-q", "-x", "-p", "no:cacheprovider"]
+    command += ["-o", "timeout=0", *(arguments or ["tests/ops"])]
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
