@@ -10,21 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Private uses that are still there: nothing may be added, and the goal is an empty set.
-KNOWN = {
-    "gattn.graphs.blocks: gattn.graph.Graph._from_blocks",
-    "gattn.graphs.blocks: gattn.graph.Graph._from_runs",
-    "gattn.models.attentive_fp: gattn.nn._checks.at_least",
-    "gattn.models.attentive_fp: gattn.nn._checks.check_at_least",
-    "gattn.models.attentive_fp: gattn.nn._checks.check_features",
-    "gattn.nn._edges: gattn.graph.Graph._from_layout",
-    "gattn.nn._edges: gattn.graph._memory",
-    "gattn.nn._typed: ._derived",
-    "gattn.nn.segments: gattn.graph.Graph._from_layout",
-    "gattn.nn.segments: gattn.graph._memory",
-    "gattn.ops.dense: gattn.graph.Graph._from_blocks",
-    "gattn.ops.dot_product: gattn.graph.Graph._from_layout",
-}
 
 NAMED_TUPLE = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}  # public, says Python
 
@@ -168,7 +153,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_no_module_uses_what_another_calls_private() -> None:
-    assert sorted(private_uses() - KNOWN) == []
+    assert sorted(private_uses()) == []
 
 
 def test_imports_make_no_circle() -> None:

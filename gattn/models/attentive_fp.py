@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj
 from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.nn import GATConv, GATEConv
-from gattn.nn._checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_features
 from gattn.nn.segments import segment_graph
 
 

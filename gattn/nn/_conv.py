@@ -14,10 +14,10 @@ from torch_geometric.nn.dense.linear import Linear
 
 from gattn import pyg_internals
 from gattn.graph import Graph
-from gattn.nn._checks import check_features, check_settings
 from gattn.nn._edges import with_loop_features
 from gattn.nn._features import as_columns, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
+from gattn.nn.checks import check_features, check_settings
 
 _EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
 

@@ -15,8 +15,8 @@ from gattn.cache import cached
 from gattn.edges import is_networkx, networkx_rows
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_not_traced
 from gattn.nn._features import as_columns
+from gattn.nn.checks import check_not_traced
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 

@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
 
 from gattn import torch_internals
-from gattn.nn._checks import check_features, is_autocast
+from gattn.nn.checks import check_features, is_autocast
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gattn.cache import cached_last
 from gattn.graph import Graph
-from gattn.nn._checks import check_tensor
+from gattn.nn.checks import check_tensor
 from gattn.nn.segments import lay_out
 
 

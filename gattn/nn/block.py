@@ -12,8 +12,8 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_at_least, check_features, check_probability
 from gattn.nn._edges import check_rows
+from gattn.nn.checks import check_at_least, check_features, check_probability
 from gattn.nn.graph_attention import GraphAttention, ScoreFunction
 
 NORMS = ("pre", "post")

@@ -10,7 +10,7 @@ from torch.nn import Linear, Module, Parameter
 
 from gattn.cache import cached
 from gattn.graph import as_graph
-from gattn.nn._checks import check_at_least
+from gattn.nn.checks import check_at_least
 from gattn.nn.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
 from gattn.structure.waves import waves

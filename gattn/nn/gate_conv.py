@@ -11,11 +11,11 @@ from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
-from gattn.nn._checks import check_features
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
 from gattn.nn._features import add_bias, as_heads, is_plain
 from gattn.nn._scores import AdditiveScore, attend
+from gattn.nn.checks import check_features
 
 
 class GATEConv(AttentionConv):

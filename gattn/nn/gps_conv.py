@@ -19,8 +19,8 @@ from torch_geometric.utils import to_dense_batch
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._checks import check_heads_divide, check_probability, check_width
 from gattn.nn._features import is_untouched
+from gattn.nn.checks import check_heads_divide, check_probability, check_width
 from gattn.nn.segments import segment_graph, within
 
 ATTENTION_OPTIONS = ("bias", "dropout")

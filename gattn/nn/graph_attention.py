@@ -11,12 +11,6 @@ from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import (
-    check_at_least,
-    check_features,
-    check_heads_divide,
-    check_probability,
-)
 from gattn.nn._edges import batch_first
 from gattn.nn._features import (
     is_plain,
@@ -27,6 +21,12 @@ from gattn.nn._features import (
     tile_heads,
 )
 from gattn.nn._scores import DotScore, EdgeScore, MLPScore, Score, attend
+from gattn.nn.checks import (
+    check_at_least,
+    check_features,
+    check_heads_divide,
+    check_probability,
+)
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 SCORES = ("dot", "scaled_dot", "gaussian", "additive", "cosine")

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import LayerNorm, Module
 from torch_geometric.nn.inits import reset
 
-from gattn.nn._checks import check_at_least, check_features, check_probability
 from gattn.nn.block import feed_forward, graph_among
+from gattn.nn.checks import check_at_least, check_features, check_probability
 from gattn.nn.graph_attention import GraphAttention, ScoreFunction
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.segments import segment_graph, within

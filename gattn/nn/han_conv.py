@@ -15,11 +15,11 @@ from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
 from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
-from gattn.nn._checks import check_heads_divide
 from gattn.nn._conv import AttentionConv, Nodes
 from gattn.nn._edges import read_edges
 from gattn.nn._features import head_scores
 from gattn.nn._scores import AdditiveScore
+from gattn.nn.checks import check_heads_divide
 
 
 class HANConv(AttentionConv):

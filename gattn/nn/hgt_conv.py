@@ -17,11 +17,11 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import dot_product_attention
 from gattn.graph import Graph
-from gattn.nn._checks import check_heads_divide
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
 from gattn.nn._features import is_untouched
 from gattn.nn._typed import join_graphs
+from gattn.nn.checks import check_heads_divide
 
 _Projected = dict[NodeType, tuple[Tensor, ...]]
 """Keys, queries and values [n, h, c] by node type."""

@@ -8,9 +8,9 @@ from torch.nn import LayerNorm, Linear, Parameter
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn._features import is_plain
 from gattn.nn._readout import SegmentReadout
+from gattn.nn.checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
 from gattn.nn.segments import zero_empty
 

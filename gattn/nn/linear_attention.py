@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn import Linear, Module
 
 from gattn.functional import linear_attention
-from gattn.nn._checks import check_at_least, check_heads_divide
 from gattn.nn._features import project
+from gattn.nn.checks import check_at_least, check_heads_divide
 from gattn.nn.segments import segment_graph
 
 

@@ -10,7 +10,7 @@ from torch.nn import Module, Parameter
 
 from gattn.edges import check_count
 from gattn.graph import Graph, check_graph
-from gattn.nn._checks import check_at_least
+from gattn.nn.checks import check_at_least
 from gattn.structure import path_lengths
 
 

@@ -14,11 +14,11 @@ from torch_geometric.utils import softmax
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn._features import add_bias, as_columns, glorot_linear
 from gattn.nn._typed import TypedGraph, typed_graph
+from gattn.nn.checks import check_at_least
 
 MECHANISMS = ("within-relation", "across-relation")
 MODES = ("additive-self-attention", "multiplicative-self-attention")

@@ -15,7 +15,7 @@ from gattn.edges import check_count, check_made_outside
 from gattn.graph import Graph
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, bare, index_dtype, offsets, owners, stable_argsort
-from gattn.nn._checks import check_tensor
+from gattn.nn.checks import check_not_traced, check_tensor
 
 
 class Readout(Aggregation):
@@ -82,6 +82,7 @@ def segment_graph(
         Graph(num_src=4, num_dst=3, num_edges=4, device='cpu')
     """
     _check_tensors(x, index, ptr)
+    check_not_traced()
     if x.dim() != 2 or dim not in (0, -2):
         raise ValueError(
             f"x must have shape (n, d) with dim 0 or -2; got {tuple(x.shape)} with dim {dim}"

@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Module, Parameter
 
 from gattn.functional import dot_product_attention, edge_softmax
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_heads_divide, check_probability
+from gattn.nn.checks import check_at_least, check_heads_divide, check_probability
 from gattn.nn.learned_query import learned_query_score, segment_attention
 from gattn.nn.segments import from_points
 

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from gattn.graph import Graph
-from gattn.nn._checks import check_at_least, check_features
 from gattn.nn._readout import SegmentReadout
+from gattn.nn.checks import check_at_least, check_features
 from gattn.nn.segments import among_points, within, zero_empty
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,

@@ -15,7 +15,6 @@ from torch_geometric.utils import batched_negative_sampling, dropout_edge, softm
 
 from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_at_least
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges
 from gattn.nn._features import (
@@ -30,6 +29,7 @@ from gattn.nn._features import (
 )
 from gattn.nn._negatives import sample_non_edges
 from gattn.nn._scores import EdgeScore, attend
+from gattn.nn.checks import check_at_least
 
 
 class SuperGATConv(AttentionConv):
