@@ -1,0 +1,56 @@
+"""The C++ module's contract: packed arguments are checked, and memory has a checksum."""
+
+import pytest
+import torch
+
+from gattn.kernels import cpu
+
+pytestmark = pytest.mark.skipif(
+    not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built"
+)
+
+
+def test_arguments_of_the_wrong_size_are_refused():
+    with pytest.raises(ValueError, match=r"takes [0-9]+ bytes of arguments; got 3"):
+        cpu._kernels.run(list(cpu._kernels.kernels()).index("additive_forward"), b"abc")
+    with pytest.raises(IndexError, match="no kernel"):
+        cpu._kernels.run(1000, b"")
+
+
+def test_every_kernel_names_its_fields():
+    for name, fields in cpu._kernels.kernels().items():
+        assert {kind for _, kind in fields} <= {"pointer", "rows", "int", "float"}, name
+        assert len({field for field, _ in fields}) == len(fields), name
+        names = [field for field, _ in fields]
+        if "rowptr" in names:  # the launcher packs the layout's fields at once
+            first = names.index("rowptr")
+            assert tuple(names[first : first + len(cpu._LAYOUT)]) == cpu._LAYOUT, name
+
+
+def test_what_a_kernel_does_not_take_is_refused():
+    x = torch.zeros(3, 2)
+    with pytest.raises(KeyError, match="colour"):
+        cpu.launch("dropout", x, None, colour=1)
+    with pytest.raises(TypeError, match=r"vectors must be torch.float32; got torch.float64"):
+        cpu.node_scores(x[:, None], torch.zeros(1, 1, 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_checksum_sees_every_element_and_its_place(size, dtype):
+    x = torch.arange(size, dtype=dtype) * 4096
+    found = cpu.checksum(x)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert cpu.checksum(x.clone()) == found
+    torch.set_num_threads(threads)
+    assert cpu.checksum(torch.zeros(size + 1, dtype=dtype)) != cpu.checksum(x * 0)
+    for at in {0, size // 2, size - 1} if size else ():
+        changed = x.clone()
+        changed[at] += 1
+        assert cpu.checksum(changed) != found
+    for one, other in {(0, 1), (0, size - 1), (size // 2, size - 1)} if size > 2 else ():
+        swapped = x.clone()
+        swapped[[one, other]] = x[[other, one]]
+        assert cpu.checksum(swapped) != found
+    assert len({cpu.checksum(x.roll(k)) for k in range(min(size, 50))}) == min(size, 50)
