@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -13,12 +13,12 @@ __all__ = [
     "check_at_least",
     "check_features",
     "check_heads_divide",
-    "check_not_traced",
     "check_probability",
     "check_settings",
     "check_tensor",
     "check_width",
     "is_autocast",
+    "refuse_trace",
 ]
 
 
@@ -56,18 +56,18 @@ def check_tensor(name: str, x: Any) -> None:
 def check_width(name: str, x: Any, channels: int) -> None:
     """Raise unless x is a tensor of so many features."""
     check_tensor(name, x)
-    check_not_traced()
+    if torch.jit.is_tracing():
+        refuse_trace()
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
 
 
-def check_not_traced() -> None:
-    """Raise under torch.jit.trace, which would write the edges of its example into the program."""
-    if torch.jit.is_tracing():
-        raise RuntimeError(
-            "gattn's layers do not run under torch.jit.trace, which would fix the edges of its "
-            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
-        )
+def refuse_trace() -> NoReturn:
+    """Raise for torch.jit.trace, which would write the edges of its example into the program."""
+    raise RuntimeError(
+        "gattn's layers do not run under torch.jit.trace, which would fix the edges of its "
+        "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
+    )
 
 
 def is_autocast(x: Tensor) -> bool:

@@ -14,7 +14,7 @@ from torch_geometric.utils.sparse import set_sparse_value
 from gattn.cache import cached
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
-from gattn.nn._checks import check_not_traced
+from gattn.nn._checks import refuse_trace
 from gattn.nn._features import as_columns
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -34,7 +34,8 @@ def read_edges(
     A sparse adjacency with vectors for values brings its own edge features. With ``self_loops``
     the graph has those of :meth:`Graph.with_self_loops`; the features are those of before.
     """
-    check_not_traced()
+    if torch.jit.is_tracing():
+        refuse_trace()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
     edge_index = _coalesced(edge_index)
