@@ -2,6 +2,7 @@
 
 | name here            | without it                                                               |
 |----------------------|--------------------------------------------------------------------------|
+| has_hooks            | taken for hooked: maps are called, and edges with one run edge by edge   |
 | transforms_active    | taken for inactive: graphs made inside torch.func are cached as they are |
 | innermost_transform  | errors say "transform" in place of the transform's name                  |
 | is_wrapped           | edges made inside torch.func are not told from others                    |
@@ -9,7 +10,6 @@
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
 | onednn_linear        | products are torch's own, which are slower on AMD processors             |
-| has_hooks            | taken for hooked: maps are called, and edges with one run edge by edge   |
 | below_autograd       | gattn does not import: no operator could be called without being recorded |
 
 ``tests/test_torch_internals.py`` removes each of them and imports gattn.
@@ -40,6 +40,21 @@ transforms_disabled = getattr(torch._C, "_DisableFuncTorch", contextlib.nullcont
 _functorch: Any = getattr(torch._C, "_functorch", None)
 
 
+_has_any_global_hook: Callable[[], bool]
+_has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Whether calling a module runs a hook, too: one of its own, or one for all modules."""
+    return (
+        len(module._forward_hooks) > 0
+        or len(module._forward_pre_hooks) > 0
+        or len(module._backward_hooks) > 0
+        or len(module._backward_pre_hooks) > 0
+        or _has_any_global_hook()
+    )
+
+
 def innermost_transform() -> str:
     """Name of the innermost transform of torch.func that is at work: "vmap", "grad", ..."""
     peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
@@ -66,21 +81,6 @@ def forward_mode_active() -> bool:
 def has_tangent(tensor: Tensor) -> bool:
     """Whether forward-mode differentiation carries a tangent on this tensor."""
     return forward_ad.unpack_dual(tensor).tangent is not None
-
-
-_has_any_global_hook: Callable[[], bool]
-_has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
-
-
-def has_hooks(module: torch.nn.Module) -> bool:
-    """Whether calling a module runs a hook, too: one of its own, or one for all modules."""
-    return (
-        len(module._forward_hooks) > 0
-        or len(module._forward_pre_hooks) > 0
-        or len(module._backward_hooks) > 0
-        or len(module._backward_pre_hooks) > 0
-        or _has_any_global_hook()
-    )
 
 
 def dispatch_mode_active() -> bool:

@@ -127,10 +127,8 @@ class AttentionConv(MessagePassing):
         if not self.fused:
             out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
             return out, alpha if want_weights else None
-        score = self._score(nodes, edge_attr, graph)
-        return attend(
-            score, nodes.value, graph, dropout=self.dropout_now(), want_weights=want_weights
-        )
+        dropout, score = self.dropout_now(), self._score(nodes, edge_attr, graph)
+        return attend(score, nodes.value, graph, dropout=dropout, want_weights=want_weights)
 
     def _score(self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph) -> Score:
         """The score of the edges, for the fused operator."""
@@ -178,9 +176,9 @@ class AttentionConv(MessagePassing):
         values = self._given_edge_map()(as_columns(edge_attr))
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 
-    def warn_of_ignored(self, edge_attr: Tensor | None) -> None:
+    def warn_of_ignored(self, edge_attr: Tensor) -> None:
         """Warn once where the layer was given edge features that PyG's ignores, and so does it."""
-        if edge_attr is None or self._warned or torch.compiler.is_compiling():
+        if self._warned or torch.compiler.is_compiling():
             return
         self._warned = True
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]

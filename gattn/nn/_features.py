@@ -134,9 +134,11 @@ def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -
     return out if bias is None else projection.add(out, bias.to(out.dtype))
 
 
-def values_and_scores(projected: Tensor, *att: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    r"""Values v per head, [n, h, c], and :math:`\langle v, a \rangle` for each a [1, h, c]."""
-    for_values, for_scores = projection.fork(projected)
+def values_and_scores(
+    lin: Any, x: Tensor, *att: Tensor, name: str = "x"
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    r"""Values v = W x, [n, h, c], and scalars :math:`\langle v, a \rangle` for each a [1, h, c]."""
+    for_values, for_scores = projection.fork(project(lin, x, name))
     channels = att[0].shape[-1]
     return split_heads(for_values, channels), head_scores(split_heads(for_scores, channels), *att)
 

@@ -23,7 +23,6 @@ from gattn.nn._features import (
     glorot_linear,
     merge_heads,
     node_inputs,
-    project,
     skip,
     tile_heads,
     values_and_scores,
@@ -174,17 +173,16 @@ class GATConv(AttentionConv):
     def _project(self, x_src: Tensor, x_dst: OptTensor) -> Nodes:
         """a_t . W_t x_i, a_s . W_s x_j and W_s x_j, from one product where both sides are one."""
         source, destination = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin,) * 2
-        projected = project(source, x_src)
         if x_dst is x_src and destination is source:
-            value, (query, key) = values_and_scores(projected, self.att_dst, self.att_src)
+            value, (query, key) = values_and_scores(source, x_src, self.att_dst, self.att_src)
             return Nodes(query, key, value, value)
-        value, (key,) = values_and_scores(projected, self.att_src)
+        value, (key,) = values_and_scores(source, x_src, self.att_src)
         if x_dst is None:
             return Nodes(None, key, value)
+        name = "x of the destinations"
         if self.fused:
-            query = folded_score(destination, x_dst, self.att_dst, "x of the destinations")
-            return Nodes(query, key, value)
-        value_dst, (query,) = values_and_scores(project(destination, x_dst), self.att_dst)
+            return Nodes(folded_score(destination, x_dst, self.att_dst, name), key, value)
+        value_dst, (query,) = values_and_scores(destination, x_dst, self.att_dst, name=name)
         return Nodes(query, key, value, value_dst)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> AdditiveScore:
@@ -231,7 +229,9 @@ class GATConv(AttentionConv):
 
         Where the features of a loop are linear in the others', so is its score: a narrower sum.
         """
-        if edge_attr is None or self.att_edge is None:
+        if edge_attr is None:
+            return None
+        if self.att_edge is None:
             self.warn_of_ignored(edge_attr)
             return None
         if self.add_self_loops and is_linear(self.fill_value):
