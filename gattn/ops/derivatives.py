@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.ops.library import Derivative, Given, Gradients, Operator
+from gattn import torch_internals
+from gattn.ops.library import Derivative, Given, Gradients, Operator, below_autograd
 
 
 def by_reference(
@@ -43,7 +44,11 @@ def by_kernel(
         given[backward.inputs[0]] = grad
         for flag, name in flags.items():
             given[flag] = name in wanted
-        found = backward.overload(*map(given.__getitem__, names))
+        args = map(given.__getitem__, names)
+        if torch_internals.forward_mode_active():
+            found = backward.overload(*args)  # refuses tangents
+        else:
+            found = below_autograd(backward.overload, *args)
         return dict(zip(gradients, found if len(gradients) > 1 else (found,)))
 
     return derivative

@@ -208,26 +208,29 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
         found = below_autograd(operator.overload, *args)
-        outputs = found if isinstance(found, (tuple, list)) else (found,)
+        outputs = (found,) if isinstance(found, Tensor) else tuple(found)
         tensors, ctx.rest = operator.keep(args, outputs)
         ctx.operator = operator
         ctx.save_for_backward(*tensors)
-        ctx.mark_non_differentiable(*outputs[1:])
         ctx.set_materialize_grads(False)
-        return tuple(outputs) if outputs is found else found
+        if len(outputs) == 1:
+            return found
+        ctx.mark_non_differentiable(*outputs[1:])
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
         tensors = ctx.saved_tensors  # read once, as checkpointing demands
-        needed = dict(zip(operator.parameters, ctx.needs_input_grad[1:]))
         found: Gradients = {}
         if grads[0] is not None:
             assert operator.derivative is not None
-            wanted = frozenset(name for name, is_needed in needed.items() if is_needed)
+            needed = zip(operator.inputs, ctx.needs_input_grad[1:])
+            wanted = frozenset([name for name, is_needed in needed if is_needed])
             given = operator.given(tensors, ctx.rest)
             found = operator.derivative(operator, grads[0], given, wanted)
-        return None, *(found.get(name) if is_needed else None for name, is_needed in needed.items())
+            found = {name: found[name] for name in wanted}
+        return None, *map(found.get, operator.parameters)
 
 
 def _fake_empty(like: Tensor, *shape: int, dtype: torch.dtype) -> Tensor:
