@@ -183,7 +183,7 @@ def _can_be_kept(tensor: Tensor) -> bool:
         tensor.layout in _PARTS
         and (tensor.is_cpu or not tensor.is_inference())
         and not torch_internals.is_wrapped(tensor)
-        and not torch_internals.is_fake(tensor)
+        and not isinstance(tensor, torch_internals.FakeTensor)
     )
 
 

@@ -72,7 +72,8 @@ class Graph:
                 "makes of a Graph in Data: join it, gattn.graphs.disjoint(batch.graph)"
             )
         source, destination, num_src, num_dst = read_edges(edges, size)
-        self._set(lay_out(source, destination, num_src, num_dst), None)
+        layout = lay_out(source, destination, num_src, num_dst)
+        self._set(layout, None)
 
     @classmethod
     def from_layout(cls, layout: Layout, kept: Tensor | None = None) -> Graph:

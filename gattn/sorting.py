@@ -9,7 +9,7 @@ from gattn import torch_internals
 from gattn.cache import outside_transforms
 from gattn.kernels import cpu, facts, onnx
 from gattn.kernels import layout as reference
-from gattn.kernels.layout import Layout, bare
+from gattn.kernels.layout import Layout
 
 
 @outside_transforms
@@ -22,31 +22,34 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
         _check_range(destination, num_dst, "destination")
         return sort(source, destination, num_src, num_dst)
     layout = sort(source, destination, num_src, num_dst)  # it sorts what is out of range, too
-    return _read_at_once(source, destination, layout) if source.numel() > 0 else layout
+    if source.numel() == 0:
+        return layout
+    return _read_at_once(source, destination, layout, num_src, num_dst)
 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
     """Lay out edges that are within range, or will be checked."""
-    if onnx.exporting():
-        return reference.build(source, destination, num_src, num_dst)
-    if not _is_real(source):
+    if not _is_real(source) and not onnx.exporting():
         return Layout(*_build_traced(source, destination, num_src, num_dst))
-    build = cpu.build_layout if cpu.serves(source.device) else reference.build
+    served = cpu.serves(source.device) and not onnx.exporting()
+    build = cpu.build_layout if served else reference.build
     return build(source, destination, num_src, num_dst)
 
 
 def _is_real(index: Tensor) -> bool:
     """Whether there are numbers to sort; where only shapes are computed, the operator serves."""
-    return not (torch.compiler.is_compiling() or index.is_meta or torch_internals.is_fake(index))
+    fake = index.is_meta or isinstance(index, torch_internals.FakeTensor)
+    return not (fake or torch.compiler.is_compiling())
 
 
-def _read_at_once(source: Tensor, destination: Tensor, layout: Layout) -> Layout:
+def _read_at_once(
+    source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
+) -> Layout:
     """Check the indices and note the largest degrees: one wait for the device."""
     degrees = facts.largest(layout.rowptr), facts.largest(layout.colptr)
     read = *source.aminmax(), *destination.aminmax(), *degrees
     found = torch.stack([number.long() for number in read]).tolist()
-    num_src, num_dst = reference.num_rows(layout.colptr), reference.num_rows(layout.rowptr)
     if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
         _check_range(source, num_src, "source")
         _check_range(destination, num_dst, "destination")
@@ -66,14 +69,20 @@ def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: in
             f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "
             f"{source.numel()} edges, size ({num_src}, {num_dst}): prepare a Graph outside"
         )
-    return list(bare(*layout[:6]))
+    return [*layout[:6], *_nothing_known(source)]
 
 
 @_build_traced.register_fake
 def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
     edges = source.shape[0]
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    return list(bare(*(source.new_empty(size, dtype=torch.int32) for size in sizes)))
+    indices = (source.new_empty(size, dtype=torch.int32) for size in sizes)
+    return [*indices, *_nothing_known(source)]
+
+
+def _nothing_known(source: Tensor) -> tuple[Tensor, Tensor]:
+    """The last fields of a layout that compiled code makes: new tensors, as an operator returns."""
+    return source.new_empty(0, dtype=torch.int64), source.new_empty(0, dtype=torch.int32)
 
 
 def _check_range(index: Tensor, size: int, role: str) -> None:

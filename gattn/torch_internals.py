@@ -2,6 +2,7 @@
 
 | name here            | without it                                                               |
 |----------------------|--------------------------------------------------------------------------|
+| FakeTensor           | tensors of a FakeTensorMode are read as if they had numbers              |
 | has_hooks            | taken for hooked: maps are called, and edges with one run edge by edge   |
 | transforms_active    | taken for inactive: graphs made inside torch.func are cached as they are |
 | innermost_transform  | errors say "transform" in place of the transform's name                  |
@@ -39,6 +40,13 @@ transforms_disabled = getattr(torch._C, "_DisableFuncTorch", contextlib.nullcont
 
 _functorch: Any = getattr(torch._C, "_functorch", None)
 
+is_wrapped: Callable[[Tensor], bool]
+is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+"""Whether a transform of torch.func made the tensor, or maps over it."""
+
+FakeTensor: type = getattr(getattr(torch, "_subclasses", None), "FakeTensor", type(None))
+"""The tensors of a FakeTensorMode, which have no memory."""
+
 
 _has_any_global_hook: Callable[[], bool]
 _has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
@@ -60,17 +68,6 @@ def innermost_transform() -> str:
     peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
     layer = peek()
     return "transform" if layer is None else layer.key().name.lower()
-
-
-def is_wrapped(tensor: Tensor) -> bool:
-    """Whether a transform of torch.func made the tensor, or maps over it."""
-    test = getattr(_functorch, "is_functorch_wrapped_tensor", None)
-    return test is not None and test(tensor)
-
-
-def is_fake(tensor: Tensor) -> bool:
-    """Whether the tensor has no memory, as those of a FakeTensorMode."""
-    return type(tensor).__name__ == "FakeTensor"
 
 
 def forward_mode_active() -> bool:

@@ -41,7 +41,7 @@ def with_facts(
     band_area: int = UNKNOWN,
 ) -> Layout:
     """The layout with facts of its own; compiled code, and what only computes shapes, has none."""
-    if torch.compiler.is_compiling() or torch_internals.is_fake(layout.rowptr):
+    if torch.compiler.is_compiling() or isinstance(layout.rowptr, torch_internals.FakeTensor):
         return layout
     facts = torch.empty(SIZE, dtype=torch.int64, device="cpu")
     facts.numpy()[:] = max_in_degree, max_out_degree, band_area, facts.data_ptr()

@@ -107,21 +107,28 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
 
 
 def stable_argsort(index: Tensor) -> Tensor:
-    """The order of ascending values, equal ones as they came: [e] int64."""
-    return onnx.stable_argsort(index) if onnx.exporting() else torch.argsort(index, stable=True)
+    """The order of ascending values, equal ones as they came: [e] int64.
+
+    ONNX sorts by its TopK, which by its specification puts the first of equal values first.
+    """
+    return torch.argsort(index) if onnx.exporting() else torch.argsort(index, stable=True)
 
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """Where each of the values 0 .. size begins in a sorted index: [size + 1]."""
-    if onnx.exporting():
-        return onnx.offsets(sorted_index, size).to(dtype)
+    if onnx.exporting():  # which has no binary search
+        ones = torch.ones_like(sorted_index, dtype=torch.int64)
+        counts = ones.new_zeros(size + 1).index_add(0, sorted_index.long() + 1, ones)
+        return counts.cumsum(0).to(dtype)
     bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
     return torch.searchsorted(sorted_index, bounds).to(dtype)
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
     """The row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total] int64."""
-    if onnx.exporting():
-        return onnx.owners(offsets, total)
+    if onnx.exporting():  # which repeats by constants alone
+        ends = offsets[1:].long()
+        counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))
+        return counts.cumsum(0)[:total]
     rows = torch.arange(num_rows(offsets), device=offsets.device)
     return torch.repeat_interleave(rows, offsets.diff(), output_size=total)

@@ -28,11 +28,11 @@ def test_every_kernel_names_its_fields():
 
 
 def test_what_a_kernel_does_not_take_is_refused():
-    x = torch.zeros(3, 2)
-    with pytest.raises(KeyError, match="colour"):
-        cpu.launch("dropout", x, None, colour=1)
+    with pytest.raises(TypeError, match="the C\\+\\+ kernel dropout has no field colour"):
+        cpu.Launcher("dropout", {"x": 0, "colour": 1})
+    launch = cpu.Launcher("node_scores", {"value": 0, "vectors": 1})
     with pytest.raises(TypeError, match=r"vectors must be torch.float32; got torch.float64"):
-        cpu.node_scores(x[:, None], torch.zeros(1, 1, 2, dtype=torch.float64))
+        launch([torch.zeros(3, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64)])
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])
