@@ -166,4 +166,4 @@ EDGE_KINDS = {
     "csr": _as_csr,
     "Graph": Graph,
 }
-"""Ways to give edges, from pairs sorted by destination and source without doubles."""
+"""Ways to give edges, from pairs sorted by destination and source without duplicates."""

@@ -138,7 +138,8 @@ def values_and_scores(
     lin: Any, x: Tensor, *att: Tensor, name: str = "x"
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     r"""Values v = W x, [n, h, c], and scalars :math:`\langle v, a \rangle` for each a [1, h, c]."""
-    for_values, for_scores = projection.fork(project(lin, x, name))
+    projected = project(lin, x, name)
+    for_values, for_scores = projection.fork(projected)
     channels = att[0].shape[-1]
     return split_heads(for_values, channels), head_scores(split_heads(for_scores, channels), *att)
 

@@ -9,6 +9,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models.attentive_fp import GATEConv
 
 from gattn import graphs, models, nn
+from gattn.nn._features import project
 
 EDGES = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
 KINDS = torch.tensor([0, 1, 1, 0, 1, 0])
@@ -271,6 +272,13 @@ def test_quantized_linear_maps(name):
     quantized = torch.ao.quantization.quantize_dynamic(model)
     with torch.no_grad():
         torch.testing.assert_close(quantized(*args), model(*args), rtol=0.1, atol=0.1)
+
+
+def test_features_without_data_are_checked_and_projected():
+    lin = torch.nn.Linear(6, 4, device="meta")
+    assert project(lin, torch.empty(5, 6, device="meta")).shape == (5, 4)
+    with pytest.raises(ValueError, match="x must have 6 features"):
+        project(lin, torch.empty(5, 7, device="meta"))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
