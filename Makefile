@@ -8,7 +8,8 @@ BENCH ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint $(CONSTRAINTS)
+# What is never imported need not be compiled.
+INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
 # One thread for each worker: two workers with two threads each would wait for one another.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 KERNELS := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h gattn/kernels/cpu/CMakeLists.txt)
@@ -21,12 +22,13 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test coverage versions sanitize lint format bench docs sdist wheels clean
+.PHONY: help demo quick test slow coverage versions sanitize lint format bench docs sdist wheels clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
 	@echo "make quick   install and run a file or two of tests for each promise: a minute"
 	@echo "make test    install and run the tests, doctests and examples"
+	@echo "make slow    the tests of more than ten seconds each: Triton's interpreter, builds, exports"
 	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
 	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings;"
 	@echo "             PYG=2.7.0 changes PyTorch Geometric too"
@@ -47,7 +49,10 @@ quick: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow" $(QUICK)
 
 test: $(VENV)/dev.stamp
-	$(PYTEST)
+	$(PYTEST) -m "not slow"
+
+slow: $(VENV)/dev.stamp
+	$(PYTEST) -m slow
 
 coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered

@@ -228,11 +228,21 @@ def test_settings_are_frozen() -> None:
         Settings().threads = 3  # type: ignore[misc]
 
 
+def _copy_of_gattn(folder: Path) -> Path:
+    """The package as a commit is built: the sources and the kernels in one folder."""
+    package = folder / "gattn"
+    shutil.copytree(ROOT / "gattn", package, ignore=shutil.ignore_patterns("__pycache__"))
+    built = getattr(gattn.kernels.cpu._kernels, "__file__", None)  # may lie in site-packages
+    if built is not None:
+        shutil.copy(built, package / "kernels" / "cpu")
+    return package
+
+
 def test_two_commits_take_turns_on_the_same_inputs(tmp_path: Path, capsys) -> None:
-    out = tmp_path / "compared.jsonl"
+    out, other = tmp_path / "compared.jsonl", _copy_of_gattn(tmp_path).parent
     chosen = ["power-law/operator/additive", "power-law/bf16/GATConv", "power-law/layout"]
     options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1"]
-    assert compare.main(["HEAD", *chosen, *options, "--other", str(ROOT), "--out", str(out)]) == 0
+    assert compare.main(["HEAD", *chosen, *options, "--other", str(other), "--out", str(out)]) == 0
     found = record.newest(out)
     assert list(found) == sorted(chosen, key=list(with_one_side()).index)
     for line in found.values():
@@ -245,11 +255,7 @@ def test_two_commits_take_turns_on_the_same_inputs(tmp_path: Path, capsys) -> No
 
 def test_another_commit_that_computes_something_else_is_not_timed(tmp_path: Path, capsys) -> None:
     """The other side's gattn is this one with its additive attention a thousandth too large."""
-    package = tmp_path / "gattn"
-    shutil.copytree(ROOT / "gattn", package, ignore=shutil.ignore_patterns("__pycache__"))
-    built = getattr(gattn.kernels.cpu._kernels, "__file__", None)  # may lie in site-packages
-    if built is not None:
-        shutil.copy(built, package / "kernels" / "cpu")
+    package = _copy_of_gattn(tmp_path)
     functional = package / "functional.py"
     functional.write_text(
         f"{functional.read_text()}\n"

@@ -170,13 +170,13 @@ def test_onnx_asks_for_no_backend_whatever_is_forced_here(forced, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 1000])
-def test_layouts_of_what_onnx_has_are_those_of_the_rest(size):
+def test_layouts_of_what_onnx_has_are_those_of_the_rest(size, monkeypatch):
     source, destination = torch.randint(7, (2, size))
     expected = layout.build(source, destination, 9, 8)
-    rowptr = onnx.offsets(expected.destinations(), 8)
-    assert torch.equal(rowptr, expected.rowptr.long())
-    assert torch.equal(onnx.owners(rowptr, size), expected.destinations())
-    assert torch.equal(onnx.owners(expected.rowptr, size), expected.destinations())
+    owners = expected.destinations()
+    monkeypatch.setattr(onnx, "exporting", lambda: True)
+    assert torch.equal(layout.offsets(owners, 8, torch.int64), expected.rowptr.long())
+    assert torch.equal(layout.owners(expected.rowptr, size), owners)
 
 
 def _traced(layer, args):

@@ -112,7 +112,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     seed = checks.new_seed(p, x.device)
     if seed is None:
         return x
-    return _dropout(x.reshape(-1), seed, p, impl="cpu").view(x.shape)
+    return _dropout.overload(x.reshape(-1), seed, p, "cpu").view(x.shape)
 
 
 def _dropout_gradients(

@@ -26,7 +26,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> T
     """
     if value.dtype != vectors.dtype or select(impl, value.device) != "cpu":
         return reference.node_scores(value, vectors)
-    return _scores(value, vectors, impl="cpu")
+    return _scores.overload(value, vectors, "cpu")
 
 
 _INPUTS = {"value": "m h c", "vectors": "t h c"}

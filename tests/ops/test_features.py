@@ -7,7 +7,7 @@ from torch.nn import Linear
 from gattn.graph import as_graph
 from gattn.kernels import philox
 from gattn.nn import SparseDropout
-from gattn.nn._conv import project
+from gattn.nn._features import project
 from gattn.ops import features
 from gattn.ops.backend import why_not
 
