@@ -79,19 +79,14 @@ def of_tensor(tensor: Tensor) -> dict[Any, Any]:
     torch's count of writes, and the checksum is compared there, without waiting for it: after a
     write that torch did not count the device fails with an error, and nothing wrong is read.
     """
-    if not _can_be_kept(tensor):
-        return {}
-    look = _look(tensor)
-    entry = _entries.get(id(tensor))
-    if entry is not None and entry.ref() is tensor and _agree(entry.look, look):
-        return entry.kept
-    return _keep(tensor, look, {})
+    return _kept_for(tensor, _look(tensor)) if _can_be_kept(tensor) else {}
 
 
 def share(given: Tensor, made: Tensor) -> None:
     """Let a sparse matrix have what is kept for another whose entries stand at the same places."""
-    if _can_be_kept(made):
-        _keep(made, _look(made), of_tensor(given))
+    if _can_be_kept(made) and _can_be_kept(given):
+        look = _look(given)
+        _keep(made, look if made.is_cpu else _look(made), _kept_for(given, look))
 
 
 def outside_transforms(function: _F) -> _F:
@@ -151,6 +146,13 @@ class _Entry(NamedTuple):
 
 _entries: dict[int, _Entry] = {}
 _numbers: dict[object, Any] = {}
+
+
+def _kept_for(tensor: Tensor, look: _Look) -> dict[Any, Any]:
+    entry = _entries.get(id(tensor))
+    if entry is not None and entry.ref() is tensor and _agree(entry.look, look):
+        return entry.kept
+    return _keep(tensor, look, {})
 
 
 def _keep(tensor: Tensor, look: _Look, kept: dict[Any, Any]) -> dict[Any, Any]:
