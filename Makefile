@@ -12,7 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
 # One thread for each worker: two workers with two threads each would wait for one another.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
-KERNELS := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h gattn/kernels/cpu/CMakeLists.txt)
+CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
+KERNELS := $(CPP) gattn/kernels/cpu/CMakeLists.txt
 
 # What `make quick` runs, a file or a few for each promise.
 QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.py \
@@ -65,12 +66,14 @@ versions:
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(CPP)
 
 bench: $(VENV)/gattn.stamp
 	$(BIN)/python -m benchmarks $(BENCH)
