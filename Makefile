@@ -8,8 +8,7 @@ BENCH ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# What is never imported need not be compiled.
-INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
+INSTALL := $(PIP) install --quiet --constraint $(CONSTRAINTS)
 # One thread for each worker: two workers with two threads each would wait for one another.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
