@@ -97,24 +97,26 @@ def call_all(shape: ShapeClass) -> None:
     has_features = options and path != "runs"
     features = (attr, proj) if has_features else (None, None)
     inputs = rows, sources, sources, edges if options else None, *features
-    out, *saved, exact, edge_out = kernels.dot_product_forward(*inputs, layout, seed, 0.25, p, True)
-    saved = value_sum(out, exact), *saved, edge_out
+    out, *saved, out_acc, edge_out = kernels.dot_product_forward(
+        *inputs, layout, seed, 0.25, p, True
+    )
+    saved = value_sum(out, out_acc), *saved, edge_out
     kernels.dot_product_backward(rows, *inputs, *saved, layout, seed, 0.25, p, True)
     if path == "runs":
         return
 
     extra = edges if options else None
-    out, *saved, exact = kernels.additive_forward(
+    out, *saved, out_acc = kernels.additive_forward(
         a, b, sources, extra, layout, seed, 0.2, p, True, True
     )
-    saved = value_sum(out, exact), *saved
+    saved = value_sum(out, out_acc), *saved
     kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, False, False)
     kernels.additive_backward(rows, a, b, sources, extra, *saved, layout, seed, 0.2, p)
 
     inputs = rows, sources, None, w, *((attr, proj) if options else (None, None))
     act = "tanh" if options else "leaky_relu"
-    out, *saved, exact = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p, True)
-    saved = value_sum(out, exact), *saved
+    out, *saved, out_acc = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p, True)
+    saved = value_sum(out, out_acc), *saved
     kernels.mlp_backward(rows, *inputs, *saved, layout, seed, act, 0.2, p, options)
     if path == "graphs":
         return
