@@ -1,0 +1,1 @@
+"""Molecules: from SMILES and measured values to predictions."""

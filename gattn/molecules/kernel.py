@@ -1,0 +1,255 @@
+"""The kernel part: a Gaussian process on fingerprints and descriptors, exact and in float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+
+__all__ = ["KernelRidge", "count_tanimoto"]
+
+START = (-2.0, -1.0, 0.0, -1.0, -2.0)
+"""Where the search begins: the logarithms of noise, Tanimoto, Matern, 1 / length^2, linear."""
+SPREAD = 3.0
+"""Standard deviation of the normal prior on those logarithms."""
+STEPS = 25
+SEARCHED_ROWS = 1000
+"""The search for the logarithms reads at most so many molecules; the prediction reads them all."""
+JITTER = 1e-4
+FARTHEST = 6.0
+"""Standardised descriptors are cut here: an odd molecule is far away, and not infinitely."""
+
+
+def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
+    r"""Compare every row of one set of count vectors with every row of another.
+
+    .. math:: T_{ij} = \frac{\sum_d \min(a_{id}, b_{jd})}{\sum_d \max(a_{id}, b_{jd})}
+
+    Args:
+        a: [n, d] uint8.
+        b: [m, d] uint8.
+
+    Returns:
+        [n, m] float32 in 0..1; two vectors of zeros have similarity 0.
+
+    Reference: Ralaivola et al., "Graph kernels for chemical informatics" (Neural Networks 2005),
+    where it is called the MinMax kernel.
+
+    Example:
+        >>> a = torch.tensor([[2, 1, 0]], dtype=torch.uint8)
+        >>> b = torch.tensor([[1, 1, 0], [0, 0, 3]], dtype=torch.uint8)
+        >>> count_tanimoto(a, b)
+        tensor([[0.6667, 0.0000]])
+    """
+    least = a.new_zeros((len(a), len(b)), dtype=torch.float32)
+    # min(x, y) counts the levels 1, 2, ... that both reach: a product of 0 and 1 for each level.
+    for level in range(1, 1 + min(_highest(a), _highest(b))):
+        columns = ((a >= level).any(0) & (b >= level).any(0)).nonzero().flatten()
+        least += (a[:, columns] >= level).float() @ (b[:, columns] >= level).float().t()
+    total_a, total_b = (counts.sum(1, dtype=torch.float32) for counts in (a, b))
+    return least / (total_a[:, None] + total_b - least).clamp(min=1)
+
+
+def _highest(counts: Tensor) -> int:
+    return int(counts.max()) if counts.numel() else 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """What predicts one target: its known rows, the Cholesky factor, and the weight of each."""
+
+    rows: Tensor
+    lower: Tensor
+    weight: Tensor
+
+
+class KernelRidge:
+    r"""Kernel ridge regression, with its hyperparameters and variance from a Gaussian process.
+
+    .. math::
+        k(i, j) = s_1 T(c_i, c_j) + s_2 (1 + r_{ij}) e^{-r_{ij}} + s_3 \frac{z_i \cdot z_j}{d},
+        \qquad r_{ij}^2 = \frac{3 \lVert z_i - z_j \rVert^2}{d\,\ell^2}
+
+        y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
+
+    T is the Tanimoto similarity of Morgan counts c, and z are the d standardised descriptors. The
+    scales, the length and the noise maximise the posterior density of each target's training
+    values (marginal likelihood with a wide normal prior on the logarithms). A target's gaps are
+    left out of its own equation.
+
+    Memory grows with the square of the training molecules, and so it reads at most ``rows`` of
+    them, drawn at random. With t targets it is t rows^2 numbers of float64.
+
+    Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters
+    2 and 5.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        """Make it of what :meth:`state` gave."""
+        self._tensors = tensors
+        self.counts = tensors["counts"]
+        self._z, self._theta = tensors["descriptors"], tensors["theta"]
+        parts = self._compare(self.counts, self._z)
+        self._factors = [
+            _factor(parts, theta, y) for theta, y in zip(self._theta, tensors["y"].unbind(1))
+        ]
+
+    @classmethod
+    def fit(cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int) -> KernelRidge:
+        """Choose the hyperparameters of every target and solve its equation.
+
+        Args:
+            inputs: k training molecules.
+            y: [k, t] float64; NaN where a target was not measured.
+            rows: the most molecules to read.
+            seed: of the draw, where there are more.
+
+        Returns:
+            The fitted model.
+        """
+        kept = _draw(len(inputs), rows, seed)
+        counts, raw, y = inputs.counts[kept], inputs.descriptors[kept].double(), y[kept].double()
+        mean, scale = _moments(y)
+        center, width = _moments(raw)
+        z = _standardise(raw, center, width)
+        searched = _draw(len(kept), SEARCHED_ROWS, seed)
+        parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
+        scaled = (y - mean) / scale
+        theta = torch.stack([_search(parts, target) for target in scaled[searched].unbind(1)])
+        return cls(
+            {
+                "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
+                "mean": mean, "scale": scale, "center": center, "width": width,
+            }
+        )  # fmt: skip
+
+    def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
+        """Predict every target with its posterior variance.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, t] float64 in the targets' units, and the variance of a measurement, [k, t].
+        """
+        center, width = self._tensors["center"], self._tensors["width"]
+        z = _standardise(inputs.descriptors.double(), center, width)
+        parts = self._compare(inputs.counts, z)
+        own = _self_similarity(inputs.counts, z)
+        means, variances = [], []
+        for theta, factor in zip(self._theta, self._factors):
+            cross = _combine([part[:, factor.rows] for part in parts], theta)
+            spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
+            means.append(cross @ factor.weight)
+            variances.append(_combine(own, theta) + _noise(theta) - spread.square().sum(0))
+        return self._in_units(torch.stack(means, 1), torch.stack(variances, 1))
+
+    def left_out(self) -> tuple[Tensor, Tensor]:
+        """Predict every training molecule from all others, in closed form.
+
+        .. math::
+            y_i - \\frac{(K^{-1} y)_i}{(K^{-1})_{ii}}, \\qquad \\frac{1}{(K^{-1})_{ii}}
+
+        Returns:
+            [n, t] float64 and the variance, [n, t], of the n molecules that it reads; NaN at gaps.
+        """
+        y = self._tensors["y"]
+        means, variances = torch.full_like(y, math.nan), torch.full_like(y, math.nan)
+        for target, factor in enumerate(self._factors):
+            diagonal = torch.cholesky_inverse(factor.lower).diagonal()
+            means[factor.rows, target] = y[factor.rows, target] - factor.weight / diagonal
+            variances[factor.rows, target] = 1 / diagonal
+        return self._in_units(means, variances)
+
+    def state(self) -> dict[str, Tensor]:
+        """Give the tensors that the model is made of, for :meth:`__init__` to take."""
+        return dict(self._tensors)
+
+    def _compare(self, counts: Tensor, z: Tensor) -> list[Tensor]:
+        return _compare(counts, z, self.counts, self._z)
+
+    def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self._tensors["scale"]
+        return mean * scale + self._tensors["mean"], variance.clamp(min=0) * scale.square()
+
+
+def _draw(count: int, most: int, seed: int) -> Tensor:
+    """At most so many positions of a number of rows, in ascending order."""
+    if count <= most:
+        return torch.arange(count)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randperm(count, generator=generator)[:most].sort().values
+
+
+def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each column's known values; 1 for a constant column."""
+    mean = values.nanmean(0)
+    scale = (values - mean).square().nanmean(0).sqrt()
+    return mean, torch.where(scale > 1e-9 * (1 + mean.abs()), scale, 1.0)
+
+
+def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
+    return ((raw - center) / width).clamp(-FARTHEST, FARTHEST)
+
+
+def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
+    """Tanimoto similarity, squared distance and product of every pair: three of [k, n]."""
+    product = z @ other_z.t()
+    squares = z.square().sum(1)[:, None] + other_z.square().sum(1) - 2 * product
+    features = max(z.shape[1], 1)
+    return [
+        count_tanimoto(counts, other_counts).double(),
+        squares.clamp(min=0) / features,
+        product / features,
+    ]
+
+
+def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
+    """The same of every molecule with itself: three of [k]."""
+    product = z.square().sum(1) / max(z.shape[1], 1)
+    return [counts.any(1).double(), torch.zeros_like(product), product]
+
+
+def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
+    """The kernel from its parts, without the noise."""
+    similarity, squares, product = parts
+    _, tanimoto, matern, inverse, linear = theta.exp().unbind()
+    far = (3 * inverse * squares + 1e-12).sqrt()  # differentiable where two molecules are equal
+    return tanimoto * similarity + matern * (1 + far) * (-far).exp() + linear * product
+
+
+def _noise(theta: Tensor) -> Tensor:
+    return theta[0].exp() + JITTER
+
+
+def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
+    rows = y.isfinite().nonzero().flatten()
+    kernel = _combine([part[rows][:, rows] for part in parts], theta)
+    lower = torch.linalg.cholesky(kernel + _noise(theta) * torch.eye(len(rows)).double())
+    return _Factor(rows, lower, torch.cholesky_solve(y[rows, None], lower).flatten())
+
+
+def _search(parts: list[Tensor], y: Tensor) -> Tensor:
+    """The logarithms of the hyperparameters with the highest posterior density: [5]."""
+    start = torch.tensor(START, dtype=torch.float64)
+    theta = start.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        factor = _factor(parts, theta, y)
+        fit = 0.5 * y[factor.rows] @ factor.weight + factor.lower.diagonal().log().sum()
+        prior = 0.5 * ((theta - start) / SPREAD).square().sum()
+        value = (fit + prior) / max(len(factor.rows), 1)
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    return theta.detach()

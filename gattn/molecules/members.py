@@ -1,0 +1,136 @@
+"""The networks of an ensemble: how each is made, trained and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
+from gattn.molecules.settings import MoleculeSettings, Task
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+    from gattn.training.loop import History
+
+__all__ = ["MoleculeBatches", "fit_members", "make_network", "predict_members"]
+
+AVERAGE = 0.99
+"""Decay of the exponential moving average of the weights, which is what predicts."""
+WARMUP = 0.1
+CLIP = 5.0
+ASKED = 512
+"""Molecules a batch in prediction."""
+
+
+class MoleculeBatches:
+    """Molecules and their targets as the training loop reads them.
+
+    Args:
+        inputs: k molecules.
+        y: [k, t], scaled as the network is to predict it; NaN where there is none.
+    """
+
+    def __init__(self, inputs: MoleculeInputs, y: Tensor) -> None:
+        self.inputs, self.y = inputs, y.float()
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, positions: Tensor) -> tuple[Data, Tensor]:
+        """Join the molecules at these positions, and their targets [g, t]."""
+        return batch_inputs(self.inputs[positions]), self.y[positions]
+
+
+def make_network(
+    settings: MoleculeSettings, targets: int, *, seed: int = 0
+) -> MoleculeNetwork | AttentiveFPNetwork:
+    """Make a network with weights drawn from a seed; torch's generator stays where it was."""
+    kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return kind(settings, targets)
+
+
+def fit_members(
+    train: MoleculeBatches,
+    val: MoleculeBatches,
+    task: Task,
+    settings: MoleculeSettings,
+    *,
+    folder: Path | None = None,
+    progress: bool = False,
+) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
+    """Train the networks of an ensemble, each from a seed of its own.
+
+    Args:
+        train: what is learned from.
+        val: what chooses the epoch.
+        task: regression minimises squared errors, classification the cross entropy.
+        settings: of the networks and their training.
+        folder: where checkpoints go, one folder a network; training goes on from what lies there.
+        progress: whether to show a bar.
+
+    Returns:
+        The networks with their averaged weights, and what was recorded of each.
+    """
+    from gattn.training.loop import LoopSettings, fit_network  # Lightning
+
+    networks, histories = [], []
+    for member in range(settings.ensemble):
+        network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        loop = LoopSettings(
+            epochs=settings.epochs, batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate, weight_decay=settings.weight_decay,
+            warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE, seed=settings.seed + member,
+            precision=settings.precision, accelerator=settings.accelerator,
+            devices=settings.devices,
+        )  # fmt: skip
+        where = folder / f"member-{member}" if folder is not None else None
+        loss = _loss(task, settings, train.y)
+        histories.append(
+            fit_network(network, loss, train, val, loop, folder=where, progress=progress)
+        )
+        networks.append(network.eval())
+    return networks, histories
+
+
+def predict_members(
+    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
+) -> Tensor:
+    """Ask every network: [K, k, t] float64, as they were trained; for classes probabilities."""
+    made = [torch.empty(len(networks), 0, targets, dtype=torch.float64)]
+    with torch.inference_mode():
+        for positions in torch.arange(len(inputs)).split(ASKED):
+            batch = batch_inputs(inputs[positions])
+            made.append(torch.stack([network(batch) for network in networks]).double())
+    return torch.cat(made, 1)
+
+
+def _loss(task: Task, settings: MoleculeSettings, y: Tensor):
+    """The loss of every prediction [g, t], which the loop averages over what is known."""
+    if task == "regression":
+        return _squared_error
+    weights = class_weights(y) if settings.class_weight == "balanced" else torch.ones(2, 1)
+
+    def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+        weight = torch.where(label > 0.5, weights[1], weights[0])
+        return weight * F.binary_cross_entropy_with_logits(logits, label, reduction="none")
+
+    return cross_entropy
+
+
+def _squared_error(predicted: Tensor, y: Tensor) -> Tensor:
+    return F.mse_loss(predicted, y, reduction="none")
+
+
+def class_weights(y: Tensor) -> Tensor:
+    """Weigh classes 0 and 1 of each target inversely to their frequency: [2, t], mean 1."""
+    known = y.isfinite().sum(0).clamp(min=1)
+    counts = torch.stack([(y == label).sum(0) for label in (0, 1)]).clamp(min=1)
+    return known / (2 * counts)

@@ -1,0 +1,104 @@
+"""What a model of molecules is made of and trained by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+__all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
+
+Task = Literal["regression", "classification"]
+ModelName = Literal["stacked", "attention", "attentive_fp", "ridge"]
+ClassWeight = Literal["none", "balanced"]
+Accelerator = Literal["auto", "cpu", "gpu"]
+Precision = Literal["32", "bf16-mixed", "16-mixed"]
+
+
+@dataclass(frozen=True)
+class MoleculeSettings:
+    """The settings of :class:`gattn.molecules.predictor.MoleculePredictor`.
+
+    Attributes:
+        model: ``"stacked"`` is the attention network and the kernel ridge side by side, weighted
+            by how well each does on the validation part; the other names are one part alone.
+        ensemble: how many networks are trained from different seeds and averaged.
+        epochs: passes over the training part.
+        batch_size: molecules a step.
+        learning_rate: the highest, which is reached after a tenth of all steps.
+        weight_decay: of AdamW.
+        width: features of an atom inside the network; divisible by ``heads``.
+        layers: attention layers over bonds.
+        heads: attention heads of each layer.
+        dropout: probability of dropping a feature in training.
+        class_weight: ``"balanced"`` weights each class of each target by the inverse of its
+            frequency in the training part.
+        kernel_rows: the most training molecules that the kernel ridge reads: its memory grows with
+            their square. Where there are more it reads so many of them, drawn by ``seed``.
+        seed: of the initial weights, the order of the molecules, and dropout.
+        max_atoms: molecules with more atoms are refused.
+        accelerator: what the networks train on: ``"cpu"``, ``"gpu"`` or ``"auto"``.
+        devices: how many of them.
+        precision: of the networks' training: ``"32"``, ``"bf16-mixed"`` or ``"16-mixed"``.
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+
+    Example:
+        >>> MoleculeSettings(ensemble=5).model
+        'stacked'
+        >>> MoleculeSettings(epochs=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: epochs must be a whole number, at least 1; got 0
+    """
+
+    model: ModelName = "stacked"
+    ensemble: int = 1
+    epochs: int = 60
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    width: int = 128
+    layers: int = 4
+    heads: int = 8
+    dropout: float = 0.0
+    class_weight: ClassWeight = "none"
+    kernel_rows: int = 4000
+    seed: int = 0
+    max_atoms: int = 1000
+    accelerator: Accelerator = "cpu"
+    devices: int = 1
+    precision: Precision = "32"
+
+    def __post_init__(self) -> None:
+        _check_choice("model", self.model, get_args(ModelName))
+        _check_choice("class_weight", self.class_weight, get_args(ClassWeight))
+        _check_choice("accelerator", self.accelerator, get_args(Accelerator))
+        _check_choice("precision", self.precision, get_args(Precision))
+        for name in _COUNTS:
+            _check_count(name, getattr(self, name), 1)
+        _check_count("seed", self.seed, 0)
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0; got {self.learning_rate}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must be at least 0; got {self.weight_decay}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1; got {self.dropout}")
+        if self.width % self.heads:
+            raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
+
+
+_COUNTS = (
+    *("ensemble", "epochs", "batch_size", "width", "layers", "heads"),
+    *("kernel_rows", "max_atoms", "devices"),
+)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def _check_count(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")

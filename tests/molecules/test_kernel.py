@@ -1,0 +1,104 @@
+"""The kernel part, against RDKit, explicit solutions and refitting without a molecule."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from gattn.molecules.kernel import KernelRidge, count_tanimoto
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What the kernel reads of molecules."""
+
+    counts: Tensor
+    descriptors: Tensor
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, positions: Tensor) -> "Inputs":
+        return Inputs(self.counts[positions], self.descriptors[positions])
+
+
+def made(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
+    """Molecules drawn at random, and two targets that depend on them."""
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.poisson(torch.full((count, 30), 0.5), generator=generator).to(torch.uint8)
+    descriptors = torch.randn(count, 4, generator=generator) * torch.tensor([1.0, 100.0, 0.01, 0.0])
+    y = torch.stack([descriptors[:, 0].sin(), 3 * counts[:, 0] - counts[:, 1].float() + 50], 1)
+    return Inputs(counts, descriptors), y.double()
+
+
+def test_count_tanimoto_is_rdkits() -> None:
+    pytest.importorskip("rdkit")
+    from rdkit import Chem, DataStructs
+    from rdkit.Chem import rdFingerprintGenerator
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    texts = ["CCCCCCCC", "CCO", "c1ccccc1C(=O)O", "C", "CC(C)(C)c1ccc(O)cc1"]
+    sparse = [generator.GetCountFingerprint(Chem.MolFromSmiles(text)) for text in texts]
+    arrays = [generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(text)) for text in texts]
+    counts = torch.stack([torch.from_numpy(array).to(torch.uint8) for array in arrays])
+    wanted = [[DataStructs.TanimotoSimilarity(a, b) for b in sparse] for a in sparse]
+    torch.testing.assert_close(count_tanimoto(counts, counts), torch.tensor(wanted))
+
+
+def test_nothing_in_common_and_nothing_at_all() -> None:
+    counts = torch.zeros(2, 3, dtype=torch.uint8)
+    assert count_tanimoto(counts, counts).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert count_tanimoto(counts[:0], counts).shape == (0, 2)
+
+
+def test_it_predicts_what_depends_on_the_features() -> None:
+    train, y = made(150)
+    test, wanted = made(60, seed=1)
+    mean, variance = KernelRidge.fit(train, y, rows=1000, seed=0).predict(test)
+    error = (mean - wanted).square().mean(0)
+    assert (error < 0.3 * wanted.var(0)).all()
+    assert (variance > 0).all()
+    standardised = (mean - wanted).square() / variance
+    assert 0.3 < float(standardised.mean()) < 3
+
+
+def test_gaps_cost_only_their_own_target() -> None:
+    train, y = made(60)
+    gaps = y.clone()
+    gaps[::3, 1] = torch.nan
+    whole, some = (KernelRidge.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
+    torch.testing.assert_close(whole.predict(train)[0][:, 0], some.predict(train)[0][:, 0])
+    alone = KernelRidge.fit(train[torch.arange(1)], y[:1], rows=9, seed=0).predict(train)[0]
+    torch.testing.assert_close(alone, y[:1].expand(60, -1))  # one molecule: its values, everywhere
+
+
+def test_left_out_is_refitting_without_each() -> None:
+    train, y = made(25)
+    y[3, 1] = torch.nan
+    model = KernelRidge.fit(train, y, rows=1000, seed=0)
+    mean, variance = model.left_out()
+    assert mean[3].isnan().tolist() == [False, True]
+    for one in (0, 7):
+        others = torch.arange(25)[torch.arange(25) != one]
+        state = model.state()
+        state |= {name: state[name][others] for name in ("counts", "descriptors", "y")}
+        wanted, wanted_variance = KernelRidge(state).predict(train[torch.tensor([one])])
+        torch.testing.assert_close(mean[one], wanted[0])
+        torch.testing.assert_close(variance[one], wanted_variance[0])
+
+
+def test_the_state_restores_it_and_the_rows_bound_it() -> None:
+    train, y = made(40)
+    model = KernelRidge.fit(train, y, rows=30, seed=0)
+    assert len(model.state()["counts"]) == 30
+    again = KernelRidge(model.state())
+    assert all(torch.equal(a, b) for a, b in zip(model.predict(train), again.predict(train)))
+    same = KernelRidge.fit(train, y, rows=30, seed=0)
+    assert torch.equal(model.predict(train)[0], same.predict(train)[0])
+
+
+def test_no_molecules_are_no_rows() -> None:
+    train, y = made(10)
+    mean, variance = KernelRidge.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
+    assert mean.shape == variance.shape == (0, 2)

@@ -1,0 +1,48 @@
+"""The networks: one molecule's prediction depends on its graph and on nothing beside it."""
+
+import pytest
+import torch
+
+from gattn.data import batch_molecules, mol_graph
+from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
+from gattn.molecules.settings import MoleculeSettings
+
+SETTINGS = MoleculeSettings(width=16, layers=2, dropout=0.2)
+NETWORKS = [MoleculeNetwork, AttentiveFPNetwork]
+
+pytest.importorskip("rdkit")
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_company_and_the_order_of_atoms_do_not_matter(kind: type) -> None:
+    network = kind(SETTINGS, 3).double().eval()
+
+    def ask(*texts: str) -> torch.Tensor:
+        batch = batch_molecules([mol_graph(text) for text in texts])
+        batch.x, batch.edge_attr = batch.x.double(), batch.edge_attr.double()
+        return network(batch)
+
+    alone = ask("OCC(=O)N")
+    torch.testing.assert_close(ask("C", "OCC(=O)N", "c1ccccc1")[1:2], alone)
+    torch.testing.assert_close(ask("NC(=O)CO"), alone)
+    assert alone.shape == (1, 3)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_every_weight_learns_and_single_atoms_pass(kind: type) -> None:
+    network = kind(SETTINGS, 1)
+    batch = batch_molecules([mol_graph("C"), mol_graph("CCO"), mol_graph("CC(N)(F)c1ccc(O)cc1")])
+    network(batch).square().sum().backward()
+    still = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
+    # A score of the receiving end cancels in the softmax where all scores have one sign.
+    assert [name for name in still if not name.endswith((".att_r", ".att_dst"))] == []
+    assert network.embed(batch).shape[0] == 3
+
+
+def test_attention_sums_to_one_over_each_molecule() -> None:
+    network = MoleculeNetwork(SETTINGS, 1).eval()
+    batch = batch_molecules([mol_graph("CCO"), mol_graph("C")])
+    weights = network.attention(batch)
+    assert weights.shape[0] == 4
+    torch.testing.assert_close(weights[:3].sum(0), torch.ones(weights.shape[1:]))
+    torch.testing.assert_close(weights[3], torch.ones(weights.shape[1:]))
