@@ -1,0 +1,20 @@
+"""Plots of a run as PNG: matplotlib without a window and without global state.
+
+Every function returns the bytes of one picture, for a light page or a dark one, 4.4 inches wide:
+in a report on a telephone of 400 pixels its text is still 11 pixels high. Labels of shape [k] are
+NaN where nothing was measured; such rows are left out.
+"""
+
+from gattn.training.plots.classes import precision_recall, reliability, roc
+from gattn.training.plots.learning import learning_curve
+from gattn.training.plots.regression import coverage, parity, residuals
+
+__all__ = [
+    "coverage",
+    "learning_curve",
+    "parity",
+    "precision_recall",
+    "reliability",
+    "residuals",
+    "roc",
+]

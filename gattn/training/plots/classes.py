@@ -1,0 +1,220 @@
+"""Predicted probabilities beside known classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gattn.training.plots.style import known, note, number, render
+from gattn.training.theme import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["precision_recall", "reliability", "roc"]
+
+GRID = np.linspace(0, 1, 201)  # where the curves of several targets are averaged
+
+
+class _Curve(NamedTuple):
+    """A curve through points (x, y), the area under it, and its target's share of class 1."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    area: float
+    positive: float
+
+
+def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = False) -> bytes:
+    """Draw the true positives against the false positives: thin lines for targets, and their mean.
+
+    Args:
+        y: classes 0 and 1, [k] or [k, t], NaN where not measured.
+        probability: of class 1, in the same shape.
+        name: of the target, or of all of them.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG, whose title has the area under the curve, and for several targets its
+        mean. Targets of which one class only is known have no curve; the title counts them.
+
+    Raises:
+        ValueError: the shapes differ, or y holds something else than classes.
+        ImportError: matplotlib or scikit-learn is not installed.
+
+    >>> roc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
+    b'\\x89PNG'
+    """
+    from sklearn.metrics import roc_auc_score, roc_curve
+
+    def curve(classes: NDArray[np.float64], p: NDArray[np.float64]) -> _Curve:
+        x, up, _ = roc_curve(classes, p)
+        return _Curve(x, up, float(roc_auc_score(classes, p)), float(classes.mean()))
+
+    curves, left_out = _curves(y, probability, curve)
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
+        _lines(axes, curves, theme)
+        _square(axes, "false positive rate", "true positive rate")
+        axes.set_title(_areas(name, "ROC-AUC", curves, left_out))
+
+    return render(draw, dark=dark, height=4.4)
+
+
+def precision_recall(
+    y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = False
+) -> bytes:
+    """Draw the precision against the recall: thin lines for targets, and their mean.
+
+    The dashed line is the share of class 1, the precision of guessing.
+
+    Args:
+        y: classes 0 and 1, [k] or [k, t], NaN where not measured.
+        probability: of class 1, in the same shape.
+        name: of the target, or of all of them.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG, as that of :func:`roc`, with the average precision in its title.
+
+    Raises:
+        ValueError: the shapes differ, or y holds something else than classes.
+        ImportError: matplotlib or scikit-learn is not installed.
+
+    >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
+    b'\\x89PNG'
+    """
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
+    def curve(classes: NDArray[np.float64], p: NDArray[np.float64]) -> _Curve:
+        precision, recall, _ = precision_recall_curve(classes, p)
+        area = float(average_precision_score(classes, p))
+        return _Curve(recall[::-1], precision[::-1], area, float(classes.mean()))
+
+    curves, left_out = _curves(y, probability, curve)
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        if curves:
+            share = float(np.mean([found.positive for found in curves]))
+            axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
+        _lines(axes, curves, theme)
+        _square(axes, "recall", "precision")
+        axes.set_title(_areas(name, "average precision", curves, left_out))
+
+    return render(draw, dark=dark, height=4.4)
+
+
+def _curves(
+    y: ArrayLike,
+    probability: ArrayLike,
+    curve: Callable[[NDArray[np.float64], NDArray[np.float64]], _Curve],
+) -> tuple[list[_Curve], int]:
+    """The curve of every target of which both classes are known, and how many others there are."""
+    classes = np.asarray(y, dtype=np.float64)
+    chances = np.asarray(probability, dtype=np.float64)
+    if classes.shape != chances.shape or classes.ndim not in (1, 2):
+        raise ValueError(
+            "classes and probabilities must both be [k] or [k, t]; got "
+            f"{classes.shape} and {chances.shape}"
+        )
+    strange = set(np.unique(classes[~np.isnan(classes)])) - {0.0, 1.0}
+    if strange:
+        raise ValueError(f"classes must be 0, 1 or NaN; got {min(strange):g}")
+    columns = zip(np.atleast_2d(classes.T), np.atleast_2d(chances.T))
+    pairs = [known(*pair) for pair in columns]
+    both = [pair for pair in pairs if len(np.unique(pair[0])) == 2]
+    return [curve(*pair) for pair in both], len(pairs) - len(both)
+
+
+def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme) -> None:
+    """One curve, or thin ones and their mean."""
+    if not curves:
+        return note(axes, "both classes are known of no target", theme)
+    if len(curves) == 1:
+        axes.plot(curves[0].x, curves[0].y, color=theme.first)
+        return
+    for found in curves:
+        axes.plot(found.x, found.y, color=theme.first, linewidth=0.8, alpha=0.45)
+    mean = np.mean([np.interp(GRID, found.x, found.y) for found in curves], axis=0)
+    axes.plot(GRID, mean, color=theme.second, linewidth=2.2, label=f"mean of {len(curves)} targets")
+    axes.legend(loc="lower center")
+
+
+def _square(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_xlim(-0.01, 1.01)
+    axes.set_ylim(-0.01, 1.02)
+    axes.set_aspect("equal")
+
+
+def _areas(name: str, area: str, curves: Sequence[_Curve], left_out: int) -> str:
+    lines = [name] if name else []
+    if curves:
+        mean = float(np.mean([found.area for found in curves]))
+        lines.append(f"{'mean ' if len(curves) > 1 else ''}{area} {number(mean)}")
+    if left_out and curves:
+        lines.append(f"one class only: {left_out} of {left_out + len(curves)} targets")
+    return "\n".join(lines)
+
+
+def reliability(
+    y: ArrayLike, probability: ArrayLike, *, bins: int = 10, name: str = "", dark: bool = False
+) -> bytes:
+    """Draw how often class 1 occurs against how probable it was said to be, and how often that.
+
+    Targets are put together. Bars are the standard errors of the frequencies.
+
+    Args:
+        y: classes 0 and 1, [k] or [k, t], NaN where not measured.
+        probability: of class 1, in the same shape.
+        bins: of equal width between 0 and 1.
+        name: of the target, or of all of them.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG. No known class: an empty one that says so.
+
+    Raises:
+        ValueError: the shapes differ, or a probability is not between 0 and 1.
+        ImportError: matplotlib is not installed.
+
+    >>> reliability([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
+    b'\\x89PNG'
+    """
+    classes, chance = known(np.ravel(np.asarray(y)), np.ravel(np.asarray(probability)))
+    wrong = chance[(chance < 0) | (chance > 1)]
+    if len(wrong):
+        raise ValueError(f"probabilities must be between 0 and 1; got {wrong[0]:g}")
+    at = np.minimum((chance * bins).astype(int), bins - 1)
+    rows = np.bincount(at, minlength=bins)
+    filled = rows > 0
+    said = np.bincount(at, chance, bins)[filled] / rows[filled]
+    found = np.bincount(at, classes, bins)[filled] / rows[filled]
+    error = np.sqrt(found * (1 - found) / rows[filled])
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        upper, lower = panels
+        upper.set_title(name)
+        upper.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
+        if len(chance):
+            upper.errorbar(said, found, error, fmt="o-", color=theme.first, markersize=4.5)
+        else:
+            note(upper, "no known class", theme)
+        upper.set_ylabel("frequency of class 1")
+        upper.set_xlim(0, 1)
+        upper.set_ylim(-0.02, 1.02)
+        edges = np.linspace(0, 1, bins + 1)
+        lower.bar(edges[:-1], rows, 1 / bins, align="edge", color=theme.first, alpha=0.6,
+                  edgecolor=theme.paper)  # fmt: skip
+        lower.set_ylabel("rows")
+        lower.set_xlabel("predicted probability of class 1")
+        lower.grid(visible=False, axis="x")
+
+    return render(draw, dark=dark, height=4.6, ratios=(3, 1))

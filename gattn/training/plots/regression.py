@@ -1,0 +1,225 @@
+"""Predicted numbers beside measured ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gattn.training.plots.style import known, note, render, title
+from gattn.training.theme import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["coverage", "parity", "residuals"]
+
+MANY = 1500  # points: more hide one another, and a density says more
+BARS = 400  # points: the error bars of more hide the points
+
+
+def parity(
+    y: ArrayLike,
+    predicted: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    name: str = "",
+    dark: bool = False,
+) -> bytes:
+    """Draw predicted against measured values, with the line on which they are equal.
+
+    The title has the root mean square error, the mean absolute error and R².
+
+    Up to 400 points have error bars of one standard deviation; more than 1,500 become a density.
+
+    Args:
+        y: measured values [k], NaN where there is none.
+        predicted: predicted values [k], in the same unit.
+        std: their standard deviations [k]; none are drawn without it.
+        name: of the target, with its unit.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG. No measured value: an empty one that says so.
+
+    Raises:
+        ValueError: the columns are not of one length.
+        ImportError: matplotlib is not installed.
+
+    >>> parity([0.1, 0.9, 2.2], [0.0, 1.0, 2.0], [0.1, 0.1, 0.2])[:4]
+    b'\\x89PNG'
+    """
+    spread = np.zeros(np.shape(y)) if std is None else std
+    measured, guess, spread = known(y, predicted, spread)
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        axes.set_xlabel("measured")
+        axes.set_ylabel("predicted")
+        if not len(measured):
+            axes.set_title(name)
+            return note(axes, "no measured value", theme)
+        axes.set_title(title(name, _errors(measured, guess)))
+        low, high = _range(measured, guess)
+        axes.axline((low, low), slope=1, color=theme.muted, linewidth=1, linestyle="--", zorder=1)
+        if len(measured) > MANY:
+            _density(axes, measured, guess, (low, high), theme)
+        else:
+            bars = spread if std is not None and len(measured) <= BARS else None
+            _points(axes, measured, guess, bars, theme)
+            if bars is not None:
+                axes.set_ylabel("predicted ± standard deviation")
+        axes.set_xlim(low, high)
+        axes.set_ylim(low, high)
+        axes.set_aspect("equal")
+
+    return render(draw, dark=dark, height=4.4)
+
+
+def _errors(measured: NDArray[np.float64], guess: NDArray[np.float64]) -> dict[str, float]:
+    """RMSE, MAE and R²; the last is not defined where all measured values are one."""
+    error = guess - measured
+    spread = float(measured.var())
+    return {
+        "RMSE": float(np.sqrt((error**2).mean())),
+        "MAE": float(np.abs(error).mean()),
+        "R²": 1 - float((error**2).mean()) / spread if spread else float("nan"),
+    }
+
+
+def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
+    """Limits around all values, with a margin, also where all values are one."""
+    low = min(float(column.min()) for column in columns)
+    high = max(float(column.max()) for column in columns)
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def _points(
+    axes: Axes,
+    measured: NDArray[np.float64],
+    guess: NDArray[np.float64],
+    spread: NDArray[np.float64] | None,
+    theme: Theme,
+) -> None:
+    if spread is not None:
+        axes.errorbar(
+            measured, guess, spread, fmt="none", ecolor=theme.first, elinewidth=0.8, alpha=0.45
+        )
+    size = 18 if len(measured) <= BARS else 9
+    axes.scatter(measured, guess, s=size, color=theme.first, alpha=0.75, linewidths=0, zorder=2)
+
+
+def _density(
+    axes: Axes,
+    measured: NDArray[np.float64],
+    guess: NDArray[np.float64],
+    limits: tuple[float, float],
+    theme: Theme,
+) -> None:
+    cells = axes.hexbin(
+        measured, guess, gridsize=45, extent=(*limits, *limits), bins="log", mincnt=1,
+        cmap=theme.density, linewidths=0.2,
+    )  # fmt: skip
+    bar = axes.figure.colorbar(cells, ax=axes, shrink=0.8, pad=0.02)
+    bar.set_label("rows in a cell")
+    bar.outline.set_visible(False)
+
+
+def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool = False) -> bytes:
+    """Draw a histogram of predicted minus measured values.
+
+    Args:
+        y: measured values [k], NaN where there is none.
+        predicted: predicted values [k], in the same unit.
+        name: of the target, with its unit.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG. No measured value: an empty one that says so.
+
+    Raises:
+        ValueError: the columns are not of one length.
+        ImportError: matplotlib is not installed.
+
+    >>> residuals([0.1, 0.9, 2.2], [0.0, 1.0, 2.0])[:4]
+    b'\\x89PNG'
+    """
+    measured, guess = known(y, predicted)
+    error = guess - measured
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        axes.set_xlabel("predicted − measured")
+        axes.set_ylabel("rows")
+        if not len(error):
+            axes.set_title(name)
+            return note(axes, "no measured value", theme)
+        bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))  # Rice's rule, within reason
+        reach = float(np.abs(error).max()) or 1.0
+        axes.hist(
+            error, bins=np.linspace(-reach, reach, bins + 1 + bins % 2).tolist(), color=theme.first,
+            edgecolor=theme.paper, linewidth=0.8,
+        )  # fmt: skip
+        axes.axvline(0, color=theme.muted, linewidth=1, linestyle="--")
+        axes.axvline(float(error.mean()), color=theme.second, linewidth=1.4)
+        axes.grid(visible=False, axis="x")
+        facts = {"mean": float(error.mean()), "standard deviation": float(error.std())}
+        axes.set_title(title(name, facts))
+
+    return render(draw, dark=dark)
+
+
+def coverage(
+    nominal: ArrayLike,
+    empirical: ArrayLike,
+    *,
+    rows: int,
+    name: str = "",
+    dark: bool = False,
+) -> bytes:
+    """Draw how many measured values lie in intervals of growing nominal coverage.
+
+    The band holds nine in ten of the curves that exact intervals would give on as many rows.
+
+    Args:
+        nominal: what the intervals promise, [m], between 0 and 1.
+        empirical: the fraction of measured values within them, [m].
+        rows: how many values were measured.
+        name: of the target.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG.
+
+    Raises:
+        ValueError: the columns are not of one length.
+        ImportError: matplotlib is not installed.
+
+    >>> coverage([0.5, 0.9], [0.48, 0.93], rows=100)[:4]
+    b'\\x89PNG'
+    """
+    promised, found = known(nominal, empirical)
+    order = np.argsort(promised)
+    promised, found = promised[order], found[order]
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        grid = np.linspace(0, 1, 101)
+        width = 1.645 * np.sqrt(grid * (1 - grid) / max(rows, 1))
+        axes.fill_between(
+            grid, (grid - width).clip(0), (grid + width).clip(max=1), color=theme.muted, alpha=0.2,
+            linewidth=0, label="chance",
+        )  # fmt: skip
+        axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
+        axes.plot(promised, found, "o-", color=theme.first, markersize=4, label="intervals")
+        axes.set_title(name)
+        axes.set_xlabel("promised coverage")
+        axes.set_ylabel("measured values inside")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_aspect("equal")
+        axes.legend(loc="upper left")
+
+    return render(draw, dark=dark, height=4.4)

@@ -1,0 +1,238 @@
+"""A report of a run: one HTML page that needs nothing else, and its numbers as JSON.
+
+The page has no script and asks for nothing from elsewhere: pictures are inlined, and a content
+security policy says so. It knows neither molecules nor nodes: sections of text, tables and figures
+come in, and everything in them is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from gattn.training.plots.style import number
+from gattn.training.theme import DARK, LIGHT
+
+__all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_report"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+Cell = str | int | float | None
+"""What stands in a table: text, a number (shown to three digits), or None for nothing."""
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """A number that everybody looks for first.
+
+    Attributes:
+        label: what it is, in a few words.
+        value: the number or a short text.
+        note: its unit, or what to compare it with.
+    """
+
+    label: str
+    value: Cell
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text and numbers.
+
+    Attributes:
+        columns: the names.
+        rows: as many cells each as there are columns.
+        caption: a sentence above it.
+        best: for each row the columns that hold its best value; empty marks none.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    best: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row needs {len(self.columns)} cells; got {len(row)}: {row!r}")
+        if self.best and len(self.best) != len(self.rows):
+            raise ValueError(f"best must say it of {len(self.rows)} rows; got {len(self.best)}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture.
+
+    Attributes:
+        picture: a PNG file or an SVG document.
+        alt: what it shows, for those who do not see it.
+        caption: a sentence below it.
+        dark: the same for dark pages; without it the picture stands on its own ground there.
+    """
+
+    picture: bytes
+    alt: str
+    caption: str = ""
+    dark: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not self.alt.strip():
+            raise ValueError("a figure needs a text in place of the picture; got an empty alt")
+        for picture in (self.picture, self.dark):
+            if picture is not None:
+                _media_type(picture)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page under a title: paragraphs, then tables, then figures.
+
+    Attributes:
+        title: of the section.
+        text: paragraphs.
+        tables: below the text.
+        figures: below the tables, as many beside one another as there is room.
+        gallery: small figures, many in a row.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    gallery: bool = False
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """All that a report says.
+
+    Attributes:
+        title: of the page.
+        summary: one sentence: what was trained on what, and how good it is.
+        sections: in order.
+        highlights: a few numbers that stand first.
+        footer: who made the page, with what.
+    """
+
+    title: str
+    summary: str
+    sections: tuple[Section, ...]
+    highlights: tuple[Highlight, ...] = ()
+    footer: str = ""
+
+
+def write_report(folder: Path, content: ReportContent) -> Path:
+    """Write ``report.html``, and ``report.json`` with every number that it shows, unrounded.
+
+    Args:
+        folder: of the run; it exists.
+        content: what the page says.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ImportError: Jinja2 is not installed.
+        OSError: the files cannot be written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> errors = Table(("metric", "model", "mean"), (("RMSE", 0.489, 1.09),), best=((1,),))
+    >>> content = ReportContent("pIC50", "Good.", (Section("Errors", tables=(errors,)),))
+    >>> with TemporaryDirectory() as folder:
+    ...     write_report(Path(folder), content).name
+    'report.html'
+    """
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise ImportError('reports need Jinja2: pip install "gattn[molecules]"') from None
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"cell": _shown, "uri": _data_uri}
+    environment.tests["number"] = _is_number
+    page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
+    numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
+    _write(folder / "report.json", numbers + "\n")
+    return _write(folder / "report.html", page)
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write a file whole or not at all: a reader never meets half a page."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def _is_number(value: Cell) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Cell) -> str:
+    """A cell as text."""
+    if isinstance(value, float):
+        return number(value)
+    if value is None:
+        return "–"
+    return f"{value:,}" if _is_number(value) else str(value)
+
+
+def _media_type(picture: bytes) -> str:
+    """The type of a picture, by how it begins.
+
+    Raises:
+        ValueError: neither PNG nor SVG.
+    """
+    if picture.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if picture.lstrip().startswith((b"<svg", b"<?xml")):
+        return "image/svg+xml"
+    raise ValueError(f"a picture must be PNG or SVG; got bytes that begin {picture[:12]!r}")
+
+
+def _data_uri(picture: bytes) -> str:
+    """A picture as an address that holds it: scripts in an SVG do not run from there."""
+    return f"data:{_media_type(picture)};base64,{base64.b64encode(picture).decode('ascii')}"
+
+
+def _numbers(content: ReportContent) -> dict[str, object]:
+    """What the page says without its pictures: NaN is null, as JSON has none."""
+    return {
+        "title": content.title,
+        "summary": content.summary,
+        "highlights": [
+            {"label": one.label, "value": _finite(one.value), "note": one.note}
+            for one in content.highlights
+        ],
+        "sections": [
+            {
+                "title": section.title,
+                "text": list(section.text),
+                "tables": [
+                    {
+                        "caption": table.caption,
+                        "columns": list(table.columns),
+                        "rows": [[_finite(cell) for cell in row] for row in table.rows],
+                    }
+                    for table in section.tables
+                ],
+                "figures": [figure.caption or figure.alt for figure in section.figures],
+            }
+            for section in content.sections
+        ],
+    }
+
+
+def _finite(value: Cell) -> Cell:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,63 @@
+"""The colours of plots and of the report page, for light and for dark screens.
+
+Told apart with every common form of colour blindness: the hues are those of Okabe and Ito, Color
+Universal Design, 2008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DARK", "LIGHT", "Theme"]
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours as hexadecimal RGB.
+
+    Attributes:
+        ground: behind the page.
+        paper: behind a plot, a table, a card.
+        ink: text.
+        muted: text and lines of second rank: at least 4.5 to 1 against the paper.
+        line: grids and borders.
+        first: the colour of the model.
+        second: the colour of what is put beside it, and of warnings.
+        best: behind the best number of a row.
+        density: the colour map of matplotlib for many points.
+    """
+
+    ground: str
+    paper: str
+    ink: str
+    muted: str
+    line: str
+    first: str
+    second: str
+    best: str
+    density: str
+
+
+LIGHT = Theme(
+    ground="#f5f6f8",
+    paper="#ffffff",
+    ink="#1c2430",
+    muted="#5b6572",
+    line="#dde1e7",
+    first="#0072b2",
+    second="#c24e00",
+    best="#e3f0f9",
+    density="cividis_r",
+)
+
+DARK = Theme(
+    ground="#12151a",
+    paper="#1b2027",
+    ink="#e8ebef",
+    muted="#a3adb9",
+    line="#343c47",
+    first="#56b4e9",
+    second="#e69f00",
+    best="#1d3a4d",
+    density="cividis",
+)

@@ -1,0 +1,190 @@
+"""Plots: what is drawn is what came in, gaps and empty columns are ordinary, nothing is global."""
+
+import io
+import sys
+import threading
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from PIL import Image
+
+from gattn.training import plots
+from gattn.training.plots import style
+from gattn.training.theme import DARK, LIGHT
+
+Y = np.array([1.0, 2.0, np.nan, 4.0, 5.5])
+GUESS = np.array([1.1, 1.8, 3.0, 4.4, 5.0])
+CLASSES = np.array([[0, 1], [0, 1], [1, 1], [1, np.nan], [0, 1], [1, 1.0]])
+CHANCES = np.array([[0.1, 0.9], [0.6, 0.8], [0.7, 0.7], [0.9, 0.6], [0.3, 0.5], [0.4, 0.4]])
+
+DRAWN = {
+    "learning curve": lambda **how: plots.learning_curve([[1, 0.5]], [[1, 0.7]], [2], **how),
+    "members": lambda **how: plots.learning_curve([[1, 0.5]] * 3, [[1, 0.7]] * 3, [2, 1, 2], **how),
+    "no member": lambda **how: plots.learning_curve([], [], [], **how),
+    "a loss of 0": lambda **how: plots.learning_curve([[1, 0]], [[1, 0.7]], [2], **how),
+    "parity": lambda **how: plots.parity(Y, GUESS, name="x & <y>", **how),
+    "parity with bars": lambda **how: plots.parity(Y, GUESS, np.ones(5), **how),
+    "parity of one": lambda **how: plots.parity([2.0], [2.0], **how),
+    "parity of none": lambda **how: plots.parity([np.nan], [2.0], **how),
+    "density": lambda **how: plots.parity(np.arange(2000), np.arange(2000) + 1, **how),
+    "residuals": lambda **how: plots.residuals(Y, GUESS, **how),
+    "residuals of none": lambda **how: plots.residuals([], [], **how),
+    "no residual": lambda **how: plots.residuals([1, 2], [1, 2], **how),
+    "coverage": lambda **how: plots.coverage([0.9, 0.5], [0.8, 0.6], rows=40, **how),
+    "roc": lambda **how: plots.roc(CLASSES[:, 0], CHANCES[:, 0], **how),
+    "roc of two": lambda **how: plots.roc(CLASSES[:, [0, 0]], CHANCES, **how),
+    "roc of one class": lambda **how: plots.roc(CLASSES[:, 1], CHANCES[:, 1], **how),
+    "precision": lambda **how: plots.precision_recall(CLASSES, CHANCES, **how),
+    "precision of one class": lambda **how: plots.precision_recall([1.0], [0.5], **how),
+    "reliability": lambda **how: plots.reliability(CLASSES, CHANCES, **how),
+    "reliability of none": lambda **how: plots.reliability([np.nan], [0.5], **how),
+}
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer pixels are drawn sooner."""
+    monkeypatch.setattr(style, "DOTS", 50)
+
+
+@pytest.fixture
+def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
+    """The panels of what is drawn in the test."""
+    seen: list[Axes] = []
+
+    def watch(draw, **how):
+        return render(lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how)
+
+    render = style.render
+    for name in ("classes", "learning", "regression"):
+        monkeypatch.setattr(sys.modules[f"gattn.training.plots.{name}"], "render", watch)
+    return seen
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_plot_is_a_picture(name: str) -> None:
+    _check(DRAWN[name](), LIGHT.paper)
+
+
+@pytest.mark.parametrize("name", ["learning curve", "parity with bars", "density", "roc of two"])
+def test_plots_are_dark_on_dark_pages(name: str) -> None:
+    _check(DRAWN[name](dark=True), DARK.paper)
+
+
+def _check(picture: bytes, paper: str) -> None:
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    assert image.width == round(style.WIDTH * style.DOTS)
+    assert image.getpixel((1, 1)) == tuple(bytes.fromhex(paper[1:]))
+    assert len(image.getcolors(image.width * image.height)) > 20
+
+
+def test_a_plot_leaves_no_trace_and_minds_no_setting_of_the_user() -> None:
+    before = DRAWN["parity"]()
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "text.usetex": True}):
+        assert DRAWN["parity"]() == before
+        assert mpl.rcParams["font.size"] == 30
+    assert DRAWN["parity"]() == before
+
+
+def test_no_plot_goes_through_pyplot() -> None:
+    """It keeps every figure, in a table of the whole process."""
+    for path in Path(plots.__file__).parent.glob("*.py"):
+        assert "pyplot" not in path.read_text("utf-8"), path
+
+
+def test_parity_holds_the_known_rows_and_their_errors(axes: list[Axes]) -> None:
+    plots.parity(Y, GUESS, np.full(5, 0.3), name="solubility")
+    (points,) = [one for one in axes[0].collections if len(one.get_offsets()) == 4]
+    known = ~np.isnan(Y)
+    assert np.allclose(points.get_offsets(), np.stack([Y[known], GUESS[known]], 1))
+    error = GUESS[known] - Y[known]
+    title = axes[0].get_title(loc="left")
+    assert title.startswith("solubility\n")
+    assert f"RMSE {np.sqrt((error**2).mean()):#.3g}" in title
+    assert f"MAE {np.abs(error).mean():#.3g}" in title
+    assert f"R² {1 - (error**2).mean() / Y[known].var():#.3g}" in title
+
+
+def test_residuals_are_counted(axes: list[Axes]) -> None:
+    plots.residuals(Y, GUESS)
+    assert sum(bar.get_height() for bar in axes[0].patches) == 4
+
+
+def test_the_chosen_epoch_is_marked(axes: list[Axes]) -> None:
+    plots.learning_curve([[3, 2, 1]], [[0.5, 0.2, 0.4]], [2], score="validation RMSE")
+    marks = [line for line in axes[1].lines if line.get_marker() == "o"]
+    assert [tuple(mark.get_xydata()[0]) for mark in marks] == [(2, 0.2)]
+    assert axes[1].get_title(loc="left") == "Validation RMSE, epoch 2 kept"
+
+
+def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
+    plots.roc(CLASSES, CHANCES)
+    assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\none class only: 1 of 2 targets"
+
+
+def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
+    plots.roc(CLASSES[:, [0, 0]], np.stack([CHANCES[:, 0], 1 - CHANCES[:, 0]], 1))
+    (mean,) = [line for line in axes[0].lines if "mean" in str(line.get_label())]
+    assert np.isclose(np.mean(mean.get_ydata()), 0.5, atol=0.01)
+    assert axes[0].get_title(loc="left") == "mean ROC-AUC 0.500"
+
+
+def test_reliability_is_the_frequency_in_each_bin(axes: list[Axes]) -> None:
+    plots.reliability([0, 1, 1, 1], [0.12, 0.18, 0.9, 1.0], bins=10)
+    (line,) = [line for line in axes[0].lines if line.get_marker() == "o"]
+    assert np.allclose(line.get_xydata(), [[0.15, 0.5], [0.95, 1.0]])
+    assert [bar.get_height() for bar in axes[1].patches] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("draw", "told"),
+    [
+        (lambda: plots.parity([1, 2], [1]), r"one length \[k\]; got \(2,\), \(1,\)"),
+        (lambda: plots.parity([[1]], [[1]]), r"one length \[k\]; got \(1, 1\)"),
+        (lambda: plots.learning_curve([[1]], [], []), "got 1, 0 and 0"),
+        (lambda: plots.learning_curve([[1]], [[1]], [2]), "between 1 and 1; got 2"),
+        (lambda: plots.roc([0, 2], [0.1, 0.2]), "classes must be 0, 1 or NaN; got 2"),
+        (lambda: plots.roc([0, 1], [0.1]), r"got \(2,\) and \(1,\)"),
+        (lambda: plots.reliability([0, 1], [0.1, 1.5]), "between 0 and 1; got 1.5"),
+    ],
+)
+def test_what_does_not_fit_is_told(draw, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        draw()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.00"),
+        (0.48951, "0.490"),
+        (-0.0427, "−0.0427"),
+        (99.96, "100"),
+        (-123.4, "−123"),
+        (1234567.8, "1,234,568"),
+        (2.5e12, "2.5e+12"),
+        (float("inf"), "∞"),
+        (None, "–"),
+    ],
+)
+def test_numbers_have_three_digits(value: float | None, text: str) -> None:
+    assert style.number(value) == text
+
+
+def test_threads_draw_the_same() -> None:
+    """Settings of matplotlib are those of the process: drawing takes turns."""
+    alone = DRAWN["parity"](dark=False), DRAWN["parity"](dark=True)
+    found: dict[int, bytes] = {}
+
+    def work(i: int) -> None:
+        found[i] = DRAWN["parity"](dark=bool(i % 2))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[i] == alone[i % 2] for i in range(4)] == [True] * 4

@@ -1,0 +1,183 @@
+"""The report page: nothing from outside, everything escaped, every number in JSON too."""
+
+import base64
+import html.parser
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from gattn.training.report import (
+    Figure,
+    Highlight,
+    ReportContent,
+    Section,
+    Table,
+    write_report,
+)
+from gattn.training.sections import (
+    classification_figures,
+    compare,
+    facts,
+    left_out,
+    regression_figures,
+)
+
+EVIL = '<script>alert("1")</script> & \'C[C@@H](N)C(=O)O>>"'
+SVG = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(1)</script></svg>'
+)
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class _Page(html.parser.HTMLParser):
+    """Elements with their attributes, and the text that is read."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def _evil() -> ReportContent:
+    table = Table((EVIL, "n"), ((EVIL, 1.5), (EVIL, math.nan)), EVIL, ((1,), ()))
+    figures = (Figure(PNG, EVIL, EVIL, PNG), Figure(SVG, EVIL))
+    section = Section(EVIL, (EVIL,), (table,), figures)
+    return ReportContent(EVIL, EVIL, (section,) * 3, (Highlight(EVIL, EVIL, EVIL),), EVIL)
+
+
+def _read(path: Path) -> _Page:
+    return _Page(path.read_text("utf-8"))
+
+
+def test_what_comes_from_data_is_text_and_nothing_else(tmp_path: Path) -> None:
+    page = _read(write_report(tmp_path, _evil()))
+    names = {name for name, _ in page.elements}
+    assert "script" not in names
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert page.texts.count(EVIL) >= 3 * 6
+    alts = [attributes["alt"] for name, attributes in page.elements if name == "img"]
+    assert alts == [EVIL] * 6
+
+
+def test_nothing_is_asked_of_elsewhere(tmp_path: Path) -> None:
+    path = write_report(tmp_path, _evil())
+    for name, attributes in _read(path).elements:
+        for key in ("src", "srcset", "href"):
+            if key in attributes:
+                assert re.match(r"data:|#section-\d+$", attributes[key]), (name, attributes)
+    page = path.read_text("utf-8")
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+    assert "url(" not in page
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "report.json"]
+
+
+def test_pictures_are_those_that_came_in(tmp_path: Path) -> None:
+    page = _read(write_report(tmp_path, _evil()))
+    sources = [attributes["src"] for name, attributes in page.elements if name == "img"]
+    held = [base64.b64decode(source.partition(",")[2]) for source in sources]
+    assert held == [PNG, SVG] * 3
+    assert sources[1].startswith("data:image/svg+xml;")
+
+
+def test_every_number_of_the_page_is_in_json_unrounded(tmp_path: Path) -> None:
+    table = Table(("metric", "model"), (("RMSE", 0.123456789), ("R²", math.nan), ("rows", 12345)))
+    section = Section("Errors", tables=(table,))
+    content = ReportContent("t", "s", (section,), (Highlight("RMSE", 0.123456789),))
+    page = _read(write_report(tmp_path, content))
+    assert {"0.123", "12,345", "–"} <= set(page.texts)
+    found = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    (told,) = found["sections"][0]["tables"]
+    assert told["rows"] == [["RMSE", 0.123456789], ["R²", None], ["rows", 12345]]
+    assert found["highlights"][0]["value"] == 0.123456789
+
+
+def test_a_report_replaces_the_last_one(tmp_path: Path) -> None:
+    for title in ("before", "after"):
+        write_report(tmp_path, ReportContent(title, "", ()))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<h1>after</h1>" in page
+    assert "before" not in page
+
+
+def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
+    table, sentence = compare(
+        {"rmse": 0.5, "mae": 0.4, "r2": 0.8},
+        {"kernel ridge": {"rmse": 0.45, "mae": 0.4, "r2": 0.7}, "mean": {"rmse": 1.1, "r2": 0}},
+    )
+    assert table.best == ((2,), (1, 2), (1,))
+    assert sentence == (
+        "On the test part the model is best by MAE, R²; a baseline is better by another measure: "
+        "kernel ridge by RMSE (0.450 against 0.500)."
+    )
+    content = ReportContent("t", "s", (Section("Errors", tables=(table,)),))
+    page = write_report(tmp_path, content).read_text("utf-8")
+    marked = re.findall(r'<td class="number best">([^<]*)<', page)
+    assert marked == ["0.450", "0.400", "0.400", "0.800"]
+
+
+WINS = "On the test part the model is better than every baseline."
+LOSES = "On the test part a baseline is better: mean by RMSE (0.500 against 1.00)."
+
+
+@pytest.mark.parametrize(
+    ("baselines", "sentence", "best"),
+    [
+        ({"mean": {"rmse": 2.0}}, WINS, (1,)),
+        ({"mean": {"rmse": 0.5}}, LOSES, (2,)),
+        ({"mean": {"rmse": math.nan}}, WINS, (1,)),
+        ({}, "There is nothing to compare on the test part.", ()),
+    ],
+)
+def test_who_wins_is_said(baselines: dict, sentence: str, best: tuple[int, ...]) -> None:
+    table, said = compare({"rmse": 1.0}, baselines)
+    assert (said, table.best) == (sentence, (best,))
+
+
+def test_rows_left_out_are_counted_and_the_first_listed() -> None:
+    assert left_out({}, 1200) == ("None of the 1,200 rows was left out.", [])
+    sentence, (table,) = left_out(dict.fromkeys(range(1500), "no"), 2000, shown=3)
+    assert sentence == "1,500 of 2,000 rows were left out."
+    assert table.rows == ((0, "no"), (1, "no"), (2, "no"))
+    assert table.caption == "The first 3 that were left out"
+
+
+def test_figures_of_both_tasks() -> None:
+    y, guess = [[1.0, 2.0], [2.0, math.nan]], [[1.1, 2.0], [2.1, 0.3]]
+    names = ["a", "b"]
+    found = regression_figures(y, guess, [[0.1, 0.1]] * 2, names)
+    assert list(found) == ["parity-1", "residuals-1", "parity-2", "residuals-2"]
+    assert all(figure.dark not in (None, figure.picture) for figure in found.values())
+    classes = classification_figures([[0], [1]], [[0.2], [0.9]], ["p"])
+    assert list(classes) == ["roc", "precision-recall", "reliability"]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Table(("a", "b"), ((1,),)), "needs 2 cells; got 1"),
+        (lambda: Table(("a",), ((1,),), best=((), ())), "of 1 rows; got 2"),
+        (lambda: Figure(b"GIF89a", "x"), "must be PNG or SVG; got bytes that begin b'GIF89a'"),
+        (lambda: Figure(PNG, " "), "got an empty alt"),
+        (lambda: compare({"f1": 1.0}, {}), "got 'f1'"),
+    ],
+)
+def test_what_does_not_fit_is_told(make, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        make()
+
+
+def test_tables_of_facts_keep_their_types(tmp_path: Path) -> None:
+    assert facts({"epochs": 60, "precision": None}).rows == (("epochs", 60), ("precision", None))
