@@ -5,6 +5,7 @@ RDKit is imported when a molecule is first read, not with this module.
 
 from gattn.data._files import data_root
 from gattn.data.citation import load_citation
+from gattn.data.descriptors import DESCRIPTORS, molecule_descriptors
 from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
 from gattn.data.fingerprints import (
     morgan_fingerprints,
@@ -26,6 +27,7 @@ from gattn.data.splits import Split, random_split, scaffold_split
 __all__ = [
     "ATOM_FEATURES",
     "BOND_FEATURES",
+    "DESCRIPTORS",
     "BadRow",
     "DataFile",
     "Dataset",
@@ -42,6 +44,7 @@ __all__ = [
     "load_citation",
     "load_molecules",
     "mol_graph",
+    "molecule_descriptors",
     "morgan_fingerprints",
     "random_split",
     "read_csv",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,6 +12,10 @@ from torch import Tensor
 
 from gattn.data.molecules import Molecules, smiles_of
 from gattn.data.smiles import need_rdkit
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+    from rdkit.Chem.rdFingerprintGenerator import FingerprintGenerator64
 
 __all__ = ["morgan_fingerprints", "tanimoto", "tanimoto_neighbours", "tanimoto_ridge"]
 
@@ -51,6 +57,23 @@ def morgan_fingerprints(
                 raise ValueError(f"RDKit cannot read the SMILES {text!r}")
             row[:] = generator.GetFingerprintAsNumPy(molecule)
     return torch.from_numpy(rows)
+
+
+COUNTS = 2048
+"""The length of a row of Morgan counts."""
+
+
+def count_morgan(molecule: Mol, row: np.ndarray) -> None:
+    """Count the environments of radius 2 into a row of [COUNTS] uint8 zeros, each up to 255."""
+    found = _counter().GetCountFingerprint(molecule).GetNonzeroElements()
+    row[list(found)] = np.minimum(list(found.values()), 255)
+
+
+@functools.cache
+def _counter() -> FingerprintGenerator64:
+    from rdkit.Chem import rdFingerprintGenerator
+
+    return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
 
 
 def tanimoto(a: Tensor, b: Tensor) -> Tensor:

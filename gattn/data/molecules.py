@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from gattn.data._arrays import MoleculeArrays, join
 from gattn.data._store import Lists, read_store, write_store
 
-__all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "smiles_of"]
+__all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "positions_of", "smiles_of"]
 
 Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray"
 
@@ -108,7 +108,7 @@ class Molecules(Dataset[Data]):
         >>> mols[[2, 0]].smiles, mols[mols.mask[:, 0]].smiles, mols[:1].smiles
         (['CCC', 'C'], ['C', 'CCC'], ['C'])
         """
-        where = _positions(index, len(self))
+        where = positions_of(index, len(self))
         if isinstance(where, int):
             y = self.y[where : where + 1].clone() if self.targets else None
             return Data(*self.arrays.one(where), y, smiles=self.smiles[where])
@@ -185,7 +185,7 @@ class Molecules(Dataset[Data]):
         return cls(list(lists["smiles"]), arrays, y, targets, rows, bad)
 
 
-def _positions(index: int | Positions, count: int) -> int | Tensor:
+def positions_of(index: int | Positions, count: int) -> int | Tensor:
     """A position from 0, or several as [k] int64."""
     if isinstance(index, slice):
         return torch.tensor(range(count)[index], dtype=torch.int64)

@@ -8,19 +8,20 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from gattn.data._arrays import join
 from gattn.data._files import raw_files
 from gattn.data._store import StaleFile
 from gattn.data._table import Row, csv_rows, joined_rows
+from gattn.data.building import MoleculeBuilder
 from gattn.data.molecules import BadRow, MoleculeError, Molecules
 from gattn.data.registry import dataset
-from gattn.data.smiles import MAX_ATOMS, need_rdkit, read_graph
+from gattn.data.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
 
 OnError = Literal["raise", "skip"]
 
@@ -231,33 +232,17 @@ def _featurise(
     source: str,
 ) -> Molecules:
     _check_options(on_error, max_atoms)
-    graphs: list[tuple[Tensor, Tensor, Tensor]] = []
-    kept: list[Row] = []
+    builder = MoleculeBuilder()
+    values: list[tuple[float, ...]] = []
     bad: list[BadRow] = []
     for row in _with_progress(rows):
-        graph = _graph_or_reason(row, max_atoms)
-        if isinstance(graph, str):
-            bad.append(BadRow(row.row, str(row.text), graph, row.line))
+        found = row.problem or parse_or_reason(row.text, max_atoms)
+        if isinstance(found, str):
+            bad.append(BadRow(row.row, str(row.text), found, row.line))
         else:
-            graphs.append(graph)
-            kept.append(row)
+            builder.add(found, row.text, row.row)
+            values.append(row.values)
     if bad and on_error == "raise":
         raise MoleculeError(bad, source)
-    y = torch.tensor([row.values for row in kept], dtype=torch.float32)
-    return Molecules(
-        [row.text.strip() for row in kept],
-        join(graphs),
-        y.reshape(len(kept), len(targets)),
-        targets,
-        tuple(row.row for row in kept),
-        tuple(bad),
-    )
-
-
-def _graph_or_reason(row: Row, max_atoms: int) -> tuple[Tensor, Tensor, Tensor] | str:
-    if row.problem:
-        return row.problem
-    try:
-        return read_graph(row.text, max_atoms)
-    except ValueError as error:
-        return str(error)
+    y = torch.tensor(values, dtype=torch.float32).reshape(len(values), len(targets))
+    return replace(builder.build(), y=y, targets=targets, bad=tuple(bad))

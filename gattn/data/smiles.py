@@ -6,16 +6,14 @@ import importlib.util
 import re
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
-from gattn.data.features import BOND_FEATURES, atom_features, bond_features
+from gattn.data.building import MoleculeBuilder
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["MAX_ATOMS", "mol_graph", "need_rdkit", "parse_smiles", "read_graph"]
+__all__ = ["MAX_ATOMS", "mol_graph", "need_rdkit", "parse_or_reason", "parse_smiles"]
 
 MAX_ATOMS = 1000
 
@@ -39,27 +37,11 @@ def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
     >>> mol_graph("c1ccccc1")
     Data(x=[6, 47], edge_index=[2, 12], edge_attr=[12, 14], smiles='c1ccccc1')
     """
-    x, edge_index, edge_attr = read_graph(smiles, max_atoms)
-    return Data(x, edge_index, edge_attr, smiles=smiles.strip())
-
-
-def read_graph(smiles: str, max_atoms: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Atoms [n, d], edges [2, e] and bonds [e, d] of a SMILES; see :func:`mol_graph`."""
     if max_atoms < 1:
         raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
-    molecule = parse_smiles(smiles, max_atoms)
-    atoms = [atom_features(atom) for atom in molecule.GetAtoms()]
-    edges: list[tuple[int, int]] = []
-    bonds: list[list[float]] = []
-    for bond in molecule.GetBonds():
-        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        edges += [(i, j), (j, i)]
-        bonds += [bond_features(bond)] * 2
-    return (
-        torch.tensor(atoms, dtype=torch.float32),
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t().contiguous(),
-        torch.tensor(bonds, dtype=torch.float32).reshape(-1, len(BOND_FEATURES)),
-    )
+    builder = MoleculeBuilder()
+    builder.add(parse_smiles(smiles, max_atoms), smiles)
+    return builder.build()[0]
 
 
 def need_rdkit() -> None:
@@ -96,6 +78,14 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
     if atoms > max_atoms:
         raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
     return molecule
+
+
+def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
+    """RDKit's molecule, or what is wrong with the text."""
+    try:
+        return parse_smiles(smiles, max_atoms)
+    except ValueError as error:
+        return str(error)
 
 
 def _complaint(text: str) -> str:
