@@ -1,0 +1,134 @@
+"""Reliability: whether what is said to happen so often does happen so often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gattn.training.conformal import IntervalCalibrator
+
+__all__ = ["Reliability", "interval_reliability", "probability_reliability"]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A row for each level: what was expected, what was observed, of how many.
+
+    Attributes:
+        expected: the share that the model said, ascending.
+        observed: the share that was so.
+        count: how many values the observed share is of.
+    """
+
+    expected: tuple[float, ...]
+    observed: tuple[float, ...]
+    count: tuple[int, ...]
+
+    @property
+    def error(self) -> float:
+        """The mean of |observed - expected|, weighted by the counts; NaN without a row.
+
+        For probabilities this is the expected calibration error (Naeini et al., AAAI 2015).
+        """
+        total = sum(self.count)
+        rows = zip(self.expected, self.observed, self.count)
+        return sum(abs(o - e) * n for e, o, n in rows) / total if total else float("nan")
+
+    def state(self) -> dict[str, list[float] | list[int]]:
+        """Give the columns as lists, for JSON."""
+        return {
+            "expected": list(self.expected),
+            "observed": list(self.observed),
+            "count": list(self.count),
+        }
+
+
+def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -> Reliability:
+    """Compare predicted probabilities of class 1 with how often it was class 1.
+
+    The labelled values of all targets go into bins of equal width. A row's expected share is the
+    mean probability in its bin, its observed share that of class 1.
+
+    Args:
+        y: [k] or [k, t] of 0 and 1; NaN where a label is missing.
+        probability: of class 1, of the same shape.
+        bins: how many.
+
+    Returns:
+        A row for each bin that holds a value; none where there is no label.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    References:
+        Niculescu-Mizil and Caruana, "Predicting Good Probabilities with Supervised Learning"
+        (ICML 2005).
+
+    Example:
+        >>> y = torch.tensor([0.0, 0.0, 1.0, 1.0])
+        >>> probability_reliability(y, torch.tensor([0.1, 0.1, 0.1, 0.9]), bins=2).count
+        (3, 1)
+    """
+    if y.shape != probability.shape:
+        raise ValueError(
+            f"y and probability must be alike; got {(*y.shape,)} and {(*probability.shape,)}"
+        )
+    known = ~y.isnan()
+    label, said = y[known].double(), probability[known].double()
+    place = (said * bins).long().clamp(max=bins - 1)
+    count = torch.zeros(bins, dtype=torch.int64).index_add(0, place, torch.ones_like(place))
+    sums = torch.zeros(bins, 2, dtype=torch.float64)
+    sums = sums.index_add(0, place, torch.stack([said, label], 1))
+    held = count > 0
+    expected, observed = (sums[held] / count[held, None]).T.tolist() if held.any() else ([], [])
+    return Reliability(tuple(expected), tuple(observed), tuple(count[held].tolist()))
+
+
+def interval_reliability(
+    y: Tensor,
+    mean: Tensor,
+    std: Tensor,
+    calibrator: IntervalCalibrator,
+    *,
+    coverages: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
+) -> Reliability:
+    """Compare the coverages that intervals promise with how often they hold the truth.
+
+    Args:
+        y: [k, t] that the calibrator has not seen; NaN where a target was not measured.
+        mean: [k, t] predictions.
+        std: [k, t] standard deviations of their errors.
+        calibrator: makes the intervals.
+        coverages: promised, each in (0, 1).
+
+    Returns:
+        A row for each coverage, over the measured values of all targets; none where there are
+        none.
+
+    Raises:
+        ValueError: the shapes do not fit, or a coverage is not in (0, 1).
+
+    References:
+        Kuleshov et al., "Accurate Uncertainties for Deep Learning Using Calibrated Regression"
+        (ICML 2018).
+
+    Example:
+        >>> y, zero, one = torch.linspace(-1, 1, 99)[:, None], torch.zeros(99, 1), torch.ones(99, 1)
+        >>> calibrator = IntervalCalibrator.fit(y, zero, one)
+        >>> found = interval_reliability(y, zero, one, calibrator, coverages=[0.5])
+        >>> round(found.observed[0], 1)
+        0.5
+    """
+    known = ~y.isnan()
+    total = int(known.sum())
+    if not total:
+        return Reliability((), (), ())
+    observed: list[float] = []
+    for coverage in coverages:
+        low, high = calibrator.interval(mean, std, coverage=coverage)
+        held = ((low <= y) & (y <= high))[known]
+        observed.append(held.double().mean().item())
+    return Reliability(tuple(coverages), tuple(observed), (total,) * len(coverages))

@@ -1,0 +1,240 @@
+"""Conformal prediction: intervals and sets of labels that hold the truth as often as promised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["IntervalCalibrator", "LabelSetCalibrator"]
+
+
+@dataclass(frozen=True)
+class IntervalCalibrator:
+    """Intervals around predictions, as wide as the errors on a calibration part say.
+
+    Split conformal prediction with normalised scores. Of n calibration rows with prediction m_i
+    and standard deviation s_i the scores are
+
+        r_i = |y_i - m_i| / s_i
+
+    and the interval of a new row is m ± q s, where q is the ⌈(n + 1) coverage⌉-th smallest score,
+    or infinite where n is too small to promise that coverage.
+
+    **What is promised.** If the calibration rows and a new row are exchangeable (drawn alike, in
+    any order) and the model has seen neither, the interval holds the new y with a probability of
+    at least ``coverage``, and of at most coverage + 1/(n + 1) where no two scores are equal. The
+    probability is over calibration parts and new rows together: it is a mean, no promise for one
+    kind of row, and for one calibration part the share of held rows varies around it with a
+    standard deviation of about sqrt(coverage (1 - coverage) / n). It says nothing for rows from
+    elsewhere, and rows that chose the model's epoch make the scores a little too small.
+
+    Attributes:
+        scores: for each of t targets the scores of its measured calibration rows, ascending.
+
+    References:
+        Papadopoulos et al., "Inductive Confidence Machines for Regression" (ECML 2002);
+        Lei et al., "Distribution-Free Predictive Inference for Regression" (JASA 2018).
+
+    Example:
+        >>> y = torch.arange(19.0)[:, None]
+        >>> calibrator = IntervalCalibrator.fit(y, torch.zeros(19, 1), torch.ones(19, 1))
+        >>> low, high = calibrator.interval(torch.zeros(1, 1), torch.ones(1, 1), coverage=0.9)
+        >>> low.item(), high.item()
+        (-17.0, 17.0)
+    """
+
+    scores: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def fit(cls, y: Tensor, mean: Tensor, std: Tensor) -> IntervalCalibrator:
+        """Take the scores of a calibration part.
+
+        Args:
+            y: [n, t] in the targets' units; NaN where a target was not measured.
+            mean: [n, t] predictions.
+            std: [n, t] standard deviations of their errors, positive.
+
+        Returns:
+            The calibrator. A target without a measured row has infinite intervals.
+
+        Raises:
+            ValueError: the shapes differ, or a measured row has a prediction that is not finite
+                or a standard deviation that is not positive.
+        """
+        _alike("y, mean and std must be [n, t]", y, mean, std)
+        known = ~y.isnan()
+        usable = mean.isfinite() & std.isfinite() & (std > 0)
+        if not usable[known].all():
+            raise ValueError(
+                "a measured row has a mean that is not finite or a std that is not positive"
+            )
+        scores = (y.double() - mean.double()).abs() / std.double()
+        return cls(tuple(_ascending(s[k]) for s, k in zip(scores.T, known.T)))
+
+    def interval(
+        self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
+    ) -> tuple[Tensor, Tensor]:
+        """Give the lower and upper ends of the intervals.
+
+        Args:
+            mean: [k, t] predictions.
+            std: [k, t] standard deviations of their errors.
+            coverage: the probability promised, in (0, 1).
+
+        Returns:
+            Two [k, t] float64; NaN where a prediction is NaN, infinite where there are too few
+            calibration rows for the coverage.
+
+        Raises:
+            ValueError: the shapes do not fit, or the coverage is not in (0, 1).
+        """
+        _alike(f"mean and std must be [k, {len(self.scores)}]", mean, std, t=len(self.scores))
+        factor = torch.tensor([quantile(one, coverage) for one in self.scores]).double()
+        half = factor.to(mean.device) * std.double()
+        return mean.double() - half, mean.double() + half
+
+    def state(self) -> dict[str, list[list[float]]]:
+        """Give what :meth:`from_state` makes the calibrator of: lists of numbers, for JSON."""
+        return {"scores": [list(one) for one in self.scores]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Sequence[Sequence[float]]]) -> IntervalCalibrator:
+        """Make a calibrator of what :meth:`state` gave."""
+        return cls(tuple(tuple(map(float, one)) for one in state["scores"]))
+
+
+@dataclass(frozen=True)
+class LabelSetCalibrator:
+    """Sets of labels that hold the true one, calibrated for each class apart.
+
+    Of the n_c calibration rows of class c the scores are r_i = 1 - p_i(c). A new row's set holds
+    every class c with 1 - p(c) ≤ q_c, where q_c is the ⌈(n_c + 1) coverage⌉-th smallest score of
+    the class, or infinite where n_c is too small to promise that coverage. A set of all classes
+    says that the model cannot tell; an empty one, that the row is like none of the calibration.
+
+    **What is promised.** If the calibration rows and a new row are exchangeable within each class
+    and the model has seen neither, the set holds the true class with a probability of at least
+    ``coverage``, for every class, however rare. As with intervals it is a mean over rows and
+    calibration parts, and says nothing for rows from elsewhere.
+
+    Attributes:
+        scores: for each of t targets and each of c classes its scores, ascending.
+
+    References:
+        Vovk, "Conditional Validity of Inductive Conformal Predictors" (ACML 2012);
+        Norinder et al., "Introducing Conformal Prediction in Predictive Modeling" (JCIM 2014).
+
+    Example:
+        >>> p = torch.linspace(0.05, 0.95, 40)[:, None]
+        >>> y = (p > 0.5).double()
+        >>> calibrator = LabelSetCalibrator.fit(y, torch.stack([1 - p, p], 2))
+        >>> calibrator.sets(torch.tensor([[[0.9, 0.1]]]), coverage=0.9)
+        tensor([[[ True, False]]])
+    """
+
+    scores: tuple[tuple[tuple[float, ...], ...], ...]
+
+    @classmethod
+    def fit(cls, y: Tensor, probability: Tensor) -> LabelSetCalibrator:
+        """Take the scores of a calibration part.
+
+        Args:
+            y: [n, t] classes, from 0; NaN where a label is missing.
+            probability: [n, t, c] of each class.
+
+        Returns:
+            The calibrator. A class without a row is in every set.
+
+        Raises:
+            ValueError: the shapes do not fit, a label is no class, or a probability of a labelled
+                row is not in [0, 1].
+        """
+        if probability.dim() != 3 or y.shape != probability.shape[:2]:
+            raise ValueError(
+                f"y must be [n, t] and the probabilities [n, t, c]; got {(*y.shape,)} and "
+                f"{(*probability.shape,)}"
+            )
+        classes, known = probability.shape[2], ~y.isnan()
+        labels = y[known]
+        if not ((labels >= 0) & (labels < classes) & (labels == labels.round())).all():
+            raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, or NaN")
+        if not ((probability[known] >= 0) & (probability[known] <= 1)).all():
+            raise ValueError("a probability of a labelled row is not in [0, 1]")
+        scores = 1 - probability.double()
+        return cls(
+            tuple(
+                tuple(_ascending(scores[y[:, i] == c, i, c]) for c in range(classes))
+                for i in range(y.shape[1])
+            )
+        )
+
+    def sets(self, probability: Tensor, *, coverage: float = 0.9) -> Tensor:
+        """Tell which classes are in each row's set.
+
+        Args:
+            probability: [k, t, c] of each class.
+            coverage: the probability promised, in (0, 1).
+
+        Returns:
+            [k, t, c] bool; no class where the probabilities are NaN.
+
+        Raises:
+            ValueError: the shape does not fit, or the coverage is not in (0, 1).
+        """
+        bounds = torch.tensor([[quantile(c, coverage) for c in one] for one in self.scores])
+        if probability.dim() != 3 or probability.shape[1:] != bounds.shape:
+            t, c = bounds.shape
+            raise ValueError(f"probabilities must be [k, {t}, {c}]; got {(*probability.shape,)}")
+        return 1 - probability.double() <= bounds.double().to(probability.device)
+
+    def state(self) -> dict[str, list[list[list[float]]]]:
+        """Give what :meth:`from_state` makes the calibrator of: lists of numbers, for JSON."""
+        return {"scores": [[list(c) for c in one] for one in self.scores]}
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Sequence[Sequence[Sequence[float]]]]
+    ) -> LabelSetCalibrator:
+        """Make a calibrator of what :meth:`state` gave."""
+        return cls(tuple(tuple(tuple(map(float, c)) for c in one) for one in state["scores"]))
+
+
+def quantile(ascending: Sequence[float], coverage: float) -> float:
+    """Give the ⌈(n + 1) coverage⌉-th smallest of n scores, infinite where that is beyond the last.
+
+    With that rank, not ⌈n coverage⌉, one more score drawn like the n is no larger with a
+    probability of at least ``coverage``, for every n.
+
+    Args:
+        ascending: the n scores.
+        coverage: in (0, 1).
+
+    Returns:
+        A score, or infinity.
+
+    Raises:
+        ValueError: the coverage is not in (0, 1).
+
+    Example:
+        >>> quantile([1.0, 2.0, 3.0, 4.0], 0.8), quantile([1.0, 2.0, 3.0, 4.0], 0.9)
+        (4.0, inf)
+    """
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must be above 0 and below 1; got {coverage}")
+    # The product of decimals may come out a rounding error above a whole number: 10 * 0.9 is not.
+    rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
+    return ascending[rank - 1] if rank <= len(ascending) else math.inf
+
+
+def _ascending(scores: Tensor) -> tuple[float, ...]:
+    return tuple(scores.sort().values.tolist())
+
+
+def _alike(wanted: str, *tensors: Tensor, t: int | None = None) -> None:
+    shapes = [(*tensor.shape,) for tensor in tensors]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2 or t not in (None, shapes[0][1]):
+        raise ValueError(f"{wanted} alike; got {' and '.join(map(str, shapes))}")

@@ -1,0 +1,99 @@
+"""What the loop is given and what it gives back: settings, batches, a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from torch import Tensor
+
+__all__ = ["Batches", "EpochRecord", "History", "LoopSettings", "Loss", "TrainingError"]
+
+Input = TypeVar("Input", covariant=True)
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class TrainingError(RuntimeError):
+    """Training cannot begin, go on or be resumed; the message says why."""
+
+
+class Batches(Protocol[Input]):
+    """A part of the data, from which batches are taken: molecules, or one graph of many nodes."""
+
+    def __len__(self) -> int:
+        """Count the items."""
+        ...
+
+    def batch(self, positions: Tensor) -> tuple[Input, Tensor]:
+        """Join some items.
+
+        Args:
+            positions: [b] int64, from 0.
+
+        Returns:
+            What the network is called with, which has ``.to(device)`` where the device is none of
+            the CPU's, and the targets [g, t], NaN where the loss is to leave a gap.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """How a network is trained.
+
+    Attributes:
+        epochs: at most so many passes over the training part.
+        batch_size: items a step, over all processes together.
+        learning_rate: the highest, which the schedule reaches after ``warmup`` and leaves along
+            a cosine (one cycle; Smith and Topin, 2019).
+        weight_decay: of AdamW.
+        warmup: the share of all steps in which the learning rate rises, in (0, 1).
+        gradient_clip: the largest norm of the gradient; 0 leaves it as it is.
+        average: the decay of the running mean of the weights; 0 keeps the weights themselves.
+        patience: stop after so many epochs without a lower validation loss.
+        seed: of the shuffling and of dropout.
+        precision: of the computation: ``"32"``, ``"bf16-mixed"`` or ``"16-mixed"``.
+        accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``.
+        devices: processes; more than one must have been started by torchrun.
+    """
+
+    epochs: int = 60
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    warmup: float = 0.1
+    gradient_clip: float = 5.0
+    average: float = 0.99
+    patience: int = 30
+    seed: int = 0
+    precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
+    accelerator: Literal["auto", "cpu", "gpu"] = "cpu"
+    devices: int = 1
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch: the losses are means over known labels; that of validation is of averaged weights.
+
+    Attributes:
+        epoch: from 0.
+        train_loss: of the weights as they were when each batch came, with dropout.
+        validation_loss: at the end of the epoch; NaN without a validation part.
+        learning_rate: at the end of the epoch.
+        seconds: what the epoch took, validation included.
+    """
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    learning_rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """What a training went through: a record of every epoch, and the epoch that was chosen."""
+
+    records: tuple[EpochRecord, ...]
+    chosen: int

@@ -1,0 +1,39 @@
+"""A small part of data and a small network that every test of training can use."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+
+class Points:
+    """Points and two targets that are linear in them; every third of the second is missing."""
+
+    def __init__(self, items: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.x = torch.randn(items, 4, generator=generator)
+        self.y = (self.x @ torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [1.0, 1.0]])).double()
+        self.y[::3, 1] = float("nan")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.x[positions], self.y[positions]
+
+
+def network(dropout: float = 0.1) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 2))
+
+
+def squared(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target) ** 2
+
+
+@pytest.fixture
+def toy() -> SimpleNamespace:
+    return SimpleNamespace(
+        points=Points, network=network, squared=squared, train=Points(150, 0), val=Points(40, 1)
+    )
