@@ -16,6 +16,7 @@ PUBLIC = {
         Split atom_features batch_molecules bond_features data_root dataset dataset_names
         load_citation load_molecules mol_graph morgan_fingerprints random_split read_csv read_smiles
         scaffold_split tanimoto tanimoto_neighbours tanimoto_ridge""",
+    "gattn.draw": """DRAWN_ATOMS draw_grid draw_molecule shared_scale""",
     "gattn.functional": """
         additive_attention additive_attention_weights aggregate dot_product_attention
         dot_product_attention_weights edge_dot edge_softmax linear_attention

@@ -1,0 +1,167 @@
+"""A picture that RDKit draws into, with text in any alphabet beside the molecules.
+
+RDKit's own text knows ASCII only, so text is set by SVG itself, and by Pillow in a PNG.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from xml.sax.saxutils import escape
+
+from gattn.data.smiles import need_rdkit
+
+if TYPE_CHECKING:
+    from PIL.ImageFont import FreeTypeFont
+    from rdkit.Chem.Draw.rdMolDraw2D import MolDraw2D
+
+    from gattn.draw._colours import Colour
+
+__all__ = ["Anchor", "Canvas", "PictureFormat"]
+
+PictureFormat: TypeAlias = Literal["svg", "png"]
+Anchor: TypeAlias = Literal["start", "middle", "end"]
+
+_PNG_ZOOM = 2.0
+"""Pixels of a PNG for each unit of length: sharp on paper and on dense screens."""
+_SMALLEST = 9.0
+"""Size below which text is cut instead of being made smaller."""
+_FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
+_PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+    x: float
+    y: float
+    size: float
+    anchor: Anchor
+    bold: bool
+
+
+@dataclass(eq=False)
+class Canvas:
+    """A white picture of some width and height, in units that are pixels of an SVG.
+
+    Attributes:
+        width: of the whole picture.
+        height: of the whole picture.
+        panel: width and height of the part that one molecule is fitted into.
+        format: "svg" or "png".
+        drawer: RDKit's; its lengths are ``zoom`` times the canvas's.
+        zoom: its pixels for each unit.
+    """
+
+    width: int
+    height: int
+    panel: tuple[int, int]
+    format: PictureFormat
+    drawer: MolDraw2D = field(init=False)
+    zoom: float = field(init=False)
+    _texts: list[_Text] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.format not in get_args(PictureFormat):
+            raise ValueError(f'format must be "svg" or "png"; got {self.format!r}')
+        need_rdkit()
+        from rdkit.Chem.Draw import rdMolDraw2D
+
+        kinds = {"svg": rdMolDraw2D.MolDraw2DSVG, "png": rdMolDraw2D.MolDraw2DCairo}
+        self.zoom = _PNG_ZOOM if self.format == "png" else 1.0
+        sizes = (self.width, self.height, *self.panel)
+        self.drawer = kinds[self.format](*(round(size * self.zoom) for size in sizes))
+        self.drawer.ClearDrawing()
+        self.drawer.drawOptions().clearBackground = False
+
+    def place(self, x: float, y: float) -> None:
+        """Say where the next molecule's panel begins."""
+        self.drawer.SetOffset(round(x * self.zoom), round(y * self.zoom))
+
+    def disc(self, x: float, y: float, radius: float, fill: Colour, outline: Colour | None) -> None:
+        """Draw a disc beside the molecules, with a thin line around it where there is a colour."""
+        from rdkit.Geometry import Point2D
+
+        ends = [Point2D((x + r) * self.zoom, (y + r) * self.zoom) for r in (-radius, radius)]
+        self.drawer.SetOffset(0, 0)
+        self.drawer.SetFillPolys(True)
+        self.drawer.SetColour(fill)
+        self.drawer.DrawEllipse(*ends, rawCoords=True)
+        if outline is not None:
+            self.drawer.SetFillPolys(False)
+            self.drawer.SetLineWidth(round(self.zoom))
+            self.drawer.SetColour(outline)
+            self.drawer.DrawEllipse(*ends, rawCoords=True)
+
+    def write(
+        self, text: str, x: float, y: float, *, size: float = 12.0, room: float,
+        anchor: Anchor = "middle", bold: bool = False,
+    ) -> None:  # fmt: skip
+        """Set a line of text on the base line y; one longer than ``room`` is set smaller or cut."""
+        if not (text := _printable(text)):
+            return
+        size = max(size * min(1.0, room / _length(text, size, bold)), _SMALLEST)
+        self._texts.append(_Text(_cut(text, size, room, bold), x, y, size, anchor, bold))
+
+    def finish(self) -> bytes:
+        """Close the picture and give it as a file's bytes."""
+        self.drawer.FinishDrawing()
+        made = self.drawer.GetDrawingText()
+        return self._svg(made) if isinstance(made, str) else self._png(made)
+
+    def _svg(self, made: str) -> bytes:
+        _, _, rest = made.partition("?>")
+        body, end, _ = rest.rpartition("</svg>")
+        texts = "".join(
+            f"<text x='{t.x:.1f}' y='{t.y:.1f}' font-family='{_FAMILY}' font-size='{t.size:.3g}' "
+            f"font-weight='{'bold' if t.bold else 'normal'}' text-anchor='{t.anchor}' "
+            f"fill='#000000'>{escape(t.text)}</text>\n"
+            for t in self._texts
+        )
+        return f"<?xml version='1.0' encoding='UTF-8'?>{body}{texts}{end}\n".encode()
+
+    def _png(self, made: bytes) -> bytes:
+        from PIL import Image, ImageDraw
+
+        picture = Image.open(io.BytesIO(made)).convert("RGB")
+        pen = ImageDraw.Draw(picture)
+        for t in self._texts:
+            place = (t.x * self.zoom, t.y * self.zoom)
+            font = _font(t.size * self.zoom, t.bold)
+            pen.text(place, t.text, fill=(0, 0, 0), font=font, anchor=_PILLOW_ANCHORS[t.anchor])
+        out = io.BytesIO()
+        picture.save(out, "PNG", dpi=(96 * self.zoom, 96 * self.zoom))
+        return out.getvalue()
+
+
+def _printable(text: str) -> str:
+    """The text on one line, without what XML forbids."""
+    return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
+
+
+def _length(text: str, size: float, bold: bool) -> float:
+    return _font(100.0, bold).getlength(text) * size / 100
+
+
+def _cut(text: str, size: float, room: float, bold: bool) -> str:
+    if _length(text, size, bold) <= room * 1.001:
+        return text
+    while text and _length(f"{text}…", size, bold) > room:
+        text = text[:-1]
+    return f"{text}…"
+
+
+@functools.cache
+def _font(size: float, bold: bool) -> FreeTypeFont:
+    """DejaVu Sans, which matplotlib brings along."""
+    try:
+        from matplotlib.font_manager import FontProperties, findfont
+    except ImportError as error:
+        raise ImportError('pictures need matplotlib: pip install "gattn[molecules]"') from error
+    from PIL import ImageFont
+
+    wanted = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
+    return ImageFont.truetype(findfont(wanted), size)

@@ -1,0 +1,176 @@
+"""Pictures of molecules: what is drawn, where, and that odd molecules and texts survive."""
+
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("rdkit")
+pytest.importorskip("matplotlib")
+
+from PIL import Image
+from rdkit import Chem
+from rdkit.Chem import rdDepictor
+
+from gattn.draw import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale
+
+ODD = {
+    "salt": "[Na+].[O-]C(=O)c1ccccc1",
+    "macrocycle": "O=C1CCCCCCCCCCCCCCO1",
+    "one atom": "[Xe]",
+    "isotopes": "[13CH3][C@H]([2H])[18OH]",
+    "charges": "[NH3+][C@@H](Cc1c[nH]c2ccccc12)C([O-])=O",
+    "stereo": "C/C=C/C(=O)N/N=C\\c1ccccc1",
+    "dummies": "*CC(*)c1ccncc1",
+    "metal": "[Pt](Cl)(Cl)([NH3])[NH3]",
+    "sixty atoms": "C" * 60,
+}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def discs(picture):
+    """The discs of a picture in SVG: (atom, red, blue, radius) by the class RDKit gives them."""
+    found = {}
+    for ellipse in ET.fromstring(picture).iter(f"{SVG}ellipse"):
+        fill = re.search(r"fill:#(\w\w)(\w\w)(\w\w)", ellipse.get("style"))
+        atom = re.fullmatch(r"atom-(\d+)", ellipse.get("class", ""))
+        if fill and atom:
+            red, _, blue = (int(part, 16) for part in fill.groups())
+            found[int(atom[1])] = (red, blue, float(ellipse.get("rx")))
+    return found
+
+
+def texts(picture):
+    return [text.text for text in ET.fromstring(picture).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_molecules_are_drawn_in_both_formats(name):
+    atoms = Chem.MolFromSmiles(ODD[name]).GetNumAtoms()
+    weights = np.linspace(-1, 1, atoms) if atoms > 1 else [0.5]
+    svg = draw_molecule(ODD[name], weights, scale=1.0, title=name)
+    drawn = {i for i, w in enumerate(weights) if abs(w) >= 0.02}
+    assert set(discs(svg)) == drawn
+    picture = Image.open(io.BytesIO(draw_molecule(ODD[name], weights, scale=1.0, format="png")))
+    picture.load()
+    width = float(ET.fromstring(svg).get("viewBox").split()[2])
+    assert picture.width == 2 * width
+    assert len(picture.getcolors(1 << 24)) > 3
+
+
+def test_a_disc_tells_sign_and_size():
+    found = discs(draw_molecule("CCCO", [0.2, 0.8, -0.2, -0.8], scale=1.0))
+    orange = [red > blue for red, blue, _ in (found[i] for i in range(4))]
+    assert orange == [True, True, False, False]
+    assert found[0][2] == found[2][2] < found[1][2] == found[3][2]
+    assert found[0][1] > found[1][1], "the smaller weight is paler"
+
+
+def test_only_negative_weights_have_an_outline():
+    def outlines(weights):
+        svg = draw_molecule("CC", weights, scale=1.0)
+        ellipses = ET.fromstring(svg).iter(f"{SVG}ellipse")
+        return sum("fill:none" in ellipse.get("style") for ellipse in ellipses)
+
+    legend = outlines([0.0, 0.0])
+    assert legend == 2
+    assert outlines([0.5, 0.5]) == legend
+    assert outlines([0.5, -0.5]) == legend + 1
+
+
+def test_one_scale_makes_pictures_comparable():
+    alone = discs(draw_molecule("CO", [0.1, 0.2]))
+    shared = discs(draw_molecule("CO", [0.1, 0.2], scale=2.0))
+    assert shared[1][2] < alone[1][2]
+    grid = draw_grid(["CO", "CN"], [[0.1, 0.2], [1.0, 2.0]])
+    assert grid == draw_grid(["CO", "CN"], [[0.1, 0.2], [1.0, 2.0]], scale=2.0)
+
+
+def test_the_legend_has_the_scale_and_says_what_lies_beyond():
+    within = texts(draw_molecule("CO", [0.1, -0.5], scale=0.5, label="logP"))
+    assert within == ["−0.5", "−0.25", "0", "+0.25", "+0.5", "logP"]
+    beyond = texts(draw_molecule("CO", [0.1, -0.6], scale=0.5))
+    assert "≤ −0.5" in beyond
+    assert "≥ +0.5" in beyond
+
+
+def test_without_weights_there_is_neither_disc_nor_legend():
+    svg = draw_molecule("CO", title="methanol")
+    assert not discs(svg)
+    assert texts(svg) == ["methanol"]
+
+
+def test_text_in_any_alphabet_survives_and_long_text_is_cut():
+    title = "β-carotene <&> 'µ²' 中\x07"
+    svg = draw_molecule("CO", [0.1, 0.2], title=title, lines=["x" * 500])
+    assert texts(svg)[0] == "β-carotene <&> 'µ²' 中"
+    assert texts(svg)[1].endswith("…")
+    assert len(texts(svg)[1]) < 100
+    draw_molecule("CO", [0.1, 0.2], title=title, format="png")
+
+
+def test_rdkit_molecules_keep_their_coordinates_and_are_not_changed():
+    mol = Chem.MolFromSmiles("c1ccccc1O")
+    rdDepictor.Compute2DCoords(mol)
+    before = mol.ToBinary()
+    upright = draw_molecule(mol)
+    assert mol.ToBinary() == before
+    conformer = mol.GetConformer()
+    for i, (x, y, _) in enumerate(conformer.GetPositions()):
+        conformer.SetAtomPosition(i, (-y, x, 0.0))
+    assert draw_molecule(mol) != upright
+
+
+def test_weights_may_be_a_list_an_array_or_a_tensor():
+    weights = [0.25, -0.5]
+    drawn = draw_molecule("CO", weights)
+    assert draw_molecule("CO", np.array(weights)) == drawn
+    assert draw_molecule("CO", torch.tensor(weights, requires_grad=True)) == drawn
+
+
+def test_grids_have_rows_and_columns_and_may_be_empty():
+    sizes = {}
+    for count in (0, 1, 3, 4):
+        svg = draw_grid(["CCO"] * count, [[0.1, 0.2, 0.3]] * count, columns=3, size=(200, 150))
+        sizes[count] = tuple(map(float, ET.fromstring(svg).get("viewBox").split()[2:]))
+    assert sizes[3][0] == 3 * sizes[1][0]
+    assert sizes[4][1] > sizes[3][1] == sizes[1][1] > sizes[0][1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "scale"),
+    [
+        ([[0.1, -0.234], [0.0]], 0.24),
+        ([[1.0]], 1.0),
+        ([[0.1] * 999 + [50.0]], 0.1),
+        ([[0.0]], 1.0),
+        ([], 1.0),
+        ([[float("nan"), float("inf"), 3e-7]], 3e-7),
+        ([[0.0] * 1000 + [7.0]], 7.0),
+    ],
+)
+def test_the_shared_scale_is_a_round_percentile(weights, scale):
+    assert shared_scale(weights) == scale
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: draw_molecule("C1CC"), "not valid SMILES"),
+        (lambda: draw_molecule("CCO", [0.1]), r"weights must be \(3,\).*got \(1,\)"),
+        (lambda: draw_molecule("CO", [0.1, float("nan")]), "finite"),
+        (lambda: draw_molecule("CO", [0.1, 0.2], scale=0.0), "scale must be above 0"),
+        (lambda: draw_molecule("CO", format="pdf"), 'format must be "svg" or "png"'),
+        (lambda: draw_molecule("C" * (DRAWN_ATOMS + 1)), f"max_atoms={DRAWN_ATOMS}"),
+        (lambda: draw_molecule(Chem.MolFromSmiles("C" * 301)), "at most 300 atoms"),
+        (lambda: draw_grid(["C"], columns=0), "columns must be at least 1"),
+        (lambda: draw_grid(["C", "C"], [[0.1]]), "weights must have one entry a molecule, 2"),
+        (lambda: draw_grid(["C", "C"], titles=["a"]), "titles must have one entry"),
+    ],
+)
+def test_bad_input_gets_an_error_that_names_it(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
