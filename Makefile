@@ -8,7 +8,7 @@ BENCH ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint $(CONSTRAINTS)
+INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
 # One thread for each worker: two workers with two threads each would wait for one another.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
@@ -86,21 +86,27 @@ sdist: .venv-release/stamp
 wheels: .venv-release/stamp
 	.venv-release/bin/python -m cibuildwheel --output-dir dist
 
-# torch comes first and pinned: a package that asks for any torch must find this one in place.
-$(VENV)/torch.stamp: $(CONSTRAINTS)
+# Two pips side by side: the kernels are compiled while PyTorch is unpacked. Python compiles what is
+# imported when it is imported, which is a fraction of what is installed.
+$(VENV)/gattn.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
-	@echo "Installing PyTorch into $(VENV): a few minutes, pip is silent meanwhile"
+	@echo "Installing PyTorch and gattn into $(VENV): a few minutes, pip is silent meanwhile"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
+	$(MAKE) --no-print-directory -j 2 $(VENV)/torch.stamp $(VENV)/kernels.stamp
+	$(INSTALL) --only-deps --no-build-isolation ".[molecules]"
+	touch $@
+
+# torch comes first and pinned: a package that asks for any torch must find this one in place.
+$(VENV)/torch.stamp: $(CONSTRAINTS)
 	$(INSTALL) torch
 	touch $@
 
 # Built without isolation, so that the build uses the pinned tools and can be resumed.
-$(VENV)/gattn.stamp: $(VENV)/torch.stamp pyproject.toml $(KERNELS)
-	@echo "Installing gattn: its C++ kernels take about a minute to compile"
+$(VENV)/kernels.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	$(INSTALL) --group build
-	$(INSTALL) --no-build-isolation --editable ".[molecules]"
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/gattn.stamp
