@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from gattn.training.files import replace_files
 from gattn.training.plots.style import number
 from gattn.training.theme import DARK, LIGHT
 
@@ -163,15 +163,8 @@ def write_report(folder: Path, content: ReportContent) -> Path:
     environment.tests["number"] = _is_number
     page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
     numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
-    _write(folder / "report.json", numbers + "\n")
-    return _write(folder / "report.html", page)
-
-
-def _write(path: Path, text: str) -> Path:
-    """Write a file whole or not at all: a reader never meets half a page."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    path = folder / "report.html"
+    replace_files({folder / "report.json": f"{numbers}\n".encode(), path: page.encode()})
     return path
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gattn.training import plots
-from gattn.training.plots.style import number
+from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Table
 
 __all__ = [
-    "METRICS",
     "classification_figures",
     "compare",
     "facts",
@@ -22,16 +21,6 @@ __all__ = [
     "regression_figures",
     "themed",
 ]
-
-METRICS = {
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "r2": "R²",
-    "roc_auc": "ROC-AUC",
-    "pr_auc": "PR-AUC",
-    "accuracy": "accuracy",
-}
-"""How a report writes the names of metrics."""
 
 LOWER_IS_BETTER = {"rmse", "mae"}
 SHOWN = 12  # targets with plots of their own
@@ -179,7 +168,7 @@ def regression_figures(
 def classification_figures(
     y: ArrayLike, probability: ArrayLike, names: Sequence[str]
 ) -> dict[str, Figure]:
-    """ROC, precision against recall, and reliability, of all targets together.
+    """ROC, and precision against recall, of all targets together.
 
     Args:
         y: classes 0 and 1, [k, t], NaN where not measured.
@@ -187,7 +176,7 @@ def classification_figures(
         names: of the t targets.
 
     Returns:
-        Figures by file name without its ending: ``roc``, ``precision-recall``, ``reliability``.
+        Figures by file name without its ending: ``roc`` and ``precision-recall``.
     """
     name = names[0] if len(names) == 1 else f"{len(names)} targets"
     return {
@@ -199,10 +188,5 @@ def classification_figures(
             partial(plots.precision_recall, y, probability, name=name),
             f"Precision against recall of {name}",
             "The dashed line is the share of class 1: the precision of guessing.",
-        ),
-        "reliability": themed(
-            partial(plots.reliability, y, probability, name=name),
-            f"Frequency of class 1 against its predicted probability, {name}",
-            "On the dashed line a class that is called 30 % probable occurs in 30 % of the rows.",
         ),
     }

@@ -12,7 +12,9 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from gattn.training import plots
+from gattn.training.calibration import Reliability
 from gattn.training.plots import style
+from gattn.training.records import EpochRecord, History
 from gattn.training.theme import DARK, LIGHT
 
 Y = np.array([1.0, 2.0, np.nan, 4.0, 5.5])
@@ -20,11 +22,20 @@ GUESS = np.array([1.1, 1.8, 3.0, 4.4, 5.0])
 CLASSES = np.array([[0, 1], [0, 1], [1, 1], [1, np.nan], [0, 1], [1, 1.0]])
 CHANCES = np.array([[0.1, 0.9], [0.6, 0.8], [0.7, 0.7], [0.9, 0.6], [0.3, 0.5], [0.4, 0.4]])
 
+INTERVALS = Reliability((0.5, 0.9), (0.6, 0.8), (40, 40))
+NOTHING = Reliability((), (), ())
+
+
+def _history(*losses: float, chosen: int = 0) -> History:
+    records = (EpochRecord(i, loss, loss + 0.1, 1e-3, 2.0) for i, loss in enumerate(losses))
+    return History(tuple(records), chosen)
+
+
 DRAWN = {
-    "learning curve": lambda **how: plots.learning_curve([[1, 0.5]], [[1, 0.7]], [2], **how),
-    "members": lambda **how: plots.learning_curve([[1, 0.5]] * 3, [[1, 0.7]] * 3, [2, 1, 2], **how),
-    "no member": lambda **how: plots.learning_curve([], [], [], **how),
-    "a loss of 0": lambda **how: plots.learning_curve([[1, 0]], [[1, 0.7]], [2], **how),
+    "learning curve": lambda **how: plots.learning_curve([_history(1, 0.5, chosen=1)], **how),
+    "members": lambda **how: plots.learning_curve([_history(1, 0.5), _history(2, 0.4)], **how),
+    "no member": lambda **how: plots.learning_curve([], **how),
+    "a loss of 0": lambda **how: plots.learning_curve([_history(1, 0)], **how),
     "parity": lambda **how: plots.parity(Y, GUESS, name="x & <y>", **how),
     "parity with bars": lambda **how: plots.parity(Y, GUESS, np.ones(5), **how),
     "parity of one": lambda **how: plots.parity([2.0], [2.0], **how),
@@ -33,14 +44,15 @@ DRAWN = {
     "residuals": lambda **how: plots.residuals(Y, GUESS, **how),
     "residuals of none": lambda **how: plots.residuals([], [], **how),
     "no residual": lambda **how: plots.residuals([1, 2], [1, 2], **how),
-    "coverage": lambda **how: plots.coverage([0.9, 0.5], [0.8, 0.6], rows=40, **how),
+    "coverage": lambda **how: plots.coverage(INTERVALS, **how),
+    "coverage of none": lambda **how: plots.coverage(NOTHING, **how),
     "roc": lambda **how: plots.roc(CLASSES[:, 0], CHANCES[:, 0], **how),
     "roc of two": lambda **how: plots.roc(CLASSES[:, [0, 0]], CHANCES, **how),
     "roc of one class": lambda **how: plots.roc(CLASSES[:, 1], CHANCES[:, 1], **how),
     "precision": lambda **how: plots.precision_recall(CLASSES, CHANCES, **how),
     "precision of one class": lambda **how: plots.precision_recall([1.0], [0.5], **how),
-    "reliability": lambda **how: plots.reliability(CLASSES, CHANCES, **how),
-    "reliability of none": lambda **how: plots.reliability([np.nan], [0.5], **how),
+    "reliability": lambda **how: plots.reliability(INTERVALS, **how),
+    "reliability of none": lambda **how: plots.reliability(NOTHING, **how),
 }
 
 
@@ -59,7 +71,7 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
         return render(lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how)
 
     render = style.render
-    for name in ("classes", "learning", "regression"):
+    for name in ("calibration", "classes", "learning", "regression"):
         monkeypatch.setattr(sys.modules[f"gattn.training.plots.{name}"], "render", watch)
     return seen
 
@@ -113,11 +125,12 @@ def test_residuals_are_counted(axes: list[Axes]) -> None:
     assert sum(bar.get_height() for bar in axes[0].patches) == 4
 
 
-def test_the_chosen_epoch_is_marked(axes: list[Axes]) -> None:
-    plots.learning_curve([[3, 2, 1]], [[0.5, 0.2, 0.4]], [2], score="validation RMSE")
+def test_the_kept_epoch_is_marked(axes: list[Axes]) -> None:
+    plots.learning_curve([_history(3, 2, 2.5, chosen=1), _history(3, 1, chosen=1)])
     marks = [line for line in axes[1].lines if line.get_marker() == "o"]
-    assert [tuple(mark.get_xydata()[0]) for mark in marks] == [(2, 0.2)]
-    assert axes[1].get_title(loc="left") == "Validation RMSE, epoch 2 kept"
+    assert [tuple(mark.get_xydata()[0]) for mark in marks] == [(2, 2.1), (2, 1.1)]
+    drawn = [line.get_ydata().tolist() for line in axes[0].lines if len(line.get_ydata()) == 3]
+    assert drawn == [[3, 2, 2.5]]
 
 
 def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
@@ -132,11 +145,16 @@ def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
     assert axes[0].get_title(loc="left") == "mean ROC-AUC 0.500"
 
 
-def test_reliability_is_the_frequency_in_each_bin(axes: list[Axes]) -> None:
-    plots.reliability([0, 1, 1, 1], [0.12, 0.18, 0.9, 1.0], bins=10)
+@pytest.mark.parametrize("draw", [plots.coverage, plots.reliability])
+def test_what_is_said_stands_against_what_is_found(draw, axes: list[Axes]) -> None:
+    draw(INTERVALS)
     (line,) = [line for line in axes[0].lines if line.get_marker() == "o"]
-    assert np.allclose(line.get_xydata(), [[0.15, 0.5], [0.95, 1.0]])
-    assert [bar.get_height() for bar in axes[1].patches] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 2]
+    assert line.get_xydata().tolist() == [[0.5, 0.6], [0.9, 0.8]]
+
+
+def test_rows_behind_each_frequency_are_shown(axes: list[Axes]) -> None:
+    plots.reliability(INTERVALS)
+    assert [bar.get_height() for bar in axes[1].patches] == [40, 40]
 
 
 @pytest.mark.parametrize(
@@ -144,11 +162,8 @@ def test_reliability_is_the_frequency_in_each_bin(axes: list[Axes]) -> None:
     [
         (lambda: plots.parity([1, 2], [1]), r"one length \[k\]; got \(2,\), \(1,\)"),
         (lambda: plots.parity([[1]], [[1]]), r"one length \[k\]; got \(1, 1\)"),
-        (lambda: plots.learning_curve([[1]], [], []), "got 1, 0 and 0"),
-        (lambda: plots.learning_curve([[1]], [[1]], [2]), "between 1 and 1; got 2"),
         (lambda: plots.roc([0, 2], [0.1, 0.2]), "classes must be 0, 1 or NaN; got 2"),
         (lambda: plots.roc([0, 1], [0.1]), r"got \(2,\) and \(1,\)"),
-        (lambda: plots.reliability([0, 1], [0.1, 1.5]), "between 0 and 1; got 1.5"),
     ],
 )
 def test_what_does_not_fit_is_told(draw, told: str) -> None:

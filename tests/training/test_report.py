@@ -8,7 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from gattn.training.calibration import Reliability
+from gattn.training.plots import style
+from gattn.training.records import EpochRecord, History
 from gattn.training.report import (
     Figure,
     Highlight,
@@ -17,6 +21,7 @@ from gattn.training.report import (
     Table,
     write_report,
 )
+from gattn.training.run_report import Intervals, RunFacts, run_report
 from gattn.training.sections import (
     classification_figures,
     compare,
@@ -32,6 +37,12 @@ SVG = (
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer pixels are drawn sooner."""
+    monkeypatch.setattr(style, "DOTS", 50)
 
 
 class _Page(html.parser.HTMLParser):
@@ -161,7 +172,7 @@ def test_figures_of_both_tasks() -> None:
     assert list(found) == ["parity-1", "residuals-1", "parity-2", "residuals-2"]
     assert all(figure.dark not in (None, figure.picture) for figure in found.values())
     classes = classification_figures([[0], [1]], [[0.2], [0.9]], ["p"])
-    assert list(classes) == ["roc", "precision-recall", "reliability"]
+    assert list(classes) == ["roc", "precision-recall"]
 
 
 @pytest.mark.parametrize(
@@ -181,3 +192,53 @@ def test_what_does_not_fit_is_told(make, told: str) -> None:
 
 def test_tables_of_facts_keep_their_types(tmp_path: Path) -> None:
     assert facts({"epochs": 60, "precision": None}).rows == (("epochs", 60), ("precision", None))
+
+
+def _run(task: str, **changes: object) -> RunFacts:
+    """What a small run of either task knows."""
+    y = torch.tensor([[0.0], [1.0], [math.nan], [1.0]])
+    numbers = task == "regression"
+    metrics = {"rmse": 0.5, "mae": 0.4, "r2": 0.8} if numbers else {"roc_auc": 0.9, "pr_auc": 0.8}
+    known = {
+        "title": "solubility & more", "summary": "A model.", "item": "molecules", "task": task,
+        "targets": ("logS",), "metrics": metrics, "validation": metrics,
+        "baselines": {"kernel_ridge": metrics, "mean": {}}, "y": y, "mean": y.nan_to_num(0.3),
+        "std": torch.ones_like(y) if numbers else None,
+        "histories": [History((EpochRecord(0, 1.0, 1.1, 1e-3, 2.0),), 0)],
+        "reliability": Reliability((0.5, 0.9), (0.4, 0.95), (3, 3)),
+        "intervals": Intervals(0.9, 0.95, 1.2, 1.5),
+        "parts": {"train": 8, "val": 1, "test": 4}, "rows": 14, "errors": {3: "not a SMILES"},
+        "settings": {"epochs": 1}, "versions": {"torch": "2.13"},
+    }  # fmt: skip
+    return RunFacts(**(known | changes))
+
+
+@pytest.mark.parametrize(
+    ("task", "files"),
+    [
+        ("regression", {"parity", "residuals", "calibration", "learning-curve"}),
+        ("classification", {"roc", "precision-recall", "calibration", "learning-curve"}),
+    ],
+)
+def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> None:
+    content, figures = run_report(_run(task), [Section("The worst", ("Here.",))])
+    assert set(figures) == files
+    titles = [section.title for section in content.sections]
+    assert titles == [
+        "How good it is", "Predictions of the test part", "How certain it is", "The worst",
+        "Training", "Data", "Settings and versions",
+    ]  # fmt: skip
+    page = _read(write_report(tmp_path, content))
+    pictures = [attributes for name, attributes in page.elements if name == "img"]
+    assert len(pictures) == 4
+    told = " ".join(page.texts)
+    assert "hold 95.0 % of those of the test part" in told
+    assert "1 of 14 rows was left out." in told
+    assert "not a SMILES" in told
+
+
+def test_a_run_without_baselines_intervals_and_networks(tmp_path: Path) -> None:
+    run = _run("regression", baselines={}, intervals=None, histories=[])
+    content, _ = run_report(run)
+    told = " ".join(_read(write_report(tmp_path, content)).texts)
+    assert "There is nothing to compare on the test part." in told

@@ -5,9 +5,10 @@ in a report on a telephone of 400 pixels its text is still 11 pixels high. Label
 NaN where nothing was measured; such rows are left out.
 """
 
-from gattn.training.plots.classes import precision_recall, reliability, roc
+from gattn.training.plots.calibration import coverage, reliability
+from gattn.training.plots.classes import precision_recall, roc
 from gattn.training.plots.learning import learning_curve
-from gattn.training.plots.regression import coverage, parity, residuals
+from gattn.training.plots.regression import parity, residuals
 
 __all__ = [
     "coverage",

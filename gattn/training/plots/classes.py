@@ -14,7 +14,7 @@ from gattn.training.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["precision_recall", "reliability", "roc"]
+__all__ = ["precision_recall", "roc"]
 
 GRID = np.linspace(0, 1, 201)  # where the curves of several targets are averaged
 
@@ -162,59 +162,3 @@ def _areas(name: str, area: str, curves: Sequence[_Curve], left_out: int) -> str
     if left_out and curves:
         lines.append(f"one class only: {left_out} of {left_out + len(curves)} targets")
     return "\n".join(lines)
-
-
-def reliability(
-    y: ArrayLike, probability: ArrayLike, *, bins: int = 10, name: str = "", dark: bool = False
-) -> bytes:
-    """Draw how often class 1 occurs against how probable it was said to be, and how often that.
-
-    Targets are put together. Bars are the standard errors of the frequencies.
-
-    Args:
-        y: classes 0 and 1, [k] or [k, t], NaN where not measured.
-        probability: of class 1, in the same shape.
-        bins: of equal width between 0 and 1.
-        name: of the target, or of all of them.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG. No known class: an empty one that says so.
-
-    Raises:
-        ValueError: the shapes differ, or a probability is not between 0 and 1.
-        ImportError: matplotlib is not installed.
-
-    >>> reliability([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
-    b'\\x89PNG'
-    """
-    classes, chance = known(np.ravel(np.asarray(y)), np.ravel(np.asarray(probability)))
-    wrong = chance[(chance < 0) | (chance > 1)]
-    if len(wrong):
-        raise ValueError(f"probabilities must be between 0 and 1; got {wrong[0]:g}")
-    at = np.minimum((chance * bins).astype(int), bins - 1)
-    rows = np.bincount(at, minlength=bins)
-    filled = rows > 0
-    said = np.bincount(at, chance, bins)[filled] / rows[filled]
-    found = np.bincount(at, classes, bins)[filled] / rows[filled]
-    error = np.sqrt(found * (1 - found) / rows[filled])
-
-    def draw(panels: list[Axes], theme: Theme) -> None:
-        upper, lower = panels
-        upper.set_title(name)
-        upper.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
-        if len(chance):
-            upper.errorbar(said, found, error, fmt="o-", color=theme.first, markersize=4.5)
-        else:
-            note(upper, "no known class", theme)
-        upper.set_ylabel("frequency of class 1")
-        upper.set_xlim(0, 1)
-        upper.set_ylim(-0.02, 1.02)
-        edges = np.linspace(0, 1, bins + 1)
-        lower.bar(edges[:-1], rows, 1 / bins, align="edge", color=theme.first, alpha=0.6,
-                  edgecolor=theme.paper)  # fmt: skip
-        lower.set_ylabel("rows")
-        lower.set_xlabel("predicted probability of class 1")
-        lower.grid(visible=False, axis="x")
-
-    return render(draw, dark=dark, height=4.6, ratios=(3, 1))

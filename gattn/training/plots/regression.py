@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
+from gattn.training.metrics import regression_metrics
 from gattn.training.plots.style import known, note, render, title
 from gattn.training.theme import Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["coverage", "parity", "residuals"]
+__all__ = ["parity", "residuals"]
 
 MANY = 1500  # points: more hide one another, and a density says more
 BARS = 400  # points: the error bars of more hide the points
@@ -60,7 +62,8 @@ def parity(
         if not len(measured):
             axes.set_title(name)
             return note(axes, "no measured value", theme)
-        axes.set_title(title(name, _errors(measured, guess)))
+        errors = regression_metrics(torch.from_numpy(measured), torch.from_numpy(guess))
+        axes.set_title(title(name, errors))
         low, high = _range(measured, guess)
         axes.axline((low, low), slope=1, color=theme.muted, linewidth=1, linestyle="--", zorder=1)
         if len(measured) > MANY:
@@ -75,17 +78,6 @@ def parity(
         axes.set_aspect("equal")
 
     return render(draw, dark=dark, height=4.4)
-
-
-def _errors(measured: NDArray[np.float64], guess: NDArray[np.float64]) -> dict[str, float]:
-    """RMSE, MAE and R²; the last is not defined where all measured values are one."""
-    error = guess - measured
-    spread = float(measured.var())
-    return {
-        "RMSE": float(np.sqrt((error**2).mean())),
-        "MAE": float(np.abs(error).mean()),
-        "R²": 1 - float((error**2).mean()) / spread if spread else float("nan"),
-    }
 
 
 def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
@@ -169,57 +161,3 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool 
         axes.set_title(title(name, facts))
 
     return render(draw, dark=dark)
-
-
-def coverage(
-    nominal: ArrayLike,
-    empirical: ArrayLike,
-    *,
-    rows: int,
-    name: str = "",
-    dark: bool = False,
-) -> bytes:
-    """Draw how many measured values lie in intervals of growing nominal coverage.
-
-    The band holds nine in ten of the curves that exact intervals would give on as many rows.
-
-    Args:
-        nominal: what the intervals promise, [m], between 0 and 1.
-        empirical: the fraction of measured values within them, [m].
-        rows: how many values were measured.
-        name: of the target.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG.
-
-    Raises:
-        ValueError: the columns are not of one length.
-        ImportError: matplotlib is not installed.
-
-    >>> coverage([0.5, 0.9], [0.48, 0.93], rows=100)[:4]
-    b'\\x89PNG'
-    """
-    promised, found = known(nominal, empirical)
-    order = np.argsort(promised)
-    promised, found = promised[order], found[order]
-
-    def draw(panels: list[Axes], theme: Theme) -> None:
-        (axes,) = panels
-        grid = np.linspace(0, 1, 101)
-        width = 1.645 * np.sqrt(grid * (1 - grid) / max(rows, 1))
-        axes.fill_between(
-            grid, (grid - width).clip(0), (grid + width).clip(max=1), color=theme.muted, alpha=0.2,
-            linewidth=0, label="chance",
-        )  # fmt: skip
-        axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
-        axes.plot(promised, found, "o-", color=theme.first, markersize=4, label="intervals")
-        axes.set_title(name)
-        axes.set_xlabel("promised coverage")
-        axes.set_ylabel("measured values inside")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
-        axes.set_aspect("equal")
-        axes.legend(loc="upper left")
-
-    return render(draw, dark=dark, height=4.4)

@@ -16,10 +16,20 @@ from gattn.training.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Draw", "known", "note", "number", "render", "title"]
+__all__ = ["METRICS", "Draw", "known", "note", "number", "render", "title"]
 
 WIDTH = 4.4  # inches: shown 360 pixels wide, 10 points are 11 pixels
 DOTS = 220
+METRICS = {
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "r2": "R²",
+    "roc_auc": "ROC-AUC",
+    "pr_auc": "PR-AUC",
+    "accuracy": "accuracy",
+}
+"""How readers know the metrics of :mod:`gattn.training.metrics`."""
+
 _TURN = threading.Lock()  # matplotlib's settings are those of the whole process
 
 Draw = Callable[["list[Axes]", Theme], None]
@@ -129,8 +139,8 @@ def number(value: float | None) -> str:
 
 
 def title(text: str, metrics: Mapping[str, float]) -> str:
-    """A title and, on a line of its own, the metrics."""
-    facts = "   ".join(f"{name} {number(value)}" for name, value in metrics.items())
+    """A title and, on a line of its own, the metrics under the names that readers know."""
+    facts = "   ".join(f"{METRICS.get(key, key)} {number(at)}" for key, at in metrics.items())
     return "\n".join(part for part in (text, facts) if part)
 
 

@@ -1,0 +1,112 @@
+"""Whether what is said to happen so often does happen so often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gattn.training.plots.style import note, render
+from gattn.training.theme import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from gattn.training.calibration import Reliability
+
+__all__ = ["coverage", "reliability"]
+
+
+def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes:
+    """Draw how many measured values lie in intervals of growing promised coverage.
+
+    In the band lie nine in ten of the points that exact intervals would have by chance.
+
+    Args:
+        found: of :func:`gattn.training.calibration.interval_reliability`.
+        name: of the target, or of all of them.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG. No measured value: an empty one that says so.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+
+    >>> from gattn.training.calibration import Reliability
+    >>> coverage(Reliability((0.5, 0.9), (0.48, 0.93), (100, 100)))[:4]
+    b'\\x89PNG'
+    """
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        axes.set_title(name)
+        axes.set_xlabel("promised coverage")
+        axes.set_ylabel("measured values inside")
+        axes.set_aspect("equal")
+        _diagonal(axes, theme)
+        if not found.count:
+            return note(axes, "no measured value", theme)
+        level = np.linspace(0, 1, 101)
+        chance = 1.645 * np.sqrt(level * (1 - level) / min(found.count))
+        axes.fill_between(
+            level,
+            (level - chance).clip(0),
+            (level + chance).clip(max=1),
+            color=theme.muted,
+            alpha=0.2,
+            linewidth=0,
+            label="by chance",
+        )
+        axes.plot(
+            found.expected, found.observed, "o-", color=theme.first, markersize=4.5, label="found"
+        )
+        axes.legend(loc="upper left")
+
+    return render(draw, dark=dark, height=4.4)
+
+
+def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> bytes:
+    """Draw how often class 1 occurs against its predicted probability, and of how many rows.
+
+    Bars are the standard errors of the frequencies.
+
+    Args:
+        found: of :func:`gattn.training.calibration.probability_reliability`.
+        name: of the target, or of all of them.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG. No known class: an empty one that says so.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+
+    >>> from gattn.training.calibration import Reliability
+    >>> reliability(Reliability((0.1, 0.8), (0.2, 0.7), (40, 60)))[:4]
+    b'\\x89PNG'
+    """
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        upper, lower = panels
+        upper.set_title(name)
+        upper.set_ylabel("frequency of class 1")
+        lower.set_ylabel("rows")
+        lower.set_xlabel("predicted probability of class 1")
+        lower.grid(visible=False, axis="x")
+        _diagonal(upper, theme)
+        if not found.count:
+            return note(upper, "no known class", theme)
+        observed, count = np.array(found.observed), np.array(found.count)
+        error = np.sqrt(observed * (1 - observed) / count)
+        upper.errorbar(found.expected, observed, error, fmt="o-", color=theme.first, markersize=4.5)
+        lower.bar(found.expected, count, 0.06, color=theme.first, alpha=0.6)
+
+    return render(draw, dark=dark, height=4.8, ratios=(3, 1))
+
+
+def _diagonal(axes: Axes, theme: Theme) -> None:
+    """Where what is said and what is found are equal."""
+    axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
+    axes.set_xlim(-0.01, 1.01)
+    axes.set_ylim(-0.02, 1.02)

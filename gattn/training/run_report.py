@@ -1,0 +1,200 @@
+"""The report of a trained model, of molecules or of nodes: from what a run knows to a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from gattn.training import plots
+from gattn.training.plots.style import METRICS, number
+from gattn.training.report import Cell, Figure, Highlight, ReportContent, Section, Table
+from gattn.training.sections import (
+    classification_figures,
+    compare,
+    facts,
+    left_out,
+    regression_figures,
+    themed,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gattn.training.calibration import Reliability
+    from gattn.training.records import History
+
+__all__ = ["Intervals", "RunFacts", "run_report"]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How the intervals, or the sets of labels, did on the test part.
+
+    Attributes:
+        coverage: what they promise.
+        found: the share of measured values that they hold.
+        width: their mean width, in the target's unit; of sets the mean number of labels.
+        constant_width: the mean width of intervals that are as wide everywhere and hold as many
+            of the validation part; None where none were made.
+        promise: in a sentence, for whom the promise holds.
+    """
+
+    coverage: float
+    found: float
+    width: float
+    constant_width: float | None = None
+    promise: str = (
+        "The promise is one about the mean over rows that are drawn as the validation rows were: "
+        "it is not made for each row alone, nor for rows of another kind than those."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RunFacts:
+    """What a run knows of itself when it ends.
+
+    Attributes:
+        title: of the page.
+        summary: one sentence: what was trained, on what.
+        item: what a row is, in the plural: "molecules", "nodes".
+        task: what was predicted.
+        targets: the names of the t targets, with their units where they have some.
+        metrics: of the test part, by the names of :mod:`gattn.training.metrics`.
+        validation: the same of the validation part.
+        baselines: the same of the test part, by the name of the baseline.
+        y: [k, t] measured values or classes of the test part; NaN where there is none.
+        mean: [k, t] predicted values, or probabilities of class 1.
+        std: [k, t] standard deviations; None for classes.
+        histories: of the networks; empty where none was trained.
+        reliability: of intervals or of probabilities.
+        intervals: None where none were calibrated.
+        parts: how many rows each part has.
+        rows: how many rows were read.
+        errors: why rows were left out, by the number of the row.
+        settings: of the run.
+        versions: of what it ran on.
+        notes: sentences of the run's own, after the comparison with the baselines.
+    """
+
+    title: str
+    summary: str
+    item: str
+    task: Literal["regression", "classification"]
+    targets: tuple[str, ...]
+    metrics: Mapping[str, float]
+    validation: Mapping[str, float]
+    baselines: Mapping[str, Mapping[str, float]]
+    y: Tensor
+    mean: Tensor
+    std: Tensor | None
+    histories: Sequence[History]
+    reliability: Reliability
+    intervals: Intervals | None
+    parts: Mapping[str, int]
+    rows: int
+    errors: Mapping[int, str] = field(default_factory=dict)
+    settings: Mapping[str, Cell] = field(default_factory=dict)
+    versions: Mapping[str, Cell] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def run_report(
+    run: RunFacts, sections: Sequence[Section] = ()
+) -> tuple[ReportContent, dict[str, Figure]]:
+    """Say what a run found, and how far it can be trusted.
+
+    Args:
+        run: what it knows of itself.
+        sections: of the run's own, which stand between the plots and the data: the rows that were
+            predicted worst, what mattered for them.
+
+    Returns:
+        The content of the page, and its plots by file name without the ending ``.png``.
+    """
+    figures = _figures(run)
+    table, verdict = compare(run.metrics, run.baselines)
+    shown = tuple(
+        figure for name, figure in figures.items() if name not in ("learning-curve", "calibration")
+    )
+    content = ReportContent(
+        run.title,
+        run.summary,
+        (
+            Section("How good it is", (verdict, *run.notes), (table, _validation(run))),
+            Section("Predictions of the test part", (), (), shown),
+            _certainty(run, figures["calibration"]),
+            *sections,
+            Section("Training", (), (), (figures["learning-curve"],)),
+            _data(run),
+            Section("Settings and versions", tables=(facts(run.settings), facts(run.versions))),
+        ),
+        _highlights(run),
+    )
+    return content, figures
+
+
+def _figures(run: RunFacts) -> dict[str, Figure]:
+    name = run.targets[0] if len(run.targets) == 1 else f"{len(run.targets)} targets"
+    if run.std is not None:
+        figures = regression_figures(run.y, run.mean, run.std, run.targets)
+        draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by their promise"
+        caption = "The grey band is what chance does to exact intervals, nine times in ten."
+    else:
+        figures = classification_figures(run.y, run.mean, run.targets)
+        draw, alt = plots.reliability, f"Frequency of class 1 of {name}, by predicted probability"
+        caption = "On the dashed line, what is called 30 % probable occurs in 30 % of the rows."
+    figures["calibration"] = themed(partial(draw, run.reliability, name=name), alt, caption)
+    figures["learning-curve"] = themed(
+        partial(plots.learning_curve, run.histories), "Losses of training and validation by epoch"
+    )
+    return figures
+
+
+def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
+    first, second = list(run.metrics.items())[:2]
+    found = [Highlight(f"test {METRICS[key]}", value) for key, value in (first, second)]
+    nearest = [scores[first[0]] for scores in run.baselines.values() if first[0] in scores]
+    if nearest:
+        best = min(nearest) if first[0] == "rmse" else max(nearest)
+        found[0] = Highlight(f"test {METRICS[first[0]]}", first[1], f"best baseline {number(best)}")
+    if run.intervals is not None:
+        promised = f"promised {number(100 * run.intervals.coverage)} %"
+        inside = f"{number(100 * run.intervals.found)} %"
+        found.append(Highlight("inside the intervals", inside, promised))
+    found.append(Highlight(run.item, sum(run.parts.values()), f"of {run.rows:,} rows"))
+    return tuple(found)
+
+
+def _validation(run: RunFacts) -> Table:
+    rows = tuple((METRICS[key], value) for key, value in run.validation.items())
+    caption = "On the validation part, by which the epoch was chosen"
+    return Table(("metric", "model"), rows, caption)
+
+
+def _certainty(run: RunFacts, calibration: Figure) -> Section:
+    title = "How certain it is"
+    if run.intervals is None:
+        return Section(title, figures=(calibration,))
+    found = run.intervals
+    kind, size = ("intervals", "mean width") if run.std is not None else ("sets", "mean labels")
+    text = (
+        f"The {kind} that promise to hold {number(100 * found.coverage)} % of the values hold "
+        f"{number(100 * found.found)} % of those of the test part.",
+        found.promise,
+    )
+    values: dict[str, Cell] = {
+        "promised coverage": found.coverage,
+        "found coverage": found.found,
+        size: found.width,
+    }
+    if found.constant_width is not None:
+        values["width if it were the same for every row"] = found.constant_width
+    return Section(title, text, (facts(values),), (calibration,))
+
+
+def _data(run: RunFacts) -> Section:
+    sentence, tables = left_out(run.errors, run.rows)
+    parts = Table(("part", run.item), tuple(run.parts.items()))
+    return Section("Data", (sentence,), (parts, *tables))
