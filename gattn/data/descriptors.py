@@ -1,4 +1,4 @@
-"""Descriptors of whole molecules that RDKit computes in C++, together about as fast as it reads one.
+"""Descriptors of whole molecules that RDKit computes in C++, as fast as it reads one.
 
 Left out is what costs more than that, as the paths of three and four bonds (chi, kappa), and what
 the graph's size says already. Crippen's logP and molar refractivity are sums over heavy atoms:
@@ -53,9 +53,23 @@ PROPERTIES = (
     "chi1n",
     "hallKierAlpha",
     "kappa1",
-    "NumRotatableBonds",
 )
-"""The name of each column of :func:`molecule_descriptors`, as RDKit's ``Properties`` has it."""
+"""As RDKit's ``Properties`` names them."""
+
+DESCRIPTORS = (
+    *PROPERTIES,
+    "NumRotatableBonds",
+    "CrippenClogPHeavy",
+    "CrippenMRHeavy",
+    *(f"SlogP_VSA{bin}" for bin in range(1, 13)),
+    *(f"SMR_VSA{bin}" for bin in range(1, 11)),
+    *(f"PEOE_VSA{bin}" for bin in range(1, 15)),
+)
+"""The name of each column of :func:`molecule_descriptors`, most as RDKit has it.
+
+Of the VSA columns each is the surface of the atoms whose share of logP, of molar refractivity or
+whose partial charge lies in one interval.
+"""
 
 
 def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
