@@ -49,7 +49,7 @@ def write_model(
         OSError: the folder cannot be written.
 
     Example:
-        >>> import tempfile
+        >>> import tempfile, torch
         >>> folder = tempfile.mkdtemp()
         >>> write_model(folder, {"weight": torch.ones(2)}, {"unit": "log mol/L"})
         >>> tensors, card = read_model(folder)
@@ -119,7 +119,7 @@ def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
 
     Example:
         >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "metrics.json"
+        >>> path = Path(tempfile.mkdtemp(), "metrics.json")
         >>> write_json(path, {"test": {"rmse": 0.5, "r2": float("nan")}})
         >>> json.loads(path.read_text())
         {'test': {'rmse': 0.5, 'r2': None}}
