@@ -34,6 +34,7 @@ def fit_network(
     *,
     folder: Path | None = None,
     progress: bool = False,
+    title: str = "training",
 ) -> History:
     """Train a network in place, and leave it with the averaged weights of its best epoch.
 
@@ -55,6 +56,7 @@ def fit_network(
         folder: where ``checkpoint.safetensors`` is kept, made where it is missing; without one
             nothing is kept.
         progress: show a bar with the time left, on stderr.
+        title: what the bar says of this training.
 
     Returns:
         The history, with that of before an interruption.
@@ -71,4 +73,6 @@ def fit_network(
         raise ImportError('training needs Lightning: pip install "gattn[molecules]"') from None
     from gattn.training.engine import run_epochs
 
-    return run_epochs(network, loss, train, validate, settings, folder=folder, progress=progress)
+    return run_epochs(
+        network, loss, train, validate, settings, folder=folder, title=title if progress else ""
+    )

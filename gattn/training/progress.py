@@ -1,4 +1,4 @@
-"""A bar over all epochs, with the time left."""
+"""A bar over all steps, with the time left."""
 
 from __future__ import annotations
 
@@ -8,35 +8,54 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from tqdm.auto import tqdm
 
-__all__ = ["EpochBar"]
+__all__ = ["StepBar"]
 
 
-class EpochBar(Callback):
-    """Shows the epochs done, the time left and the last validation loss, on stderr."""
+class StepBar(Callback):
+    """Shows the epoch, the time left and the last validation loss, on stderr.
 
-    def __init__(self) -> None:
+    Args:
+        title: what is trained.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
         self.bar: tqdm | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the bar where an interrupted training goes on."""
+        """Open the bar, further on where an interrupted training is resumed."""
         if trainer.is_global_zero:
-            # Where nobody sees the bar move (a file, a log) a line now and then is enough.
-            every = 0.1 if sys.stderr.isatty() else 10.0
             self.bar = tqdm(
-                total=trainer.max_epochs,
-                initial=trainer.current_epoch,
-                desc="training",
-                unit="epoch",
-                mininterval=every,
+                total=int(trainer.estimated_stepping_batches),
+                initial=trainer.global_step,
+                unit="step",
+                # Where nobody sees the bar move (a file, a log) a line now and then is enough.
+                mininterval=0.1 if sys.stderr.isatty() else 10.0,
             )
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Move on by one epoch."""
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Name the epoch."""
         if self.bar is not None:
-            if "validation_loss" in trainer.callback_metrics:
-                loss = float(trainer.callback_metrics["validation_loss"])
-                self.bar.set_postfix(validation_loss=f"{loss:.4g}", refresh=False)
+            epoch = f"epoch {trainer.current_epoch + 1} of {trainer.max_epochs}"
+            self.bar.set_description(f"{self.title}, {epoch}", refresh=False)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
+        """Move on by one step."""
+        if self.bar is not None:
             self.bar.update()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show the loss of the validation part."""
+        if self.bar is not None and "validation_loss" in trainer.callback_metrics:
+            loss = float(trainer.callback_metrics["validation_loss"])
+            self.bar.set_postfix(validation_loss=f"{loss:.4g}", refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""
