@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gattn.training.files import replace_files
+from gattn.training.records import TrainingError
 
 __all__ = ["SafeCheckpointIO"]
 
@@ -63,7 +64,7 @@ class SafeCheckpointIO(CheckpointIO):
             What was saved.
 
         Raises:
-            ValueError: the file is truncated or was not written by this class.
+            TrainingError: the file is truncated or was not written by this class.
         """
         try:
             with safe_open(path, "pt") as file:
@@ -73,9 +74,9 @@ class SafeCheckpointIO(CheckpointIO):
                 raise ValueError("it holds tensors only")
             tree = _decode(json.loads(text), tensors)
         except (SafetensorError, ValueError, KeyError) as error:
-            raise ValueError(f"{path} is a broken checkpoint: {error}") from None
+            raise TrainingError(f"{path} is broken: {error}") from None
         if not isinstance(tree, dict):
-            raise ValueError(f"{path} is a broken checkpoint: it holds no table")
+            raise TrainingError(f"{path} is broken: it holds no table")
         return tree
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:

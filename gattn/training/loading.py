@@ -48,10 +48,12 @@ class Order(Sampler[Tensor]):
         return math.ceil(self.items / self.batch_size)
 
     def __iter__(self) -> Iterator[Tensor]:
-        if self.seed is None:
-            return iter(torch.arange(self.items).split(self.batch_size))
-        generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
-        return iter(torch.randperm(self.items, generator=generator).split(self.batch_size))
+        # A generator: Lightning makes the first iterator before it says which epoch comes.
+        positions = torch.arange(self.items)
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
+            positions = torch.randperm(self.items, generator=generator)
+        yield from positions.split(self.batch_size)
 
 
 class Share(Dataset[tuple[object, Tensor]]):

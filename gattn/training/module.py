@@ -46,12 +46,12 @@ class TrainingModule(LightningModule):
     def configure_optimizers(self) -> dict[str, object]:
         """AdamW, and one cycle of the learning rate over all steps."""
         s = self.settings
-        # The fused step undoes the scale of 16-bit gradients itself, too late for clipping.
+        # Mixed precision clips gradients only of optimizers that leave their scale alone.
         optimizer = torch.optim.AdamW(
             self.network.parameters(),
             s.learning_rate,
             weight_decay=s.weight_decay,
-            fused=s.precision != "16-mixed",
+            fused=s.precision == "32",
         )
         cycle = torch.optim.lr_scheduler.OneCycleLR(
             optimizer, s.learning_rate, self.steps, pct_start=s.warmup

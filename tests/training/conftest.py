@@ -1,4 +1,4 @@
-"""A small part of data and a small network that every test of training can use."""
+"""A small data set and a small network for the tests of training, and for their scripts."""
 
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ class Points:
         return self.x[positions], self.y[positions]
 
 
-def network(dropout: float = 0.1) -> nn.Module:
+def network(dropout: float = 0.1) -> nn.Sequential:
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 2))
 
@@ -32,8 +32,19 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
     return (output - target) ** 2
 
 
+def same(one: nn.Module, other: nn.Module) -> bool:
+    """Whether two networks have the same weights, bit for bit."""
+    pairs = zip(one.state_dict().values(), other.state_dict().values())
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
 @pytest.fixture
 def toy() -> SimpleNamespace:
     return SimpleNamespace(
-        points=Points, network=network, squared=squared, train=Points(150, 0), val=Points(40, 1)
+        points=Points,
+        network=network,
+        squared=squared,
+        same=same,
+        train=Points(150, 0),
+        val=Points(40, 1),
     )

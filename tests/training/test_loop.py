@@ -1,30 +1,196 @@
 """The loop: what it lowers, what it chooses, and that it leaves no trace."""
 
+import dataclasses
+import logging
+import signal
+import warnings
+
+import pytest
 import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gattn.training.loop import LoopSettings, fit_network
+from gattn.training.loop import LoopSettings, TrainingError, fit_network
 
-SETTINGS = LoopSettings(epochs=6, batch_size=32, learning_rate=0.03, average=0.5)
+SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5)
 
 
-def test_training_lowers_the_loss_and_keeps_the_best_epoch(toy) -> None:
+def test_it_is_a_bare_loop(toy) -> None:
+    """The same epochs in plain PyTorch, in the order of items that the loop takes."""
+    orders, original = [], toy.train.batch
+    toy.train.batch = lambda positions: orders.append(positions) or original(positions)
+    ours = toy.network(dropout=0.0)
+    history = fit_network(ours, toy.squared, toy.train, toy.val, SETTINGS)
+    assert len(orders) == 4 * 5
+    epochs = [torch.cat(orders[i : i + 5]).tolist() for i in range(0, 20, 5)]
+    assert all(sorted(epoch) == list(range(150)) for epoch in epochs)
+    assert len(set(map(tuple, epochs))) == 4
+
+    bare = toy.network(dropout=0.0)
+    average = AveragedModel(bare, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+    optimizer = torch.optim.AdamW(bare.parameters(), 0.03, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.03, 20, pct_start=0.1)
+    known, losses = ~toy.val.y.isnan(), []
+    for step, positions in enumerate(orders):
+        x, y = original(positions)
+        bare.zero_grad()
+        toy.squared(bare(x), y.nan_to_num().float())[~y.isnan()].mean().backward()
+        nn.utils.clip_grad_norm_(bare.parameters(), 5.0)
+        optimizer.step()
+        schedule.step()
+        average.update_parameters(bare)
+        if step % 5 == 4:
+            with torch.no_grad():
+                losses.append(toy.squared(average(toy.val.x), toy.val.y)[known].mean().item())
+    found = [record.validation_loss for record in history.records]
+    torch.testing.assert_close(found, losses, rtol=1e-4, atol=0)
+    assert history.chosen == losses.index(min(losses)) == 3
+    for one, other in zip(ours.parameters(), average.module.parameters()):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_the_best_epoch_is_kept(toy) -> None:
     network = toy.network()
-    history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
+    settings = dataclasses.replace(SETTINGS, epochs=20, learning_rate=0.3, average=0.0, patience=4)
+    history = fit_network(network, toy.squared, toy.train, toy.val, settings)
     losses = [record.validation_loss for record in history.records]
-    assert len(losses) == 6
-    assert losses[-1] < losses[0] / 2
-    assert history.chosen == losses.index(min(losses))
+    assert history.chosen == losses.index(min(losses)) < len(losses) - 1
     known = ~toy.val.y.isnan()
     with torch.no_grad():
-        error = toy.squared(network(toy.val.x), toy.val.y.nan_to_num())[known].mean()
+        error = toy.squared(network(toy.val.x), toy.val.y)[known].mean()
     torch.testing.assert_close(error.item(), min(losses), rtol=1e-5, atol=0)
+    assert not network.training
 
 
-def test_a_finished_training_is_not_repeated(toy, tmp_path) -> None:
-    first, second = toy.network(), toy.network()
-    history = fit_network(first, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    again = fit_network(second, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    assert again == history
-    for one, other in zip(first.state_dict().values(), second.state_dict().values()):
-        assert torch.equal(one, other)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+def test_a_missing_label_is_never_seen(toy) -> None:
+    """What the network gives where a label is missing changes nothing, infinite or not."""
+
+    class Other(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = toy.network(dropout=0.0)
+
+        def forward(self, x):
+            out = self.network(x)
+            return torch.where(missing(x), float("inf"), out)
+
+    def missing(x):
+        rows = [(toy.train.x == row).all(1).nonzero() for row in x]
+        third = torch.tensor([len(row) > 0 and row.item() % 3 == 0 for row in rows])
+        return torch.stack([torch.zeros_like(third), third], 1)
+
+    plain, other = toy.network(dropout=0.0), Other()
+    one = dataclasses.replace(SETTINGS, epochs=1)
+    fit_network(plain, toy.squared, toy.train, toy.points(0, 1), one)
+    fit_network(other, toy.squared, toy.train, toy.points(0, 1), one)
+    assert toy.same(plain, other.network)
+
+
+def test_without_a_validation_part_the_last_epoch_is_chosen(toy) -> None:
+    history = fit_network(toy.network(), toy.squared, toy.train, toy.points(0, 1), SETTINGS)
+    assert history.chosen == 3
+    assert all(record.validation_loss != record.validation_loss for record in history.records)
+
+
+def test_one_batch_may_be_a_whole_graph(toy) -> None:
+    """A graph is one item; its nodes are rows, and NaN hides those of other parts."""
+    parts = toy.points(40, 2)
+
+    class Graph:
+        def __init__(self, rows: slice) -> None:
+            self.y = torch.full_like(parts.y, float("nan"))
+            self.y[rows] = parts.y[rows]
+
+        def __len__(self) -> int:
+            return 1
+
+        def batch(self, positions):
+            assert positions.tolist() == [0]
+            return parts.x, self.y
+
+    settings = dataclasses.replace(SETTINGS, epochs=30)
+    history = fit_network(
+        toy.network(), toy.squared, Graph(slice(20)), Graph(slice(20, 40)), settings
+    )
+    assert history.records[-1].train_loss < history.records[0].train_loss / 2
+
+
+def test_it_leaves_no_trace(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    handler, network = signal.getsignal(signal.SIGINT), toy.network()
+    torch.manual_seed(5)
+    with warnings.catch_warnings(), caplog.at_level(logging.DEBUG):
+        warnings.simplefilter("error")
+        fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
+    assert torch.equal(torch.rand(3), wanted)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_the_bar_shows_the_time_left(toy, capfd) -> None:
+    fit_network(
+        toy.network(), toy.squared, toy.train, toy.val, SETTINGS, progress=True, title="network 1"
+    )
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    last = shown.err.strip().split("\r")[-1]
+    assert last.startswith("network 1, epoch 4 of 4: 100%")
+    assert "20/20" in last
+    assert "validation_loss=" in last
+
+
+def test_an_interrupt_reaches_the_caller(toy) -> None:
+    def interrupted(positions):
+        raise KeyboardInterrupt
+
+    handler, toy.train.batch = signal.getsignal(signal.SIGINT), interrupted
+    with pytest.raises(KeyboardInterrupt):
+        fit_network(toy.network(), toy.squared, toy.train, toy.val, SETTINGS)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_two_seeds_differ_and_one_does_not(toy) -> None:
+    def trained(seed):
+        network = toy.network()
+        settings = dataclasses.replace(SETTINGS, epochs=1, seed=seed)
+        fit_network(network, toy.squared, toy.train, toy.val, settings)
+        return network
+
+    assert toy.same(trained(0), trained(0))
+    assert not toy.same(trained(0), trained(1))
+
+
+def test_mixed_precision_learns_the_same(toy) -> None:
+    def last(precision):
+        settings = dataclasses.replace(SETTINGS, precision=precision)
+        history = fit_network(toy.network(0.0), toy.squared, toy.train, toy.val, settings)
+        return history.records[-1].validation_loss
+
+    assert last("bf16-mixed") == pytest.approx(last("32"), rel=0.05)
+    assert last("bf16-mixed") != last("32")
+
+
+def test_what_cannot_be_trained(toy) -> None:
+    network, none = toy.network(), toy.points(0, 0)
+    with pytest.raises(TrainingError, match="the training part is empty"):
+        fit_network(network, toy.squared, none, toy.val, SETTINGS)
+    blank = toy.points(40, 1)
+    blank.y.fill_(float("nan"))
+    with pytest.raises(TrainingError, match="no label of the training part is known"):
+        fit_network(network, toy.squared, blank, toy.points(0, 1), SETTINGS)
+    with pytest.raises(TrainingError, match="no label of the validation part is known"):
+        fit_network(network, toy.squared, toy.train, blank, SETTINGS)
+    wild = toy.points(40, 1)
+    wild.y[0, 0] = float("inf")
+    with pytest.raises(TrainingError, match="validation part is not finite in epoch 0"):
+        fit_network(network, toy.squared, toy.train, wild, SETTINGS)
+    with pytest.raises(TrainingError, match="one number a target"):
+        fit_network(network, lambda o, y: (o - y).mean(), toy.train, toy.val, SETTINGS)
+    with pytest.raises(TrainingError, match="torchrun --nproc-per-node 3; there are 1"):
+        fit_network(
+            network, toy.squared, toy.train, toy.val, dataclasses.replace(SETTINGS, devices=3)
+        )

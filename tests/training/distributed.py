@@ -1,0 +1,36 @@
+"""Train alone or under torchrun, and write what came out; a script of test_distributed.py.
+
+python distributed.py OUT ITEMS
+"""
+
+import json
+import runpy
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from gattn.training.loop import LoopSettings, fit_network
+from gattn.training.processes import is_first, number_of_processes
+
+TOYS = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
+
+
+def main(folder: Path, items: int) -> None:
+    torch.set_num_threads(1)
+    train, validate = TOYS["Points"](items, 0), TOYS["Points"](41, 1)
+    settings = LoopSettings(epochs=10, batch_size=32, learning_rate=0.03, average=0.5)
+    kept = folder / f"{number_of_processes()}"
+    for _ in range(2):  # the second finds the checkpoint of the first
+        network = TOYS["network"](dropout=0.0)
+        history = fit_network(network, TOYS["squared"], train, validate, settings, folder=kept)
+    with torch.no_grad():
+        outputs = network(validate.x).tolist()
+    if is_first():
+        found = {"records": [asdict(record) for record in history.records], "outputs": outputs}
+        (folder / f"{number_of_processes()}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

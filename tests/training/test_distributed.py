@@ -1,0 +1,43 @@
+"""Two processes under torchrun train what one process trains."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("distributed.py")
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def run(*arguments: object) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("items", [150, 97])  # 97: the last batch of 32 has one item for both
+def test_two_processes_train_what_one_trains(tmp_path, items) -> None:
+    run(SCRIPT, tmp_path, items)
+    run(*TORCHRUN, SCRIPT, tmp_path, items)
+    one, two = (json.loads((tmp_path / f"{n}.json").read_text()) for n in (1, 2))
+    assert len(one["records"]) == len(two["records"]) == 10
+    for a, b in zip(one["records"], two["records"]):
+        assert b["train_loss"] == pytest.approx(a["train_loss"], abs=1e-4)
+        assert b["validation_loss"] == pytest.approx(a["validation_loss"], abs=1e-4)
+    for a, b in zip(one["outputs"], two["outputs"]):
+        assert b == pytest.approx(a, abs=1e-4)
