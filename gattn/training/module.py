@@ -167,8 +167,8 @@ class TrainingModule(LightningModule):
         return total / known
 
     def _over_processes(self, value: Tensor) -> Tensor:
-        """The sum over all processes."""
-        return self.trainer.strategy.reduce(value.to(self.device), reduce_op="sum")
+        """The sum over all processes; of a copy, for the strategy sums in place."""
+        return self.trainer.strategy.reduce(value.to(self.device, copy=True), reduce_op="sum")
 
 
 class MaskedSum:
