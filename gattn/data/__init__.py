@@ -22,7 +22,14 @@ from gattn.data.molecules import (
 from gattn.data.reading import load_molecules, read_csv, read_smiles
 from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
 from gattn.data.smiles import mol_graph
-from gattn.data.splits import Split, random_split, scaffold_split
+from gattn.data.splits import (
+    Split,
+    random_split,
+    scaffold_split,
+    split_by_names,
+    split_from_file,
+)
+from gattn.data.tables import Table, TableRow, open_table
 
 __all__ = [
     "ATOM_FEATURES",
@@ -35,6 +42,8 @@ __all__ = [
     "Molecules",
     "Score",
     "Split",
+    "Table",
+    "TableRow",
     "atom_features",
     "batch_molecules",
     "bond_features",
@@ -46,10 +55,13 @@ __all__ = [
     "mol_graph",
     "molecule_descriptors",
     "morgan_fingerprints",
+    "open_table",
     "random_split",
     "read_csv",
     "read_smiles",
     "scaffold_split",
+    "split_by_names",
+    "split_from_file",
     "tanimoto",
     "tanimoto_neighbours",
     "tanimoto_ridge",

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+
+from gattn.data.tables import Table, is_missing
 
 __all__ = ["Row", "csv_rows", "joined_rows"]
 
@@ -23,62 +24,18 @@ class Row:
     problem: str = ""
 
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-
-
-def csv_rows(file: TextIO, path: Path, smiles: str, targets: tuple[str, ...]) -> Iterator[Row]:
-    """Every row below the header, blank lines left out."""
-    separator = _separator(file, path, (smiles, *targets))
-    reader = csv.reader(file, delimiter=separator, strict=True)
-    header = [name.strip() for name in next(reader, [])]
-    place, places = header.index(smiles), [header.index(target) for target in targets]
-    row = 0
-    for cells in reader:
-        if not cells:
-            continue
-        yield _csv_row(row, reader.line_num, cells, len(header), place, places, targets)
-        row += 1
-
-
-def _separator(file: TextIO, path: Path, columns: tuple[str, ...]) -> str:
-    """The separator under which the header has every column once."""
-    headers: dict[str, list[str]] = {}
-    for separator in SEPARATORS:
-        header = next(csv.reader(file, delimiter=separator), [])
-        headers[separator] = [name.strip() for name in header]
-        file.seek(0)
-    for separator, header in headers.items():
-        if all(header.count(column) == 1 for column in columns):
-            return separator
-    separator = max(headers, key=lambda separator: len(headers[separator]))
-    header = headers[separator]
-    column = next(column for column in columns if header.count(column) != 1)
-    raise ValueError(
-        f"{path} must have one column {column!r}; it has {', '.join(header) or 'nothing'} "
-        f"(separated by {SEPARATORS[separator]})"
-    )
-
-
-def _csv_row(
-    row: int,
-    line: int,
-    cells: list[str],
-    width: int,
-    place: int,
-    places: list[int],
-    targets: tuple[str, ...],
-) -> Row:
-    if len(cells) != width:
-        problem = f"{len(cells)} cells where the header has {width}"
-        return Row(row, line, ",".join(cells), problem=problem)
-    values = []
-    for name, at in zip(targets, places):
-        value = _number(cells[at])
-        if value is None:
-            problem = f"{name} must be a finite number or empty; it is {cells[at]!r}"
-            return Row(row, line, cells[place], problem=problem)
-        values.append(value)
-    return Row(row, line, cells[place], tuple(values))
+def csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[Row]:
+    """Every row below the header."""
+    place, places = table.place(smiles), [table.place(target) for target in targets]
+    for number, row in enumerate(table.rows()):
+        text, values, problem = row.cells[place], [], row.problem
+        for name, cell in zip(targets, (row.cells[at] for at in places)):
+            value = _number(cell)
+            if value is None:
+                problem = problem or f"{name} must be a finite number or empty; it is {cell!r}"
+            else:
+                values.append(value)
+        yield Row(number, row.line, text, tuple(values), problem)
 
 
 def joined_rows(structures: Path, activities: Path) -> list[Row]:
@@ -102,11 +59,10 @@ _LARGEST = 3.4028234663852886e38  # of fp32, which targets are kept in
 
 def _number(cell: str) -> float | None:
     """The cell's number, NaN where it was not measured, None where it is no number."""
-    cell = cell.strip()
-    if cell.lower() in ("", "na", "nan"):
+    if is_missing(cell):
         return math.nan
     try:
         value = float(cell)
     except ValueError:
         return None
-    return value if abs(value) <= _LARGEST else None
+    return value if abs(value) <= _LARGEST and "_" not in cell else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
@@ -22,6 +21,7 @@ from gattn.data.building import MoleculeBuilder
 from gattn.data.molecules import BadRow, MoleculeError, Molecules
 from gattn.data.registry import dataset
 from gattn.data.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
+from gattn.data.tables import open_table
 
 OnError = Literal["raise", "skip"]
 
@@ -78,12 +78,12 @@ def read_csv(
     """Read molecules from a CSV file with a header line.
 
     Cells are separated by the one of comma, semicolon, tab and ``|`` that gives the header the
-    columns asked for. Decimals have a point. A target cell that is empty, ``NA`` or ``NaN`` was
-    not measured and becomes NaN. Blank lines are not rows. Row numbers count from 0 below the
-    header; the line is the one in the file.
+    columns asked for. Decimals have a point. A target cell that is empty, or ``NA``, ``N/A``,
+    ``NaN``, ``None`` or ``null``, was not measured and becomes NaN. Blank lines are not rows. Row
+    numbers count from 0 below the header; the line is the one in the file.
 
     Args:
-        path: the file, UTF-8.
+        path: the file, UTF-8, or UTF-16 with a byte order mark.
         smiles: the column of SMILES.
         targets: the columns of numbers to predict, a list even if there is one.
         on_error: what to do about a bad SMILES, a row with too few or too many cells, and a
@@ -99,7 +99,7 @@ def read_csv(
     Raises:
         MoleculeError: bad rows under ``on_error="raise"``.
         ValueError: no header, a column that is missing or there twice, broken quoting, a file
-            that is not UTF-8; a ``cache`` that holds something else, which is left alone.
+            that is no such text; a ``cache`` that holds something else, which is left alone.
         FileNotFoundError: no such file.
         ImportError: RDKit is not installed.
 
@@ -115,11 +115,8 @@ def read_csv(
         raise ValueError(f"targets must be a list of columns; got the one text {targets!r}")
 
     def rows() -> list[Row]:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            try:
-                return list(csv_rows(file, path, smiles, tuple(targets)))
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise ValueError(f"{path} is not a CSV file: {error}") from None
+        table = open_table(path, [smiles, *targets])
+        return list(csv_rows(table, smiles, tuple(targets)))
 
     return _cached([path], rows, smiles, tuple(targets), on_error, max_atoms, cache)
 

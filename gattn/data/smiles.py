@@ -62,6 +62,9 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
         raise ValueError("the SMILES is empty")
     if len(text.split()) > 1:
         raise ValueError("the SMILES holds white space")
+    if not (text.isascii() and text.isprintable()):
+        odd = next(c for c in text if not (c.isascii() and c.isprintable()))
+        raise ValueError(f"the SMILES holds {odd!a}")
     # Even a fully annotated atom takes less than 20 characters; do not parse what cannot pass.
     if len(text) > 20 * max_atoms:
         raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")

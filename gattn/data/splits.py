@@ -6,9 +6,11 @@ A score means something only together with the protocol it was measured under: p
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence, Sized
+import json
+import os
+from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,8 +18,14 @@ from torch import Tensor
 from gattn.data.molecules import Molecules, smiles_of
 from gattn.data.smiles import need_rdkit
 
-__all__ = ["Split", "random_split", "scaffold_split"]
+__all__ = ["Split", "random_split", "scaffold_split", "split_by_names", "split_from_file"]
 
+PARTS = ("train", "val", "test")
+NAMES = {
+    **{"train": "train", "training": "train"},
+    **{"val": "val", "valid": "val", "validation": "val"},
+    **{"test": "test", "testing": "test"},
+}
 EIGHT_ONE_ONE = (0.8, 0.1, 0.1)
 
 
@@ -31,18 +39,40 @@ class Split:
     protocol: str
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{part}: {len(getattr(self, part))}" for part in ("train", "val", "test")
-        )
+        sizes = ", ".join(f"{part}: {len(getattr(self, part))}" for part in PARTS)
         return f"Split({sizes}; {self.protocol})"
+
+    def among(self, rows: Tensor) -> Split:
+        """Give the same split of some of what was split, as after bad rows are left out.
+
+        Args:
+            rows: [r] int64, the positions of those that there are, each once.
+
+        Returns:
+            Positions in ``rows``; what is not in ``rows`` is in no part.
+
+        >>> split = split_by_names(["train", "test", "train", "val"])
+        >>> split.among(torch.tensor([0, 2, 3])).train
+        tensor([0, 1])
+        """
+        parts = (self.train, self.val, self.test)
+        count = 1 + max((int(part.max()) for part in (rows, *parts) if len(part)), default=-1)
+        place = torch.full((count,), -1).index_put_((rows,), torch.arange(len(rows)))
+        train, val, test = (place[part][place[part] >= 0] for part in parts)
+        return Split(train, val, test, self.protocol)
 
 
 def random_split(
-    items: int | Sized, *, seed: int, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
+    items: int | Sized,
+    *,
+    seed: int,
+    fractions: tuple[float, float, float] = EIGHT_ONE_ONE,
+    groups: Sequence[Hashable] | None = None,
 ) -> Split:
     """Split at random: a permutation seeded with ``seed``, cut in the order train, val, test.
 
-    Protocol "random 8:1:1 (seed 0)". The same number of items, ``seed`` and ``fractions`` give
+    Protocol "random 8:1:1 (seed 0)", and "random 8:1:1 by group (seed 0)" with groups, where it is
+    the groups that are permuted. The same number of items, ``seed`` and ``fractions`` give
     the same split everywhere; torch's global generator is neither read nor moved.
 
     Args:
@@ -50,21 +80,44 @@ def random_split(
         seed: any whole number from 0.
         fractions: of train, val and test, adding up to 1. The first two parts are rounded to
             whole items, and the test part is the rest.
+        groups: one an item, as its canonical SMILES: equal ones come into one part. A cut within a
+            group moves to its nearer end.
 
     Returns:
-        The split; a part may be empty where there are few items.
+        The split; a part may be empty where there are few items or groups.
 
     Raises:
-        ValueError: a negative count, or fractions that are no fractions.
+        ValueError: a negative count, fractions that are no fractions, or too few or many groups.
 
     >>> random_split(10, seed=0)
     Split(train: 8, val: 1, test: 1; random 8:1:1 (seed 0))
+    >>> random_split(4, seed=0, fractions=(0.5, 0.5, 0), groups=["a", "b", "a", "b"]).train
+    tensor([0, 2])
     """
     count = items if isinstance(items, int) else len(items)
     train, val = _cuts(count, fractions)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    protocol = f"random {_ratio(fractions)} (seed {seed})"
-    return Split(order[:train], order[train : train + val], order[train + val :], protocol)
+    held = [[i] for i in range(count)] if groups is None else _members(groups, count)
+    order = torch.randperm(len(held), generator=torch.Generator().manual_seed(seed)).tolist()
+    parts: list[list[int]] = [[], [], []]
+    before = 0
+    for group in (held[place] for place in order):
+        middle = before + len(group) / 2
+        parts[(middle > train) + (middle > train + val)] += group
+        before += len(group)
+    by = "" if groups is None else " by group"
+    protocol = f"random {_ratio(fractions)}{by} (seed {seed})"
+    train_part, val_part, test_part = (torch.tensor(part, dtype=torch.int64) for part in parts)
+    return Split(train_part, val_part, test_part, protocol)
+
+
+def _members(groups: Sequence[Hashable], count: int) -> list[list[int]]:
+    """The positions of every group, in order of its first."""
+    if len(groups) != count:
+        raise ValueError(f"groups must hold {count} values, one an item; got {len(groups)}")
+    members: dict[Hashable, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    return list(members.values())
 
 
 def scaffold_split(
@@ -100,13 +153,11 @@ def scaffold_split(
     """
     smiles = smiles_of(molecules)
     train_room, val_room = _cuts(len(smiles), fractions)
-    groups: defaultdict[str, list[int]] = defaultdict(list)
-    for i, text in enumerate(smiles):
-        groups[murcko_scaffold(text)].append(i)
+    groups = _members([murcko_scaffold(text) for text in smiles], len(smiles))
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []
-    for group in sorted(groups.values(), key=lambda group: (-len(group), group[0])):
+    for group in sorted(groups, key=lambda group: (-len(group), group[0])):
         if len(train) + len(group) <= train_room:
             train += group
         elif len(val) + len(group) <= val_room:
@@ -114,6 +165,82 @@ def scaffold_split(
         else:
             test += group
     return Split(_tensor(train), _tensor(val), _tensor(test), f"scaffold {_ratio(fractions)}")
+
+
+def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
+    """Split as a column says in which each row names its part.
+
+    Args:
+        names: of n items: ``train`` or ``training``; ``val``, ``valid`` or ``validation``;
+            ``test`` or ``testing``, in upper or lower case.
+        protocol: the split's name, as the column's.
+
+    Returns:
+        The split, each part in ascending order and perhaps empty.
+
+    Raises:
+        ValueError: a name of no part; the message has the first one and its row, from 0.
+
+    >>> split_by_names(["train", "Test", "train", "valid"])
+    Split(train: 2, val: 1, test: 1; by name)
+    """
+    parts: dict[str, list[int]] = {part: [] for part in PARTS}
+    for row, name in enumerate(names):
+        part = NAMES.get(name.strip().lower())
+        if part is None:
+            raise ValueError(
+                f"the part of a row must be train, val or test; row {row} says {name!r}"
+            )
+        parts[part].append(row)
+    train, val, test = (_tensor(parts[part]) for part in PARTS)
+    return Split(train, val, test, protocol)
+
+
+def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
+    """Read a split from a JSON file of positions.
+
+    Args:
+        path: the file, ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list of one such
+            object, as Chemprop has it. Other keys are not looked at.
+        count: how many items are split. An item may be in no part.
+
+    Returns:
+        The split, its protocol the file's name.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not such JSON, a position is outside ``0..count - 1``, or in two parts or
+            twice in one.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "split.json"
+    >>> _ = path.write_text('{"train": [0, 3], "val": [1], "test": [2]}')
+    >>> split_from_file(path, 4)
+    Split(train: 2, val: 1, test: 1; split.json)
+    """
+    path = Path(path)
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, dict) or not all(isinstance(found.get(p), list) for p in PARTS):
+        raise ValueError(f"{path} must hold lists of positions under train, val and test")
+    seen: dict[int, str] = {}
+    for part in PARTS:
+        for position in found[part]:
+            if type(position) is not int or not 0 <= position < count:
+                raise ValueError(
+                    f"{path}: positions must be whole numbers from 0 to {count - 1}; "
+                    f"{part} has {position!r}"
+                )
+            if position in seen:
+                first = seen[position]
+                raise ValueError(f"{path}: position {position} is in {first} and in {part}")
+            seen[position] = part
+    train, val, test = (torch.tensor(found[part], dtype=torch.int64) for part in PARTS)
+    return Split(train, val, test, path.name)
 
 
 def murcko_scaffold(smiles: str) -> str:

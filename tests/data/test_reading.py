@@ -103,7 +103,7 @@ def test_a_decimal_comma_is_a_bad_row(tmp_path):
 @pytest.mark.parametrize(
     ("text", "row", "line", "says"),
     [
-        ("smiles,y\nC,1\nCC\n", 1, 3, "1 cells where the header has 2"),
+        ("smiles,y\nC,1\nCC\n", 1, 3, "1 cell where the header has 2"),
         ("smiles,y\nC,1,2\n", 0, 2, "3 cells where the header has 2"),
         ("smiles,y\n\nC,1\nCC,high\n", 1, 4, "y must be a finite number or empty; it is 'high'"),
         ("smiles,y\nC,inf\n", 0, 2, "finite"),
@@ -127,15 +127,17 @@ def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "has nothing"),
-        (b"id;SMILES;y\n1;C;1\n", r"one column 'smiles'; it has id, SMILES, y \(separated by semi"),
-        (b"smiles\tlogS\nC\t1\n", r"one column 'y'; it has smiles, logS \(separated by tab\)"),
-        (b"SMILES,y\nC,1\n", "one column 'smiles'; it has SMILES, y"),
-        (b"smiles,logS\nC,1\n", "one column 'y'; it has smiles, logS"),
-        (b"smiles,y,y\nC,1,2\n", "one column 'y'"),
-        (b'smiles,y\n"C,1\nCC,2\n', "not a CSV file"),
-        (b'smiles,y\n"C"C,1\n', "not a CSV file"),
-        (b"smiles,y\n\xff\xfe,1\n", "not a CSV file"),
+        (b"", "is empty; wanted a header line"),
+        (b"\n\n", "is empty; wanted a header line"),
+        (b"id;SMILES;y\n1;C;1\n", "no column 'smiles'; its columns are 'id', 'SMILES', 'y'"),
+        (b"smiles\tlogS\nC\t1\n", r"no column 'y'; .*'logS' \(separated by tab\)"),
+        (b"SMILES,y\nC,1\n", "no column 'smiles'; its columns are 'SMILES', 'y'"),
+        (b"smiles,logS\nC,1\n", "no column 'y'; its columns are 'smiles', 'logS'"),
+        (b"smiles,y,y\nC,1,2\n", "2 columns 'y'"),
+        (b'smiles,y\n"C,1\nCC,2\n', "not a CSV file: line 2: unexpected end of data"),
+        (b'smiles,y\n"C"C,1\n', "not a CSV file: line 2: ',' expected after"),
+        (b"smiles,y\nC,1\n\xff\xfe,1\n", "not UTF-8 text: byte 0xff in line 3"),
+        ("smiles,y\nC,1\n".encode("utf-16-le"), "a NUL byte in its header; name its encoding"),
     ],
 )
 def test_a_file_that_is_no_such_table_is_refused(tmp_path, content, says):

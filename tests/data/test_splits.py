@@ -5,7 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gattn.data import random_split, read_smiles, scaffold_split
+from gattn.data import (
+    random_split,
+    read_smiles,
+    scaffold_split,
+    split_by_names,
+    split_from_file,
+)
 from gattn.data.splits import murcko_scaffold
 
 
@@ -102,3 +108,73 @@ def test_inputs_are_checked():
         random_split(-1, seed=0)
     with pytest.raises(ValueError, match="RDKit cannot read the SMILES 'C1'"):
         scaffold_split(["C1"])
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=60), st.integers(0, 2**31))
+def test_a_group_is_in_one_part_only(groups, seed):
+    split = random_split(len(groups), seed=seed, groups=groups)
+    parts = [split.train.tolist(), split.val.tolist(), split.test.tolist()]
+    assert sorted(i for part in parts for i in part) == list(range(len(groups)))
+    held = [group for part in parts for group in {groups[i] for i in part}]
+    assert len(held) == len(set(groups))
+    largest = max((groups.count(group) for group in groups), default=0)
+    assert abs(len(parts[0]) - 0.8 * len(groups)) <= (largest + 1) / 2
+
+
+def test_groups_of_one_are_split_as_without_groups():
+    alone, grouped = random_split(50, seed=4), random_split(50, seed=4, groups=range(50))
+    assert torch.equal(alone.train, grouped.train)
+    assert torch.equal(alone.test, grouped.test)
+    assert grouped.protocol == "random 8:1:1 by group (seed 4)"
+    with pytest.raises(ValueError, match="groups must hold 3 values, one an item; got 2"):
+        random_split(3, seed=0, groups=["a", "b"])
+
+
+def test_a_column_names_the_parts():
+    split = split_by_names(["train", " TEST", "valid", "Training", "val"], protocol="column:part")
+    assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0, 3], [2, 4], [1])
+    assert split.protocol == "column:part"
+    with pytest.raises(ValueError, match="train, val or test; row 1 says ''"):
+        split_by_names(["train", ""])
+
+
+def test_a_file_holds_positions(tmp_path):
+    path = tmp_path / "split.json"
+    for text in (
+        '{"train": [2, 0], "val": [], "test": [3]}',
+        '[{"train": [2, 0], "val": [], "test": [3]}]',
+    ):
+        path.write_text(text)
+        split = split_from_file(path, 4)
+        assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([2, 0], [], [3])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("train", "split.json is not JSON"),
+        ("[" * 100_000, "split.json is not JSON"),
+        ("[]", "lists of positions under train, val and test"),
+        ('{"train": [0], "val": [1]}', "lists of positions under"),
+        ('{"train": 0, "val": [1], "test": [2]}', "lists of positions under"),
+        ('{"train": [0], "val": [1], "test": [4]}', "from 0 to 3; test has 4"),
+        ('{"train": [-1], "val": [1], "test": [2]}', "train has -1"),
+        ('{"train": [0.0], "val": [1], "test": [2]}', "train has 0.0"),
+        ('{"train": [true], "val": [1], "test": [2]}', "train has True"),
+        ('{"train": [0], "val": [1, 0], "test": [2]}', "position 0 is in train and in val"),
+        ('{"train": [0, 0], "val": [1], "test": [2]}', "position 0 is in train and in train"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_file_that_is_no_split_is_refused(tmp_path, text, says):
+    path = tmp_path / "split.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        split_from_file(path, 4)
+
+
+def test_a_split_is_carried_over_to_what_is_left():
+    split = split_by_names(["train", "val", "test", "train", "test"]).among(torch.tensor([0, 2, 4]))
+    assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0], [], [1, 2])
+    nothing = split.among(torch.tensor([], dtype=torch.int64))
+    assert len(nothing.train) == len(nothing.val) == len(nothing.test) == 0

@@ -1,0 +1,147 @@
+"""Tables: every row in order, whatever the encoding, separator, quoting and number of cells."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gattn.data import open_table
+
+CELLS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from(',;\t|"\n\r '),
+    max_size=6,
+)
+ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+
+
+def _written(tmp_path_factory, content: bytes):
+    path = tmp_path_factory.mktemp("tables") / "table.csv"
+    path.write_bytes(content)
+    return path
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(CELLS, min_size=2, max_size=4), max_size=8),
+    st.sampled_from(",;\t|"),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    ENCODINGS,
+    st.booleans(),
+)
+def test_what_csv_writes_is_read_back(
+    tmp_path_factory, rows, separator, newline, encoding, last_newline
+):
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=separator, lineterminator=newline, quoting=csv.QUOTE_ALL)
+    writer.writerow(["smiles", "b", "c"])
+    for row in rows:
+        text.write(newline)  # a blank line is no row
+        writer.writerow(row)
+    content = text.getvalue() if last_newline else text.getvalue().removesuffix(newline)
+    path = _written(tmp_path_factory, content.encode(encoding))
+    table = open_table(path, ["smiles", "b"])
+    assert table.columns == ("smiles", "b", "c")
+    assert table.separator == separator
+    found = list(table.rows())
+    assert len(found) == len(rows) == table.count()
+    for made, row in zip(found, rows, strict=True):
+        assert bool(made.problem) == (len(row) != 3)
+        assert made.cells == [*row, ""][:3] if len(row) < 4 else [*row[:2], separator.join(row[2:])]
+        assert len(made.cells) == 3
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60), st.sampled_from([None, "latin-1", "utf-16"]))
+def test_bytes_of_any_kind_are_a_table_or_one_clear_error(tmp_path_factory, content, encoding):
+    path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
+    try:
+        rows = list(open_table(path, ["smiles"], encoding=encoding).rows())
+    except ValueError as error:
+        said = str(error)
+    else:
+        assert all(len(row.cells) == 2 for row in rows)
+        said = f"{path}: {rows[0].cells[0]}"
+    assert said.startswith(str(path))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_text_are_written_as_they_came(tmp_path_factory, content):
+    path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
+    out = path.with_name("out.csv")
+    table = open_table(path, ["smiles"], on_bad_bytes="surrogateescape")
+    try:
+        rows = list(table.rows())
+    except ValueError:  # a quote that is not closed
+        assume(False)
+    with table.writer(out, ["error"]) as writer:
+        for row in rows:
+            writer.writerow([*row.cells, row.problem])
+    again = list(open_table(out, ["smiles"], on_bad_bytes="surrogateescape").rows())
+    assert [row.cells for row in again] == [[*row.cells, row.problem] for row in rows]
+
+
+def test_lines_are_those_that_rows_begin_on(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b'\r\n"smi\nles",y\r\n\r\n"C",1\r\n"C\r\nC",2\r\nO\r\n\r\nN,1,2,3')
+    rows = list(open_table(path, ["y"]).rows())
+    assert [row.line for row in rows] == [5, 6, 8, 10]
+    assert [row.problem for row in rows] == [
+        *["", "", "1 cell where the header has 2"],
+        "4 cells where the header has 2",
+    ]
+    assert rows[3].cells == ["N", "1,2,3"]
+
+
+def test_a_nul_byte_costs_its_cell_alone(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"smiles,y\nC\0C,1\nCC,2\n")
+    rows = list(open_table(path, ["smiles"]).rows())
+    assert [row.cells for row in rows] == [["C\x1aC", "1"], ["CC", "2"]]
+
+
+@pytest.mark.parametrize("content", [b"smiles,y", b"smiles,y\n", b"\xef\xbb\xbfsmiles,y\r\n\r\n"])
+def test_a_header_alone_has_no_rows(tmp_path, content):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    assert open_table(path, ["smiles"]).count() == 0
+
+
+def test_another_encoding_has_to_be_named(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes("smiles,name\nC,Méthane\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="not UTF-8 text: byte 0xe9 in line 2; name its encoding"):
+        open_table(path, ["smiles"]).count()
+    table = open_table(path, ["smiles"], encoding="latin-1")
+    assert [row.cells for row in table.rows()] == [["C", "Méthane"]]
+    with table.writer(tmp_path / "out.csv", ["y"]) as writer:
+        writer.writerow(["C", "Méthane", "1"])
+    assert (tmp_path / "out.csv").read_bytes() == "smiles,name,y\r\nC,Méthane,1\r\n".encode()
+    with pytest.raises(ValueError, match="there is no encoding 'klingon'"):
+        open_table(path, ["smiles"], encoding="klingon")
+
+
+def test_without_a_wanted_column_the_separator_is_that_of_most_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a;b,c;d\n")
+    assert open_table(path).columns == ("a", "b,c", "d")
+
+
+def test_what_cannot_be_a_table_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        open_table(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="is a folder; wanted a CSV file"):
+        open_table(tmp_path)
+    path = tmp_path / "table.csv"
+    path.write_text("smiles,error\nC,1\n")
+    with (
+        pytest.raises(ValueError, match="has a column 'error' already"),
+        open_table(path).writer(tmp_path / "out.csv", ["error"]),
+    ):
+        pass
+    assert not (tmp_path / "out.csv").exists()
+    path.write_text("smiles,y\n" + "C" * 200_000 + ",1\n")
+    with pytest.raises(ValueError, match=r"line 2: field larger than field limit \(131072\)"):
+        open_table(path, ["smiles"]).count()
