@@ -63,6 +63,12 @@ class Table:
         if self.best and len(self.best) != len(self.rows):
             raise ValueError(f"best must say it of {len(self.rows)} rows; got {len(self.best)}")
 
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Whether a column holds numbers and gaps alone."""
+        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
+        return tuple(all(v is None or _is_number(v) for v in column) for column in columns)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -160,7 +166,6 @@ def write_report(folder: Path, content: ReportContent) -> Path:
         lstrip_blocks=True,
     )
     environment.filters |= {"cell": _shown, "uri": _data_uri}
-    environment.tests["number"] = _is_number
     page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
     numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
     path = folder / "report.html"

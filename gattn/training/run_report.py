@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,11 +12,11 @@ from gattn.training import plots
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Highlight, ReportContent, Section, Table
 from gattn.training.sections import (
-    classification_figures,
+    best_of,
     compare,
     facts,
     left_out,
-    regression_figures,
+    part_figures,
     themed,
 )
 
@@ -113,58 +114,47 @@ def run_report(
     Returns:
         The content of the page, and its plots by file name without the ending ``.png``.
     """
-    figures = _figures(run)
-    table, verdict = compare(run.metrics, run.baselines)
-    shown = tuple(
-        figure for name, figure in figures.items() if name not in ("learning-curve", "calibration")
+    figures = part_figures(run.task, run.y, run.mean, run.std, run.targets, run.reliability)
+    predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
+    losses = themed(
+        partial(plots.learning_curve, run.histories), "Losses of training and validation by epoch"
     )
+    table, verdict = compare(run.metrics, run.baselines)
     content = ReportContent(
         run.title,
         run.summary,
         (
             Section("How good it is", (verdict, *run.notes), (table, _validation(run))),
-            Section("Predictions of the test part", (), (), shown),
+            Section("Predictions of the test part", (), (), predictions),
             _certainty(run, figures["calibration"]),
             *sections,
-            Section("Training", (), (), (figures["learning-curve"],)),
+            Section("Training", tables=_epochs(run), figures=(losses,)),
             _data(run),
             Section("Settings and versions", tables=(facts(run.settings), facts(run.versions))),
         ),
         _highlights(run),
     )
-    return content, figures
-
-
-def _figures(run: RunFacts) -> dict[str, Figure]:
-    name = run.targets[0] if len(run.targets) == 1 else f"{len(run.targets)} targets"
-    if run.std is not None:
-        figures = regression_figures(run.y, run.mean, run.std, run.targets)
-        draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by their promise"
-        caption = "The grey band is what chance does to exact intervals, nine times in ten."
-    else:
-        figures = classification_figures(run.y, run.mean, run.targets)
-        draw, alt = plots.reliability, f"Frequency of class 1 of {name}, by predicted probability"
-        caption = "On the dashed line, what is called 30 % probable occurs in 30 % of the rows."
-    figures["calibration"] = themed(partial(draw, run.reliability, name=name), alt, caption)
-    figures["learning-curve"] = themed(
-        partial(plots.learning_curve, run.histories), "Losses of training and validation by epoch"
-    )
-    return figures
+    return content, figures | {"learning-curve": losses}
 
 
 def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
-    first, second = list(run.metrics.items())[:2]
-    found = [Highlight(f"test {METRICS[key]}", value) for key, value in (first, second)]
-    nearest = [scores[first[0]] for scores in run.baselines.values() if first[0] in scores]
-    if nearest:
-        best = min(nearest) if first[0] == "rmse" else max(nearest)
-        found[0] = Highlight(f"test {METRICS[first[0]]}", first[1], f"best baseline {number(best)}")
+    found = [
+        Highlight(f"test {METRICS[metric]}", value, _best_baseline(run, metric))
+        for metric, value in list(run.metrics.items())[:2]
+    ]
     if run.intervals is not None:
         promised = f"promised {number(100 * run.intervals.coverage)} %"
         inside = f"{number(100 * run.intervals.found)} %"
         found.append(Highlight("inside the intervals", inside, promised))
     found.append(Highlight(run.item, sum(run.parts.values()), f"of {run.rows:,} rows"))
     return tuple(found)
+
+
+def _best_baseline(run: RunFacts, metric: str) -> str:
+    """The best value that a baseline has of a metric, in words; empty where none has one."""
+    values = [scores.get(metric, math.nan) for scores in run.baselines.values()]
+    first = best_of(values, metric)
+    return f"best baseline {number(values[first[0]])}" if first else ""
 
 
 def _validation(run: RunFacts) -> Table:
@@ -192,6 +182,22 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     if found.constant_width is not None:
         values["width if it were the same for every row"] = found.constant_width
     return Section(title, text, (facts(values),), (calibration,))
+
+
+def _epochs(run: RunFacts) -> tuple[Table, ...]:
+    """What each network went through; no table where none was trained."""
+    rows = tuple(
+        (
+            i + 1,
+            len(history.records),
+            history.chosen + 1,
+            history.records[history.chosen].validation_loss,
+            sum(record.seconds for record in history.records),
+        )
+        for i, history in enumerate(run.histories)
+    )
+    columns = "network", "epochs", "kept", "its validation loss", "seconds"
+    return (Table(columns, rows),) if rows else ()
 
 
 def _data(run: RunFacts) -> Section:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,11 +14,16 @@ from gattn.training import plots
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Table
 
+if TYPE_CHECKING:
+    from gattn.training.calibration import Reliability
+
 __all__ = [
+    "best_of",
     "classification_figures",
     "compare",
     "facts",
     "left_out",
+    "part_figures",
     "regression_figures",
     "themed",
 ]
@@ -52,25 +58,30 @@ def compare(
     unknown = set(model) - set(METRICS)
     if unknown:
         raise ValueError(f"metrics must be among {', '.join(METRICS)}; got {sorted(unknown)[0]!r}")
+    names = [name.replace("_", " ") for name in baselines]
     rows, best, lost, won = [], [], [], []
     for metric, own in model.items():
         values = [own, *(scores.get(metric, math.nan) for scores in baselines.values())]
-        first = _best(values, metric) if baselines else []
+        first = best_of(values, metric) if baselines else []
         rows.append((METRICS[metric], *values))
         best.append(tuple(1 + i for i in first))
         if 0 in first:
             won.append(METRICS[metric])
         elif first:
-            name = list(baselines)[first[0] - 1]
+            name = names[first[0] - 1]
             lost.append(
                 f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(own)})"
             )
-    table = Table(("metric", "model", *baselines), tuple(rows), f"On the {part} part", tuple(best))
+    table = Table(("metric", "model", *names), tuple(rows), f"On the {part} part", tuple(best))
     return table, _verdict(won, lost, part)
 
 
-def _best(values: Sequence[float], metric: str) -> list[int]:
-    """Positions of the best values; none where none is known."""
+def best_of(values: Sequence[float], metric: str) -> list[int]:
+    """Positions of the best values of a metric; none where none is known.
+
+    >>> best_of([0.5, 0.4, 0.4, float("nan")], "rmse"), best_of([0.5, 0.4], "r2")
+    ([1, 2], [0])
+    """
     known = [value for value in values if not math.isnan(value)]
     if not known:
         return []
@@ -80,7 +91,7 @@ def _best(values: Sequence[float], metric: str) -> list[int]:
 
 def _verdict(won: Sequence[str], lost: Sequence[str], part: str) -> str:
     if won and not lost:
-        return f"On the {part} part the model is better than every baseline."
+        return f"No baseline is better than the model on the {part} part."
     if lost and not won:
         return f"On the {part} part a baseline is better: {', '.join(lost)}."
     if won and lost:
@@ -134,28 +145,68 @@ def themed(plot: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
     return Figure(plot(dark=False), alt, caption, plot(dark=True))
 
 
+def part_figures(
+    task: Literal["regression", "classification"],
+    y: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike | None,
+    names: Sequence[str],
+    reliability: Reliability,
+) -> dict[str, Figure]:
+    """The plots of a part that was predicted: predictions beside labels, and calibration.
+
+    Args:
+        task: what was predicted.
+        y: measured values or classes [k, t], NaN where there is none.
+        mean: predicted values, or probabilities of class 1, [k, t].
+        std: standard deviations of predicted values [k, t]; not read for classes.
+        names: of the t targets, with their units.
+        reliability: of the intervals, or of the probabilities.
+
+    Returns:
+        The figures of :func:`regression_figures` or :func:`classification_figures`, and
+        ``calibration``.
+    """
+    name = _together(names)
+    if task == "regression":
+        figures = regression_figures(y, mean, std, names)
+        draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by their promise"
+        caption = "The grey band is what chance does to exact intervals, nine times in ten."
+    else:
+        figures = classification_figures(y, mean, names)
+        draw, alt = plots.reliability, f"Frequency of class 1 of {name}, by predicted probability"
+        caption = "On the dashed line, what is called 30 % probable occurs in 30 % of the rows."
+    return figures | {"calibration": themed(partial(draw, reliability, name=name), alt, caption)}
+
+
+def _together(names: Sequence[str]) -> str:
+    """One name for all targets."""
+    return names[0] if len(names) == 1 else f"{len(names)} targets"
+
+
 def regression_figures(
-    y: ArrayLike, predicted: ArrayLike, std: ArrayLike, names: Sequence[str]
+    y: ArrayLike, predicted: ArrayLike, std: ArrayLike | None, names: Sequence[str]
 ) -> dict[str, Figure]:
     """Parity and residuals of every target, of the first twelve where there are more.
 
     Args:
         y: measured values [k, t], NaN where there is none.
         predicted: predicted values [k, t].
-        std: their standard deviations [k, t].
+        std: their standard deviations [k, t]; no bars without them.
         names: of the t targets, with their units.
 
     Returns:
         Figures by file name without its ending: ``parity`` and ``residuals``, with several targets
         ``parity-1``, ``residuals-1`` and so on.
     """
-    measured, guess, spread = (np.asarray(values, np.float64) for values in (y, predicted, std))
+    measured, guess = np.asarray(y, np.float64), np.asarray(predicted, np.float64)
+    spread = None if std is None else np.asarray(std, np.float64)
     found: dict[str, Figure] = {}
     for i, name in enumerate(names[:SHOWN]):
         end = f"-{i + 1}" if len(names) > 1 else ""
         pair = measured[:, i], guess[:, i]
         found[f"parity{end}"] = themed(
-            partial(plots.parity, *pair, spread[:, i], name=name),
+            partial(plots.parity, *pair, None if spread is None else spread[:, i], name=name),
             f"Predicted against measured values of {name}",
         )
         found[f"residuals{end}"] = themed(
@@ -178,7 +229,7 @@ def classification_figures(
     Returns:
         Figures by file name without its ending: ``roc`` and ``precision-recall``.
     """
-    name = names[0] if len(names) == 1 else f"{len(names)} targets"
+    name = _together(names)
     return {
         "roc": themed(
             partial(plots.roc, y, probability, name=name),

@@ -24,7 +24,7 @@ class Theme:
         first: the colour of the model.
         second: the colour of what is put beside it, and of warnings.
         best: behind the best number of a row.
-        density: the colour map of matplotlib for many points.
+        density: of few points, of some, and of many; one hue, and brightness that only rises.
     """
 
     ground: str
@@ -35,7 +35,7 @@ class Theme:
     first: str
     second: str
     best: str
-    density: str
+    density: tuple[str, str, str]
 
 
 LIGHT = Theme(
@@ -47,7 +47,7 @@ LIGHT = Theme(
     first="#0072b2",
     second="#c24e00",
     best="#e3f0f9",
-    density="cividis_r",
+    density=("#c3e0f0", "#0072b2", "#00263c"),
 )
 
 DARK = Theme(
@@ -59,5 +59,5 @@ DARK = Theme(
     first="#56b4e9",
     second="#e69f00",
     best="#1d3a4d",
-    density="cividis",
+    density=("#1f4a63", "#56b4e9", "#eaf6fd"),
 )

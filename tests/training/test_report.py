@@ -126,7 +126,7 @@ def test_a_report_replaces_the_last_one(tmp_path: Path) -> None:
 def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
     table, sentence = compare(
         {"rmse": 0.5, "mae": 0.4, "r2": 0.8},
-        {"kernel ridge": {"rmse": 0.45, "mae": 0.4, "r2": 0.7}, "mean": {"rmse": 1.1, "r2": 0}},
+        {"kernel_ridge": {"rmse": 0.45, "mae": 0.4, "r2": 0.7}, "mean": {"rmse": 1.1, "r2": 0}},
     )
     assert table.best == ((2,), (1, 2), (1,))
     assert sentence == (
@@ -139,7 +139,7 @@ def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
     assert marked == ["0.450", "0.400", "0.400", "0.800"]
 
 
-WINS = "On the test part the model is better than every baseline."
+WINS = "No baseline is better than the model on the test part."
 LOSES = "On the test part a baseline is better: mean by RMSE (0.500 against 1.00)."
 
 

@@ -63,7 +63,7 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
         )
         axes.legend(loc="upper left")
 
-    return render(draw, dark=dark, height=4.4)
+    return render(draw, dark=dark)
 
 
 def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> bytes:
@@ -102,7 +102,7 @@ def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> by
         upper.errorbar(found.expected, observed, error, fmt="o-", color=theme.first, markersize=4.5)
         lower.bar(found.expected, count, 0.06, color=theme.first, alpha=0.6)
 
-    return render(draw, dark=dark, height=4.8, ratios=(3, 1))
+    return render(draw, dark=dark, ratios=(3, 1))
 
 
 def _diagonal(axes: Axes, theme: Theme) -> None:

@@ -63,7 +63,7 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = Fa
         _square(axes, "false positive rate", "true positive rate")
         axes.set_title(_areas(name, "ROC-AUC", curves, left_out))
 
-    return render(draw, dark=dark, height=4.4)
+    return render(draw, dark=dark)
 
 
 def precision_recall(
@@ -107,7 +107,7 @@ def precision_recall(
         _square(axes, "recall", "precision")
         axes.set_title(_areas(name, "average precision", curves, left_out))
 
-    return render(draw, dark=dark, height=4.4)
+    return render(draw, dark=dark)
 
 
 def _curves(

@@ -36,6 +36,8 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
     """
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         upper, lower = panels
         several = len(histories) > 1
         width, opacity = (0.9, 0.75) if several else (1.8, 1.0)
@@ -49,15 +51,15 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
             lower.plot(
                 history.chosen + 1, held[history.chosen], "o", color=theme.second, markersize=5
             )
-        upper.set_title(
-            f"Training loss of {len(histories)} members" if several else "Training loss"
-        )
-        lower.set_title(f"Validation loss, {'dots' if several else 'the dot'}: what was kept")
+        members = f" of {len(histories)} members" if several else ""
+        upper.set_title(f"Training loss{members}")
+        lower.set_title("Validation loss, the kept epoch marked")
         lower.set_xlabel("epoch")
+        lower.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not histories:
             return note(upper, "no network was trained", theme)
         records = [record for history in histories for record in history.records]
         if all(record.train_loss > 0 for record in records):
             upper.set_yscale("log")  # the last epochs matter, and they differ by little
 
-    return render(draw, dark=dark, height=4.4, ratios=(1, 1))
+    return render(draw, dark=dark, ratios=(1, 1))

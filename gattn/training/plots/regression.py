@@ -77,7 +77,7 @@ def parity(
         axes.set_ylim(low, high)
         axes.set_aspect("equal")
 
-    return render(draw, dark=dark, height=4.4)
+    return render(draw, dark=dark)
 
 
 def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
@@ -110,9 +110,11 @@ def _density(
     limits: tuple[float, float],
     theme: Theme,
 ) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
     cells = axes.hexbin(
         measured, guess, gridsize=45, extent=(*limits, *limits), bins="log", mincnt=1,
-        cmap=theme.density, linewidths=0.2,
+        cmap=LinearSegmentedColormap.from_list("density", theme.density), linewidths=0.2,
     )  # fmt: skip
     bar = axes.figure.colorbar(cells, ax=axes, shrink=0.8, pad=0.02)
     bar.set_label("rows in a cell")

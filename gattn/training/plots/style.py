@@ -71,7 +71,7 @@ def _settings(theme: Theme) -> dict[str, object]:
     }
 
 
-def render(draw: Draw, *, dark: bool, height: float = 3.7, ratios: Sequence[float] = (1,)) -> bytes:
+def render(draw: Draw, *, dark: bool, height: float = 4.4, ratios: Sequence[float] = (1,)) -> bytes:
     """Draw a figure and return it as PNG: the same bytes for the same drawing.
 
     Args:
