@@ -62,10 +62,12 @@ class IntervalCalibrator:
             The calibrator. A target without a measured row has infinite intervals.
 
         Raises:
-            ValueError: the shapes differ, or a measured row has a prediction that is not finite
-                or a standard deviation that is not positive.
+            ValueError: the shapes differ, y is infinite, or a measured row has a prediction that
+                is not finite or a standard deviation that is not positive.
         """
         _alike("y, mean and std must be [n, t]", y, mean, std)
+        if y.isinf().any():
+            raise ValueError("y must be finite or NaN; it holds an infinity")
         known = ~y.isnan()
         usable = mean.isfinite() & std.isfinite() & (std > 0)
         if not usable[known].all():

@@ -72,7 +72,9 @@ def _means(
             f"{(*predicted.shape,)}"
         )
     y, predicted = y.detach().cpu().double(), predicted.detach().cpu().double()
-    columns = zip(y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T)
+    if y.dim() == 1:
+        y, predicted = y[:, None], predicted[:, None]
+    columns = zip(y.T, predicted.T)
     found = [measure(a[~a.isnan()], p[~a.isnan()]) for a, p in columns]
     return {name: float(torch.stack([one[name] for one in found]).nanmean()) for name in found[0]}
 

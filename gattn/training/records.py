@@ -56,6 +56,9 @@ class LoopSettings:
         precision: of the computation: ``"32"``, ``"bf16-mixed"`` or ``"16-mixed"``.
         accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``.
         devices: processes; more than one must have been started by torchrun.
+
+    Raises:
+        ValueError: a value out of its range; the message names it.
     """
 
     epochs: int = 60
@@ -70,6 +73,20 @@ class LoopSettings:
     precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
     accelerator: Literal["auto", "cpu", "gpu"] = "cpu"
     devices: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience", "devices"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
+        for name in ("weight_decay", "gradient_clip", "seed"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0; got {self.learning_rate}")
+        if not 0 < self.warmup < 1:
+            raise ValueError(f"warmup must be above 0 and below 1; got {self.warmup}")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average must be at least 0 and below 1; got {self.average}")
 
 
 @dataclass(frozen=True)
