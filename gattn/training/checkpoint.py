@@ -90,8 +90,9 @@ class SafeCheckpointIO(CheckpointIO):
 
 def _encode(value: object, where: str, tensors: dict[str, Tensor]) -> object:
     if isinstance(value, Tensor):
-        tensors[where] = value.detach().to("cpu", copy=True).contiguous()
-        return ["tensor", where]
+        name = f"{len(tensors)}{where}"  # two places may have one path, as a/b does
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        return ["tensor", name]
     if isinstance(value, dict):
         pairs = [[_key(k, where), _encode(v, f"{where}/{k}", tensors)] for k, v in value.items()]
         return ["dict", pairs]
