@@ -67,7 +67,7 @@ class RunFacts:
         baselines: the same of the test part, by the name of the baseline.
         y: [k, t] measured values or classes of the test part; NaN where there is none.
         mean: [k, t] predicted values, or probabilities of class 1.
-        std: [k, t] standard deviations; None for classes.
+        std: [k, t] standard deviations; not read for classes.
         histories: of the networks; empty where none was trained.
         reliability: of intervals or of probabilities.
         intervals: None where none were calibrated.
@@ -76,6 +76,7 @@ class RunFacts:
         errors: why rows were left out, by the number of the row.
         settings: of the run.
         versions: of what it ran on.
+        by_target: metrics of the test part for each target, where there are several.
         notes: sentences of the run's own, after the comparison with the baselines.
     """
 
@@ -98,6 +99,7 @@ class RunFacts:
     errors: Mapping[int, str] = field(default_factory=dict)
     settings: Mapping[str, Cell] = field(default_factory=dict)
     versions: Mapping[str, Cell] = field(default_factory=dict)
+    by_target: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -124,7 +126,11 @@ def run_report(
         run.title,
         run.summary,
         (
-            Section("How good it is", (verdict, *run.notes), (table, _validation(run))),
+            Section(
+                "How good it is",
+                (verdict, *run.notes),
+                (table, _validation(run), *_targets(run)),
+            ),
             Section("Predictions of the test part", (), (), predictions),
             _certainty(run, figures["calibration"]),
             *sections,
@@ -143,9 +149,9 @@ def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
         for metric, value in list(run.metrics.items())[:2]
     ]
     if run.intervals is not None:
-        promised = f"promised {number(100 * run.intervals.coverage)} %"
-        inside = f"{number(100 * run.intervals.found)} %"
-        found.append(Highlight("inside the intervals", inside, promised))
+        held = f"inside the {'intervals' if run.task == 'regression' else 'label sets'}"
+        promised = f"promised {_percent(run.intervals.coverage)}"
+        found.append(Highlight(held, _percent(run.intervals.found), promised))
     found.append(Highlight(run.item, sum(run.parts.values()), f"of {run.rows:,} rows"))
     return tuple(found)
 
@@ -163,25 +169,41 @@ def _validation(run: RunFacts) -> Table:
     return Table(("metric", "model"), rows, caption)
 
 
+def _targets(run: RunFacts) -> tuple[Table, ...]:
+    """The metrics of each target; no table of one target."""
+    if len(run.by_target) < 2:
+        return ()
+    rows = tuple(
+        (name, *(scores.get(metric) for metric in run.metrics))
+        for name, scores in run.by_target.items()
+    )
+    columns = "target", *(METRICS[metric] for metric in run.metrics)
+    return (Table(columns, rows, "On the test part, each target"),)
+
+
 def _certainty(run: RunFacts, calibration: Figure) -> Section:
     title = "How certain it is"
     if run.intervals is None:
         return Section(title, figures=(calibration,))
-    found = run.intervals
-    kind, size = ("intervals", "mean width") if run.std is not None else ("sets", "mean labels")
+    found, numbers = run.intervals, run.task == "regression"
     text = (
-        f"The {kind} that promise to hold {number(100 * found.coverage)} % of the values hold "
-        f"{number(100 * found.found)} % of those of the test part.",
+        f"The {'intervals' if numbers else 'sets of labels'} that promise to hold "
+        f"{_percent(found.coverage)} of the {'values' if numbers else 'labels'} hold "
+        f"{_percent(found.found)} of those of the test part.",
         found.promise,
     )
     values: dict[str, Cell] = {
         "promised coverage": found.coverage,
         "found coverage": found.found,
-        size: found.width,
+        "mean width" if numbers else "mean number of labels": found.width,
     }
     if found.constant_width is not None:
         values["width if it were the same for every row"] = found.constant_width
     return Section(title, text, (facts(values),), (calibration,))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _epochs(run: RunFacts) -> tuple[Table, ...]:

@@ -232,9 +232,17 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     pictures = [attributes for name, attributes in page.elements if name == "img"]
     assert len(pictures) == 4
     told = " ".join(page.texts)
-    assert "hold 95.0 % of those of the test part" in told
+    assert "hold 95 % of those of the test part" in told
     assert "1 of 14 rows was left out." in told
     assert "not a SMILES" in told
+
+
+def test_each_of_several_targets_has_its_metrics(tmp_path: Path) -> None:
+    by_target = {"a & b": {"rmse": 0.7125, "mae": 0.4}, "c": {"rmse": math.nan}}
+    content, _ = run_report(_run("regression", by_target=by_target))
+    (table,) = [one for one in content.sections[0].tables if "each target" in one.caption]
+    assert table.columns == ("target", "RMSE", "MAE", "R²")
+    assert table.rows[0] == ("a & b", 0.7125, 0.4, None)
 
 
 def test_a_run_without_baselines_intervals_and_networks(tmp_path: Path) -> None:

@@ -3,22 +3,26 @@
 Chromium and its driver come with ``apt-get install chromium chromium-driver``.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 from gattn.training.calibration import probability_reliability
 from gattn.training.records import EpochRecord, History
 from gattn.training.report import Figure, Section, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +56,9 @@ return [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if chromium is None or driver is None:
@@ -99,6 +106,7 @@ def _facts(task: str) -> RunFacts:
         rows=1020,
         errors={17: f"not a molecule: {LONG!r}", 218: "an empty cell", 900: "no label"},
         settings={"epochs": 60, "smiles": LONG, "learning rate": 1e-3, "tune": None},
+        by_target={f"NR-AhR_{i}_with_a_long_name": scores for i in range(targets)},
         versions={"torch": "2.13.0", "processor": "two cores of something with a long name"},
     )
 
