@@ -104,6 +104,8 @@ def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
 ) -> Tensor:
     """Ask every network: [K, k, t] float64, as they were trained; for classes probabilities."""
+    if not networks:
+        return torch.empty(0, len(inputs), targets, dtype=torch.float64)
     made = [torch.empty(len(networks), 0, targets, dtype=torch.float64)]
     with torch.inference_mode():
         for positions in torch.arange(len(inputs)).split(ASKED):

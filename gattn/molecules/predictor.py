@@ -162,7 +162,8 @@ class MoleculePredictor:
         if self.task == "regression":
             std = spread(self._sources(stacked, members, variance), self._tensors["spread"])
         else:
-            std = torch.cat([stacked, members]).std(0, correction=0)
+            voices = torch.cat([stacked, members])
+            std = (voices - voices.mean(0)).square().mean(0).sqrt()
         nearest = nearest_similarity(self._tensors["bits"], inputs.counts)
         return Prediction(mean, std, parts, members, nearest)
 
