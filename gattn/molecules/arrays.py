@@ -1,0 +1,114 @@
+"""What scikit-learn users hand over as molecules and labels, as lists and arrays of one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from pandas import isna
+
+__all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
+
+
+def as_texts(smiles: Iterable[object]) -> list[str]:
+    """A list of SMILES from a list, a tuple, a Series, an array [n] or [n, 1].
+
+    Raises:
+        ValueError: one text alone, or an array of more than one column.
+
+    >>> as_texts(np.array([["CCO"], ["C"]]))
+    ['CCO', 'C']
+    """
+    if isinstance(smiles, str):
+        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+    shape = getattr(smiles, "shape", None)
+    if shape is not None:
+        if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
+            raise ValueError(f"smiles must be [n] texts; got an array of shape {list(shape)}")
+        smiles = np.asarray(smiles, dtype=object).ravel()
+    return list(smiles)  # pyright: ignore[reportReturnType]  # what is no text becomes a bad row
+
+
+def as_table(y: Any, rows: int) -> np.ndarray:
+    """Labels [n] or [n, t] as an array [n, t] of objects.
+
+    Raises:
+        ValueError: no labels, another number of rows than molecules, or another shape.
+    """
+    if y is None:
+        raise ValueError("this estimator requires y to be passed, but the target y is None")
+    table = np.asarray(y, dtype=object)
+    if table.ndim not in (1, 2) or (table.ndim == 2 and table.shape[1] == 0):
+        raise ValueError(f"y must be [n] or [n, t]; got an array of shape {list(table.shape)}")
+    if len(table) != rows:
+        raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
+    return table if table.ndim == 2 else table[:, None]
+
+
+def as_numbers(table: np.ndarray) -> np.ndarray:
+    """Labels [n, t] as float64, NaN where nothing was measured.
+
+    Raises:
+        ValueError: something that is no number, or an infinite one.
+    """
+    try:
+        numbers = np.where(isna(table), np.nan, table).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold numbers, NaN where nothing was measured: {error}") from None
+    if np.isinf(numbers).any():
+        row, column = np.argwhere(np.isinf(numbers))[0]
+        raise ValueError(f"y must be finite or NaN; row {row}, column {column} is infinite")
+    return numbers
+
+
+def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+    """The two classes of every column of labels [n, t], sorted.
+
+    Raises:
+        ValueError: a column with more or fewer than two classes, or with classes of several types.
+    """
+    found = []
+    for name, column in zip(names, table.T):
+        kinds = set(column[~isna(column)].tolist())
+        if len(kinds) != 2:
+            shown = ", ".join(map(repr, list(kinds)[:5])) + ", ..." * (len(kinds) > 5)
+            raise ValueError(f"{name} must have two classes; it has {len(kinds)}: {shown}")
+        try:
+            found.append(np.array(sorted(kinds)))
+        except TypeError:
+            raise ValueError(f"{name} must have classes of one type; it has {kinds}") from None
+    return found
+
+
+def as_classes(
+    table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
+) -> np.ndarray:
+    """Labels [n, t] as float64: 0 and 1 for the first and second class, NaN for not measured.
+
+    Raises:
+        ValueError: a label that is neither class.
+    """
+    y = np.full(table.shape, np.nan)
+    for i, (first, second) in enumerate(kinds.tolist() for kinds in classes):
+        y[table[:, i] == first, i], y[table[:, i] == second, i] = 0, 1
+        strange = np.isnan(y[:, i]) & ~isna(table[:, i])
+        if strange.any():
+            label = table[strange, i][0]
+            raise ValueError(f"{names[i]} must be {first!r} or {second!r}; it is {label!r}")
+    return y
+
+
+def column_names(y: Any) -> list[str]:
+    """The names of the targets: a frame's columns, a Series' name, else ``y`` or ``y0, y1, ...``.
+
+    >>> column_names([0.5, 1.5]), column_names([[0, 1], [1, 0]])
+    (['y'], ['y0', 'y1'])
+    """
+    columns = getattr(y, "columns", None)
+    if columns is not None:
+        return [str(name) for name in columns]
+    if getattr(y, "name", None) is not None:
+        return [str(y.name)]
+    shape = np.asarray(y, dtype=object).shape
+    return ["y"] if len(shape) < 2 else [f"y{i}" for i in range(shape[1])]

@@ -1,0 +1,366 @@
+"""What the regressor and the classifier of molecules share: reading, fitting, saving, loading."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from gattn.data import MoleculeError, random_split
+from gattn.molecules.arrays import as_table, as_texts, column_names
+from gattn.molecules.inputs import Featurised, MoleculeInputs, featurise, stream
+from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of
+from gattn.molecules.saving import from_state, to_state
+from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings, Task
+from gattn.training.runs import read_model, write_model
+
+if TYPE_CHECKING:
+    from gattn.molecules.explain import Explanation
+    from gattn.training.loop import History
+
+__all__ = ["MoleculeEstimator"]
+
+DEFAULT = MoleculeSettings()
+SETTINGS = tuple(field.name for field in fields(MoleculeSettings))
+Self = TypeVar("Self", bound="MoleculeEstimator")
+
+
+class MoleculeEstimator(BaseEstimator, ABC):
+    """The settings of an estimator of molecules; the subclasses say what they mean."""
+
+    task: ClassVar[Task]
+
+    def __init__(
+        self,
+        *,
+        model: ModelName = DEFAULT.model,
+        ensemble: int = DEFAULT.ensemble,
+        epochs: int = DEFAULT.epochs,
+        batch_size: int = DEFAULT.batch_size,
+        learning_rate: float = DEFAULT.learning_rate,
+        weight_decay: float = DEFAULT.weight_decay,
+        width: int = DEFAULT.width,
+        layers: int = DEFAULT.layers,
+        heads: int = DEFAULT.heads,
+        dropout: float = DEFAULT.dropout,
+        class_weight: ClassWeight = DEFAULT.class_weight,
+        kernel_rows: int = DEFAULT.kernel_rows,
+        seed: int = DEFAULT.seed,
+        max_atoms: int = DEFAULT.max_atoms,
+        accelerator: str = DEFAULT.accelerator,
+        devices: int = DEFAULT.devices,
+        precision: str = DEFAULT.precision,
+        validation_fraction: float = 0.1,
+        on_error: Literal["raise", "skip"] = "raise",
+        workers: int = 1,
+    ) -> None:
+        self.model = model
+        self.ensemble = ensemble
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.width = width
+        self.layers = layers
+        self.heads = heads
+        self.dropout = dropout
+        self.class_weight = class_weight
+        self.kernel_rows = kernel_rows
+        self.seed = seed
+        self.max_atoms = max_atoms
+        self.accelerator = accelerator
+        self.devices = devices
+        self.precision = precision
+        self.validation_fraction = validation_fraction
+        self.on_error = on_error
+        self.workers = workers
+
+    def fit(
+        self: Self,
+        smiles: Iterable[str],
+        y: Any,
+        *,
+        validation: tuple[Iterable[str], Any] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Train on molecules and their labels.
+
+        Args:
+            smiles: n texts: a list, a tuple, an array or a Series.
+            y: [n] or [n, t] labels, NaN or None where nothing was measured.
+            validation: molecules and labels by which the epoch is chosen and the intervals are
+                calibrated; otherwise ``validation_fraction`` of the molecules, drawn by ``seed``,
+                all rows of one canonical SMILES on one side.
+            folder: where to keep checkpoints; a fit that was interrupted goes on from there.
+            progress: draw a bar with the time left.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            MoleculeError: SMILES that cannot be read under ``on_error="raise"``.
+            ValueError: a setting out of its range, labels that are too few or all the same.
+        """
+        self.settings()  # a wrong setting is told before anything is read
+        known = self.read(smiles, y)
+        if validation is None:
+            train, val = self._split_off(known)
+        else:
+            train, val = known, self.labelled(*validation)
+        return self.fit_labelled(train, val, folder=folder, progress=progress)
+
+    def read(self, smiles: Iterable[str], y: Any) -> Labelled:
+        """Read molecules and learn the names and classes of their labels, as :meth:`fit` does."""
+        if self.on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error must be "raise" or "skip"; got {self.on_error!r}')
+        texts = as_texts(smiles)
+        table = as_table(y, len(texts))
+        self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
+        self._learn_labels(table)
+        known = self.labelled(texts, table)
+        self.bad_ = known.bad
+        return known
+
+    def fit_labelled(
+        self: Self,
+        train: Labelled,
+        val: Labelled,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Train on molecules that :meth:`read` gave, one part for training, one for validation."""
+        for name, part, least in (("training", train, 2), ("validation", val, 1)):
+            if len(part) < least:
+                raise ValueError(
+                    f"the {name} part needs at least {least} molecule{'s' * (least > 1)} with a "
+                    f"label; it has {len(part)}"
+                )
+        self.predictor_ = MoleculePredictor.fit(
+            train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
+            folder=None if folder is None else Path(folder), progress=progress,
+        )  # fmt: skip
+        self._calibrate(val.y, self.predictor_.predict(val.inputs))
+        self.seen_ = marks([*train.canonical, *val.canonical]).unique()
+        return self
+
+    def settings(self) -> MoleculeSettings:
+        """The settings of the model; NumPy's numbers, as of a grid search, become Python's."""
+        values = {name: getattr(self, name) for name in SETTINGS}
+        return MoleculeSettings(
+            **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
+        )
+
+    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Featurised, Prediction]]:
+        """Predict piece by piece, in order and in bounded memory.
+
+        Args:
+            smiles: texts, also from a generator.
+
+        Yields:
+            What was read of a piece, and the predictions of its readable molecules.
+        """
+        check_is_fitted(self)
+        for found in stream(smiles, max_atoms=self.max_atoms, workers=self.workers):
+            yield found, self.predictor_.predict(found.inputs)
+
+    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Featurised, Tensor]]:
+        """Embed piece by piece, as :meth:`predictions` predicts: [k, d] of readable molecules."""
+        check_is_fitted(self)
+        for found in stream(smiles, max_atoms=self.max_atoms, workers=self.workers):
+            yield found, self.predictor_.embed(found.inputs)
+
+    @property
+    def embedding_size(self) -> int:
+        """How many numbers :meth:`embed` gives of a molecule."""
+        return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
+
+    def embed(self, smiles: Iterable[str]) -> np.ndarray:
+        """Describe molecules by the vectors that the network predicts from.
+
+        Args:
+            smiles: n texts.
+
+        Returns:
+            [n, d] float32; NaN in the rows of SMILES that cannot be read, with one warning.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+        """
+        check_is_fitted(self)
+        (made,) = self._for_each(smiles, lambda inputs: (self.predictor_.embed(inputs),))
+        return made.float().numpy()
+
+    def explain(
+        self, smiles: Iterable[str], *, method: str | None = None, target: int = 0
+    ) -> list[Explanation | None]:
+        """Weigh every atom of some molecules, and say how faithful the weights are.
+
+        Args:
+            smiles: n texts.
+            method: one of :data:`gattn.molecules.attributions.METHODS`; the default one is that
+                which agrees best with exact attributions of logP and TPSA.
+            target: the position of the target.
+
+        Returns:
+            One explanation a molecule, None for a SMILES that cannot be read, with one warning.
+
+        Raises:
+            ValueError: no such method or target.
+            NotFittedError: the estimator was not fitted.
+        """
+        check_is_fitted(self)
+        from gattn.molecules.explain import DEFAULT_METHOD, explain
+
+        texts = as_texts(smiles)
+        found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        warn_of(bad_rows(texts, found))
+        method = DEFAULT_METHOD if method is None else method
+        made = iter(explain(self.predictor_, found.inputs, method=method, target=target))
+        return [None if error else next(made) for error in found.errors]
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator: weights as safetensors, all else as a JSON card.
+
+        Args:
+            folder: made where it is missing.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            OSError: the folder cannot be written; a model that stood there stands still.
+        """
+        check_is_fitted(self)
+        write_model(folder, *to_state(self))
+
+    @classmethod
+    def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote, or the run of a ``train`` command; nothing is executed.
+
+        Args:
+            folder: of the model.
+
+        Returns:
+            The fitted estimator, which predicts what the saved one did.
+
+        Raises:
+            RunError: a file is missing, truncated or changed, or holds another kind of model.
+        """
+        return from_state(cls, folder, *read_model(folder))
+
+    def labelled(self, smiles: Iterable[str], y: Any) -> Labelled:
+        """The readable molecules of which a label is known, labels as :meth:`read` learnt them."""
+        texts = as_texts(smiles)
+        labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
+        found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        bad = tuple(bad_rows(texts, found))
+        if bad and self.on_error == "raise":
+            raise MoleculeError(bad, "smiles")
+        labels = labels[found.rows]
+        known = labels.isfinite().any(1).nonzero().flatten()
+        everything = Labelled(found.inputs, labels, found.rows, found.canonical, bad)
+        return everything[known]
+
+    def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
+        """A training and a validation part, all rows of one canonical SMILES in one of them."""
+        share = float(self.validation_fraction)
+        if not 0 < share < 1:
+            raise ValueError(f"validation_fraction must be above 0 and below 1; got {share}")
+        split = random_split(
+            len(known), seed=self.seed, fractions=(1 - share, share, 0.0), groups=known.canonical
+        )
+        return known[split.train], known[torch.cat([split.val, split.test])]
+
+    def _predict(self, smiles: Iterable[str]) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations [n, t], NaN where a text cannot be read."""
+        check_is_fitted(self)
+
+        def make(inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
+            made = self.predictor_.predict(inputs)
+            return made.mean, made.std
+
+        mean, std = self._for_each(smiles, make)
+        return mean, std
+
+    def _score(
+        self,
+        metric: Callable[..., float],
+        smiles: Iterable[str],
+        y: Any,
+        sample_weight: np.ndarray | None,
+    ) -> float:
+        """The mean over targets of a metric of the rows that are readable and have a label."""
+        check_is_fitted(self)
+        texts = as_texts(smiles)
+        truth, guess = self._encode(as_table(y, len(texts))), self._decide(self._predict(texts)[0])
+        weight = np.ones(len(texts)) if sample_weight is None else np.asarray(sample_weight)
+        scores = [
+            metric(a[known], b[known], sample_weight=weight[known])
+            for a, b in zip(truth.T, guess.T)
+            if (known := np.isfinite(a) & np.isfinite(b)).sum() > 1
+        ]
+        return float(np.mean(scores)) if scores else float("nan")
+
+    def _shaped(self, made: np.ndarray) -> np.ndarray:
+        """Without the dimension of targets [n, t, ...] where y had none."""
+        return made[:, 0] if self.single_target_ else made
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.target_tags.multi_output = True
+        return tags
+
+    @property
+    def history_(self) -> list[History]:
+        """Of each network a record an epoch."""
+        return self.predictor_.history
+
+    @abstractmethod
+    def _learn_labels(self, table: np.ndarray) -> None:
+        """Check labels [n, t] and remember their classes."""
+
+    @abstractmethod
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        """Labels [n, t] as float64, NaN where nothing was measured."""
+
+    @abstractmethod
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        """What is predicted [n, t], in the numbers that :meth:`_encode` gives."""
+
+    @abstractmethod
+    def _calibrate(self, y: Tensor, made: Prediction) -> None:
+        """Learn from the validation part how wide intervals have to be."""
+
+    @abstractmethod
+    def labels_state(self) -> dict[str, Any]:
+        """What is to be known of the labels, for JSON."""
+
+    @abstractmethod
+    def take_labels_state(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`labels_state` gave."""
+
+    def _for_each(
+        self, smiles: Iterable[str], make: Callable[[MoleculeInputs], tuple[Tensor, ...]]
+    ) -> list[Tensor]:
+        """Make tensors [k, ...] of readable molecules, spread over the n rows of all texts."""
+        texts = as_texts(smiles)
+        options = {"max_atoms": self.max_atoms, "workers": self.workers}
+        pieces, bad, start = [], [], 0
+        for found in stream(texts, **options) if texts else [featurise([], **options)]:
+            pieces.append([spread(made, found) for made in make(found.inputs)])
+            bad += bad_rows(texts, found, start)
+            start += len(found.errors)
+        warn_of(bad)
+        return [torch.cat(column) for column in zip(*pieces)]

@@ -1,0 +1,90 @@
+"""Molecules with their labels, and the rows of those that could not be read."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gattn.data import BadRow
+from gattn.molecules.inputs import Featurised, MoleculeInputs
+
+__all__ = [
+    "Labelled",
+    "UnreadableMolecules",
+    "bad_rows",
+    "marks",
+    "spread",
+    "warn_of",
+]
+
+
+class UnreadableMolecules(UserWarning):
+    """Some SMILES could not be read: their rows hold NaN."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Molecules that could be read, with their labels.
+
+    Attributes:
+        inputs: k molecules.
+        y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes.
+        rows: [k] int64, the rows that they came from.
+        canonical: k canonical SMILES.
+        bad: the rows that could not be read.
+    """
+
+    inputs: MoleculeInputs
+    y: Tensor
+    rows: Tensor
+    canonical: list[str]
+    bad: tuple[BadRow, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.canonical)
+
+    def __getitem__(self, positions: Tensor) -> Labelled:
+        chosen = [self.canonical[i] for i in positions.tolist()]
+        return Labelled(
+            self.inputs[positions], self.y[positions], self.rows[positions], chosen, self.bad
+        )
+
+
+def bad_rows(texts: Sequence[object], found: Featurised, start: int = 0) -> list[BadRow]:
+    """The rows of texts that could not be read, where ``found`` begins at row ``start``."""
+    return [
+        BadRow(start + i, str(texts[start + i]), error)
+        for i, error in enumerate(found.errors)
+        if error
+    ]
+
+
+def warn_of(bad: Sequence[BadRow]) -> None:
+    """Tell of all unreadable rows in one warning."""
+    if not bad:
+        return
+    shown = "".join(f"\n  {row}" for row in bad[:10])
+    more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
+    message = f"{len(bad)} SMILES could not be read, and their rows hold NaN:{shown}{more}"
+    warnings.warn(message, UnreadableMolecules, stacklevel=4)
+
+
+def spread(made: Tensor, found: Featurised) -> Tensor:
+    """The rows [k, ...] of readable molecules among those of all n texts, NaN elsewhere."""
+    everything = torch.full((len(found.errors), *made.shape[1:]), torch.nan, dtype=made.dtype)
+    everything[found.rows] = made.detach().cpu()
+    return everything
+
+
+def marks(canonical: Sequence[str]) -> Tensor:
+    """A number for each canonical SMILES, [k] int64, by which a model knows what it has seen.
+
+    The first eight bytes of SHA-256: of a million molecules two share one with a chance of 3e-8.
+    """
+    found = [hashlib.sha256(text.encode()).digest()[:8] for text in canonical]
+    return torch.tensor([int.from_bytes(d, "big", signed=True) for d in found], dtype=torch.int64)
