@@ -1,0 +1,29 @@
+"""The ``gattn`` command: arguments to calls of the library, errors to one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command that ``sys.argv`` asks for, and exit."""
+    try:
+        from gattn.cli.app import app
+
+        app(prog_name="gattn")
+    except ModuleNotFoundError as error:
+        if (error.name or "gattn").startswith("gattn"):
+            raise
+        _fail(f'this command needs {error.name}: pip install "gattn[molecules]"')
+    except OSError as error:
+        of_system = error.strerror and error.filename  # otherwise the message is gattn's own
+        _fail(f"{error.filename}: {error.strerror}" if of_system else str(error))
+    except (ValueError, ImportError, RuntimeError) as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> None:
+    print("gattn:", "; ".join(message.splitlines()), file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,22 @@
+"""The commands by name."""
+
+from __future__ import annotations
+
+import typer
+
+from gattn.cli.molecules import app as molecules
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Graph attention, from a table to a trained model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(molecules, name="molecules")
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep the name of a group in the command, however many groups there are."""

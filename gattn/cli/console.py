@@ -1,0 +1,53 @@
+"""What the commands show: notes and progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+__all__ = ["counted", "say", "show_metrics"]
+
+NOTES, RESULTS = Console(stderr=True, soft_wrap=True), Console(soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """Tell the user something in a line."""
+    NOTES.print(line, markup=False, highlight=False)
+
+
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[int], None]]:
+    """Show how many rows are done; gives what is to be called with the rows of each piece."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    hidden = not NOTES.is_terminal
+    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tick(rows: int) -> None:
+            progress.advance(task, rows)
+            done = int(progress.tasks[0].completed)
+            progress.update(task, description=f"{what}: {done:,} rows")
+
+        yield tick
+
+
+def show_metrics(metrics: Mapping[str, Any]) -> None:
+    """Show the metrics of a run or an evaluation beside the baselines."""
+    columns = {"test": metrics["test"], **metrics.get("baselines", {})}
+    table = Table(title=f"{metrics['task']}, {metrics['molecules']['test']:,} molecules")
+    for name in ("", *columns):
+        table.add_column(name.replace("_", " "))
+    for metric in metrics["test"]:
+        table.add_row(metric, *(_shown(scores.get(metric)) for scores in columns.values()))
+    RESULTS.print(table)
+    held = metrics["intervals"]
+    RESULTS.print(f"intervals for {held['coverage']:.0%} hold {_shown(held['held'])} of the labels")
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.4g}"

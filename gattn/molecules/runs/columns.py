@@ -1,0 +1,73 @@
+"""Predictions as columns of a table: names, and cells of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.predictor import Prediction
+
+__all__ = ["prediction_cells", "prediction_columns"]
+
+NUMBERS = ("prediction", "std", "lower", "upper")
+CLASSES = ("prediction", "probability", "std", "set")
+SIMILARITY = "similarity"
+
+
+def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
+    """The names of the columns: with several targets each begins with the target's name.
+
+    Args:
+        estimator: a fitted one.
+
+    Returns:
+        For numbers ``prediction``, ``std``, ``lower`` and ``upper``; for classes ``prediction``,
+        ``probability`` of the second class, ``std`` of that, and ``set``, the classes that cannot
+        be excluded; last ``similarity`` to the nearest training molecule.
+    """
+    names = NUMBERS if estimator.task == "regression" else CLASSES
+    if len(estimator.targets_) == 1:
+        return [*names, SIMILARITY]
+    return [*(f"{target}_{name}" for target in estimator.targets_ for name in names), SIMILARITY]
+
+
+def prediction_cells(
+    estimator: MoleculeEstimator, made: Prediction, coverage: float
+) -> list[list[str]]:
+    """The cells of k predictions under :func:`prediction_columns`, numbers to six digits."""
+    if isinstance(estimator, MoleculeRegressor):
+        ends = estimator.calibrator_.interval(made.mean, made.std, coverage=coverage)
+        columns = [made.mean, made.std, *ends]
+        per_target = [[_numbers(column[:, i]) for column in columns] for i in _targets(made)]
+    elif isinstance(estimator, MoleculeClassifier):
+        both = torch.stack([1 - made.mean, made.mean], dim=2)
+        sets = estimator.calibrator_.sets(both, coverage=coverage)
+        per_target = [
+            [
+                [str(kinds[int(p > 0.5)]) for p in made.mean[:, i].tolist()],
+                _numbers(made.mean[:, i]),
+                _numbers(made.std[:, i]),
+                [_joined(kinds, held) for held in sets[:, i].tolist()],
+            ]
+            for i, kinds in enumerate(estimator.classes_by_target)
+        ]
+    else:
+        raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
+    flat = [column for columns in per_target for column in columns]
+    return [list(cells) for cells in zip(*flat, _numbers(made.nearest))]
+
+
+def _targets(made: Prediction) -> range:
+    return range(made.mean.shape[1])
+
+
+def _numbers(column: Tensor) -> list[str]:
+    return [f"{value:.6g}" for value in column.tolist()]
+
+
+def _joined(kinds: Iterable[object], held: Sequence[bool]) -> str:
+    return "|".join(str(kind) for kind, is_held in zip(kinds, held) if is_held)

@@ -1,0 +1,113 @@
+"""From a table of SMILES to a table or an array of embeddings, a row for a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+
+from gattn.data.tables import open_table
+from gattn.molecules.loading import load_estimator
+from gattn.molecules.rows import spread
+from gattn.molecules.runs.outputs import new_file
+from gattn.molecules.runs.predict import Counts, with_rows
+
+__all__ = ["embed_table"]
+
+
+def embed_table(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    smiles: str | None = None,
+    encoding: str | None = None,
+    workers: int = 2,
+    tick: Callable[[int], None] = lambda rows: None,
+) -> Counts:
+    """Embed every molecule of a CSV file.
+
+    Args:
+        run: the folder of a trained model.
+        path: the file.
+        out: what to write, which must not exist: ``.npy`` for an array [n, d] float32, or
+            ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... A row
+            that cannot be read holds NaN in the array and nulls in the table.
+        smiles: the column of SMILES; otherwise the one that the model was trained on.
+        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
+        workers: processes that read SMILES.
+        tick: told how many rows were written, piece by piece.
+
+    Returns:
+        The number of rows, and of those without an embedding.
+
+    Raises:
+        RunError: the folder holds no model that can be read.
+        FileExistsError: ``out`` is there already.
+        ValueError: the file or its column is not what was asked for, ``out`` ends otherwise, or
+            the model has no network.
+    """
+    out = Path(out)
+    writers = {".npy": _ArrayWriter, ".parquet": _ParquetWriter}
+    if out.suffix not in writers:
+        raise ValueError(f"{out} must end in .parquet or .npy")
+    estimator, card = load_estimator(run)
+    estimator.set_params(workers=workers)
+    column = smiles or str(card.get("smiles", "smiles"))
+    table = open_table(path, [column], encoding=encoding)
+    rows = bad = 0
+    with new_file(out) as temporary:
+        writer = writers[out.suffix](temporary, table.count(), estimator.embedding_size)
+        for kept, found, made in with_rows(table, column, estimator.embeddings):
+            errors = [row.problem or error for row, error in zip(kept, found.errors)]
+            texts = [row.cells[table.place(column)] for row in kept]
+            writer.write(texts, errors, spread(made, found).numpy())
+            rows, bad = rows + len(kept), bad + sum(map(bool, errors))
+            tick(len(kept))
+        writer.close()
+    return Counts(rows, bad)
+
+
+class _ArrayWriter:
+    """Writes [n, d] float32 as NumPy's format has it, through a memory map."""
+
+    def __init__(self, path: Path, rows: int, size: int) -> None:
+        self.at, self.rows = 0, np.zeros((0, size), np.float32)
+        if rows:  # a map of no bytes cannot be made
+            self.rows = np.lib.format.open_memmap(path, "w+", np.dtype("<f4"), (rows, size))
+        else:
+            with path.open("wb") as file:
+                np.save(file, self.rows)
+
+    def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
+        """Add the rows of a piece."""
+        self.rows[self.at : self.at + len(made)] = made
+        self.at += len(made)
+
+    def close(self) -> None:
+        """Bring everything to the disk."""
+        if isinstance(self.rows, np.memmap):
+            self.rows.flush()
+
+
+class _ParquetWriter:
+    """Writes texts, errors and a column for each number of the embedding."""
+
+    def __init__(self, path: Path, rows: int, size: int) -> None:
+        numbers = [(f"e{i}", pyarrow.float32()) for i in range(size)]
+        texts = [("smiles", pyarrow.string()), ("error", pyarrow.string())]
+        self.schema = pyarrow.schema([*texts, *numbers])
+        self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
+
+    def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
+        """Add the rows of a piece."""
+        bad = np.array([bool(error) for error in errors])
+        numbers = [pyarrow.array(column, mask=bad) for column in made.T]
+        self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))
+
+    def close(self) -> None:
+        """Write the end of the file."""
+        self.file.close()

@@ -1,0 +1,113 @@
+"""A model judged on labelled molecules that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gattn.molecules.loading import load_estimator
+from gattn.molecules.rows import Labelled, marks
+from gattn.molecules.runs.measure import measure, measure_intervals, measure_targets
+from gattn.molecules.runs.outputs import new_folder
+from gattn.molecules.runs.records import prediction_table, write_rows
+from gattn.molecules.runs.report import part_figures, write_plots
+from gattn.molecules.runs.source import Source, read_source
+from gattn.training.runs import write_json
+
+__all__ = ["evaluate_table"]
+
+
+def evaluate_table(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path | None = None,
+    *,
+    smiles: str | None = None,
+    targets: Sequence[str] | None = None,
+    encoding: str | None = None,
+    coverage: float = 0.9,
+    workers: int = 2,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Measure a model on a CSV file of labelled molecules.
+
+    Molecules whose canonical SMILES was in the training or the validation part are left out.
+
+    Args:
+        run: the folder of a trained model.
+        path: the file.
+        out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; none are written
+            without it.
+        smiles: the column of SMILES; otherwise the one that the model was trained on.
+        targets: the columns of labels, in the order of the model's; otherwise those that it was
+            trained on.
+        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
+        coverage: the promise of the intervals, above 0 and below 1.
+        workers: processes that read SMILES.
+        say: told in a line each what a user should know.
+
+    Returns:
+        ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, and how many
+        ``molecules`` there were.
+
+    Raises:
+        RunError: the folder holds no model that can be read.
+        FileExistsError: ``out`` is there already.
+        ValueError: the file, a column or a label is not what was asked for; no molecule is left.
+    """
+    estimator, card = load_estimator(run)
+    estimator.set_params(workers=workers, on_error="skip")
+    if targets is not None and len(targets) != len(estimator.targets_):
+        names = ", ".join(estimator.targets_)
+        raise ValueError(
+            f"a column is wanted for each target of the model ({names}); got {len(targets)}"
+        )
+    column = smiles or str(card.get("smiles", "smiles"))
+    source = read_source(
+        str(path),
+        column,
+        targets or estimator.targets_,
+        estimator.task,
+        encoding=encoding,
+        learnable=False,
+    )
+    known = estimator.labelled(source.smiles, source.labels.y)
+    new = ~torch.isin(marks(known.canonical), estimator.seen_)
+    say(_told(source, known, int(new.sum())))
+    if not new.any():
+        raise ValueError(f"{path} has no labelled molecule that the model was not trained on")
+    test = known[new.nonzero().flatten()]
+    made = estimator.predictor_.predict(test.inputs)
+    metrics = {
+        "task": estimator.task,
+        "test": measure(estimator.task, test.y, made.mean),
+        "targets": measure_targets(estimator, test.y, made.mean),
+        "intervals": measure_intervals(estimator, test.y, made, coverage),
+        "molecules": {
+            "test": len(test),
+            "trained_on": len(known) - len(test),
+            "left_out": len({row.row for row in (*source.bad, *known.bad)}),
+        },
+    }
+    if out is not None:
+        with new_folder(out) as folder:
+            write_json(folder / "metrics.json", metrics)
+            table = prediction_table(estimator, source, {"test": test}, {"test": made}, coverage)
+            write_rows(folder / "predictions.csv", table)
+            write_plots(folder / "plots", part_figures(estimator, test, made))
+        say(f"{out} holds the metrics, the predictions and the plots")
+    return metrics
+
+
+def _told(source: Source, known: Labelled, new: int) -> str:
+    """What was read, in a line."""
+    told = [f"{source.name}: {len(known):,} labelled molecules"]
+    bad = sorted({row.row: row for row in (*known.bad, *source.bad)}.items())
+    if bad:
+        told.append(f"{len(bad):,} rows left out, the first: {bad[0][1]}")
+    if new < len(known):
+        told.append(f"{len(known) - new:,} left out, since the model was trained on them")
+    return "; ".join(told)

@@ -1,0 +1,108 @@
+"""How good a model is on labelled molecules: metrics, and whether its intervals keep their word."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.predictor import Prediction
+from gattn.molecules.rows import Labelled
+from gattn.molecules.settings import Task
+from gattn.training.conformal import IntervalCalibrator
+from gattn.training.metrics import classification_metrics, regression_metrics
+
+__all__ = ["constant_width", "measure", "measure_baselines", "measure_intervals", "measure_targets"]
+
+
+def measure(task: Task, y: Tensor, mean: Tensor) -> dict[str, float]:
+    """The metrics of a task, each a mean over targets.
+
+    Args:
+        task: what is predicted.
+        y: [k, t] labels, NaN where there is none.
+        mean: [k, t] predictions.
+
+    Returns:
+        ``rmse``, ``mae`` and ``r2``, or ``roc_auc``, ``pr_auc`` and ``accuracy``.
+    """
+    of = regression_metrics if task == "regression" else classification_metrics
+    return of(y, mean)
+
+
+def measure_targets(
+    estimator: MoleculeEstimator, y: Tensor, mean: Tensor
+) -> dict[str, dict[str, float]]:
+    """The metrics of each target, by its name."""
+    return {
+        target: measure(estimator.task, y[:, i], mean[:, i])
+        for i, target in enumerate(estimator.targets_)
+    }
+
+
+def measure_baselines(
+    task: Task, train: Labelled, known: Labelled, seed: int
+) -> dict[str, dict[str, float]]:
+    """The metrics of the baselines, trained on one part, on another."""
+    made = baseline_predictions(train.inputs, train.y, known.inputs, task, seed=seed)
+    return {name: measure(task, known.y, mean) for name, mean in made.items()}
+
+
+def measure_intervals(
+    estimator: MoleculeEstimator, y: Tensor, made: Prediction, coverage: float
+) -> dict[str, float]:
+    """Whether intervals, or sets of classes, hold the truth as often as they promise.
+
+    Args:
+        estimator: a fitted one.
+        y: [k, t] labels, NaN where there is none.
+        made: predictions of the k molecules.
+        coverage: the promise.
+
+    Returns:
+        ``coverage``, the promise; ``held``, the share of labels that lie in their interval or
+        set; ``mean_width``, of the intervals, a mean over targets in their units, or ``mean_size``
+        of the sets in classes. NaN where no label is known.
+    """
+    known = y.isfinite()
+    if isinstance(estimator, MoleculeRegressor):
+        lower, upper = estimator.calibrator_.interval(made.mean, made.std, coverage=coverage)
+        held, size = (lower <= y) & (y <= upper), (upper - lower, "mean_width")
+    elif isinstance(estimator, MoleculeClassifier):
+        both = torch.stack([1 - made.mean, made.mean], dim=2)
+        sets = estimator.calibrator_.sets(both, coverage=coverage)
+        label = torch.where(known, y, 0).long()[..., None]
+        held, size = sets.gather(2, label)[..., 0], (sets.sum(2).double(), "mean_size")
+    else:
+        raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
+    width, name = size
+    return {
+        "coverage": coverage,
+        "held": float(held[known].double().mean()),
+        name: float(width.where(known, torch.nan).nanmean(0).nanmean()),
+    }
+
+
+def constant_width(
+    estimator: MoleculeEstimator, y: Tensor, mean: Tensor, coverage: float
+) -> dict[str, float]:
+    """How wide intervals would be that are as wide for every molecule: what one has to beat.
+
+    Args:
+        estimator: a fitted one.
+        y: [k, t] labels of the validation part.
+        mean: [k, t] their predictions.
+        coverage: the promise.
+
+    Returns:
+        ``constant_width``, a mean over targets in their units; nothing for classes.
+    """
+    if estimator.task == "classification":
+        return {}
+    one = torch.ones_like(mean)
+    lower, upper = IntervalCalibrator.fit(y, mean, one).interval(
+        mean[:1], one[:1], coverage=coverage
+    )
+    return {"constant_width": float((upper - lower).mean())}

@@ -1,0 +1,70 @@
+"""How the molecules of a run are divided into training, validation and test parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gattn.data import Split, random_split, scaffold_split, split_by_names, split_from_file
+from gattn.molecules.rows import Labelled
+from gattn.molecules.runs.source import Source
+from gattn.training.runs import Json
+
+__all__ = ["PARTS", "choose_parts", "in_two_parts", "splits_record"]
+
+PARTS = ("train", "val", "test")
+LEAST = 10
+"""Fewer molecules cannot be divided 8:1:1."""
+
+
+def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> Split:
+    """Divide molecules as ``--split`` says.
+
+    By ``random`` and ``scaffold`` all rows of one canonical SMILES come into one part; a column
+    or a file is taken as it is.
+
+    Args:
+        spec: ``random``, ``scaffold``, ``column:NAME`` or ``FILE.json``.
+        known: the labelled molecules.
+        source: where they came from, with the split column.
+        seed: of the random split.
+
+    Returns:
+        Positions in ``known``.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: too few molecules, a part without any, or a column or file that is no split.
+    """
+    if len(known) < LEAST:
+        raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(known)}")
+    if spec == "random":
+        split = random_split(len(known), seed=seed, groups=known.canonical)
+    elif spec == "scaffold":
+        split = scaffold_split(known.canonical)
+    elif source.parts is not None:
+        split = _by_column(source, spec).among(known.rows)
+    else:
+        split = split_from_file(spec, len(source.smiles)).among(known.rows)
+    for part in PARTS:
+        if not len(getattr(split, part)):
+            raise ValueError(f"split {spec} leaves no molecule in the {part} part")
+    return split
+
+
+def in_two_parts(split: Split, canonical: Sequence[str]) -> int:
+    """Count the molecules of the test part that are also in the training part."""
+    train = {canonical[i] for i in split.train.tolist()}
+    return sum(canonical[i] in train for i in split.test.tolist())
+
+
+def splits_record(split: Split, known: Labelled, source: Source) -> dict[str, Json]:
+    """What ``splits.json`` holds: the protocol, the data, and the rows of every part, from 0."""
+    rows = {part: known.rows[getattr(split, part)].tolist() for part in PARTS}
+    return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
+
+
+def _by_column(source: Source, spec: str) -> Split:
+    try:
+        return split_by_names(source.parts or [], protocol=spec)
+    except ValueError as error:
+        raise ValueError(f"{source.name}, {spec}: {error}") from None

@@ -1,0 +1,49 @@
+"""The table of what was measured and predicted of the molecules of some parts."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pandas import isna
+
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.predictor import Prediction
+from gattn.molecules.rows import Labelled
+from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.source import Source
+
+__all__ = ["prediction_table", "write_rows"]
+
+
+def prediction_table(
+    estimator: MoleculeEstimator,
+    source: Source,
+    parts: Mapping[str, Labelled],
+    predictions: Mapping[str, Prediction],
+    coverage: float,
+) -> Iterator[Sequence[object]]:
+    """Give a header, then a row a molecule: where it came from, its labels, what was predicted.
+
+    Args:
+        estimator: what predicted.
+        source: the rows that the molecules came from.
+        parts: molecules by the name of their part.
+        predictions: of each part.
+        coverage: the promise of the intervals.
+    """
+    targets = estimator.targets_
+    measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
+    yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
+    for part, known in parts.items():
+        cells = prediction_cells(estimator, predictions[part], coverage)
+        for row, predicted in zip(known.rows.tolist(), cells):
+            truth = ["" if isna(label) else label for label in source.labels.y[row]]
+            yield [row, source.smiles[row].strip(), part, *truth, *predicted]
+
+
+def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)

@@ -1,0 +1,126 @@
+"""The rows that a run is trained or judged on: SMILES, labels, and the part that each is in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gattn.data import BadRow, dataset, load_molecules
+from gattn.data.tables import open_table
+from gattn.molecules.runs.labels import Labels, read_labels
+from gattn.molecules.settings import Task
+
+__all__ = ["Source", "built_in", "read_source"]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Labelled rows of a table, or of the data set that comes with RDKit.
+
+    Attributes:
+        name: of the file or data set.
+        sha256: of its content.
+        smiles: n texts.
+        targets: t names.
+        labels: of the n rows.
+        lines: the line of each row in the file.
+        parts: what the split column says of each row, where one was asked for.
+        bad: rows that do not fit the header or hold no number where one should be; their SMILES
+            are empty and their labels missing, so that rows keep their numbers.
+    """
+
+    name: str
+    sha256: str
+    smiles: list[str]
+    targets: tuple[str, ...]
+    labels: Labels
+    lines: list[int]
+    parts: list[str] | None
+    bad: tuple[BadRow, ...]
+
+
+def read_source(
+    path: str,
+    smiles: str,
+    targets: Sequence[str],
+    task: Literal["auto"] | Task,
+    part_column: str | None = None,
+    *,
+    encoding: str | None = None,
+    learnable: bool = True,
+) -> Source:
+    """Read a CSV file of SMILES and labels.
+
+    Args:
+        path: the file.
+        smiles: its column of SMILES.
+        targets: its columns of labels.
+        task: what the labels are.
+        part_column: the column that says train, val or test.
+        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
+        learnable: whether a column of one class or of one number is an error.
+
+    Returns:
+        Every row of the file in order, also those that are bad.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file, a column or a label is not what was asked for.
+    """
+    wanted = [smiles, *targets, *([part_column] if part_column else [])]
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(f"a column can serve once; got {', '.join(wanted)}")
+    table = open_table(path, wanted, encoding=encoding)
+    rows = list(table.rows())
+    if not rows:
+        raise ValueError(f"{path} has a header and no rows")
+    places = [table.place(target) for target in targets]
+    # The cells of a row that does not fit the header may stand under other columns.
+    cells = [[""] * len(places) if row.problem else [row.cells[p] for p in places] for row in rows]
+    lines = [row.line for row in rows]
+    try:
+        labels = read_labels(cells, targets, task, lines, learnable=learnable)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    texts = [row.cells[table.place(smiles)] for row in rows]
+    problems = [row.problem or problem for row, problem in zip(rows, labels.problems)]
+    parts = None
+    if part_column is not None:
+        place = table.place(part_column)  # a row that does not fit is in no part, whatever it says
+        parts = ["train" if row.problem else row.cells[place] for row in rows]
+    return Source(
+        name=path,
+        sha256=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
+        smiles=["" if problem else text for text, problem in zip(texts, problems)],
+        targets=tuple(targets),
+        labels=labels,
+        lines=lines,
+        parts=parts,
+        bad=tuple(
+            BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
+        ),
+    )
+
+
+def built_in() -> Source:
+    """The 1,017 measured compounds of CHEMBL2321810, which come with RDKit.
+
+    Raises:
+        ImportError: RDKit is not installed.
+        FileNotFoundError: it was built without its Contrib folder.
+    """
+    found = load_molecules("chembl2321810")
+    record = dataset("chembl2321810")
+    return Source(
+        name="CHEMBL2321810",
+        sha256=hashlib.sha256("".join(file.sha256 for file in record.files).encode()).hexdigest(),
+        smiles=found.smiles,
+        targets=found.targets,
+        labels=Labels("regression", found.y.double().numpy(), [""] * len(found)),
+        lines=[row + 1 for row in found.rows],
+        parts=None,
+        bad=(),
+    )

@@ -1,0 +1,227 @@
+"""A run: from a table of labelled SMILES to a folder with a model, its metrics and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gattn.data import Split
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.predictor import Prediction
+from gattn.molecules.rows import Labelled
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.folder import (
+    CHECKPOINTS,
+    begin,
+    finish,
+    is_first_process,
+    metrics_of_whole,
+)
+from gattn.molecules.runs.measure import (
+    constant_width,
+    measure,
+    measure_baselines,
+    measure_intervals,
+    measure_targets,
+)
+from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
+from gattn.molecules.runs.records import prediction_table, write_rows
+from gattn.molecules.runs.source import Source, built_in, read_source
+from gattn.molecules.saving import to_state
+from gattn.training.runs import write_model
+
+__all__ = ["Run", "train_run"]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What was trained, on what, and how it did.
+
+    Attributes:
+        settings: what was asked for.
+        source: the rows.
+        known: the labelled molecules.
+        split: their positions in the three parts.
+        estimator: the fitted model.
+        predictions: of the validation and the test part.
+        metrics: what ``metrics.json`` holds.
+        notes: what a reader of the report should know.
+    """
+
+    settings: RunSettings
+    source: Source
+    known: Labelled
+    split: Split
+    estimator: MoleculeEstimator
+    predictions: dict[str, Prediction]
+    metrics: dict[str, Any]
+    notes: list[str]
+
+    def part(self, name: str) -> Labelled:
+        """The molecules of the train, val or test part."""
+        return self.known[getattr(self.split, name)]
+
+
+def train_run(
+    settings: RunSettings,
+    out: str | Path,
+    *,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Train a model and write a run: the command ``gattn molecules train``.
+
+    The folder holds ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
+    ``predictions.csv`` of the validation and test parts, ``plots`` and ``report.html``. Where it
+    holds the beginning of the same run, training goes on from its last whole epoch; where it holds
+    that run whole, nothing is done.
+
+    Args:
+        settings: what to train on what.
+        out: the folder of the run, made where it is missing.
+        progress: show a bar with the time left.
+        say: told in a line each what a user should know.
+
+    Returns:
+        What ``metrics.json`` holds.
+
+    Raises:
+        RunError: the folder holds another run, or something else.
+        ValueError: settings or data that cannot be trained on.
+        OSError: a file cannot be read or written; the last checkpoint is still there.
+    """
+    out = Path(out)
+    if (whole := metrics_of_whole(out, settings)) is not None:
+        say(f"{out} holds this run already, and it is whole: nothing to do")
+        return whole
+    source = _source(settings)
+    estimator = _estimator(settings, source)
+    known = _known(estimator, source)
+    say(_read(source, known, estimator))
+    split = choose_parts(settings.split, known, source, settings.model.seed)
+    _check_train(estimator, known[split.train])
+    notes = _notes(split, known)
+    for note in notes:
+        say(note)
+    if is_first_process():
+        begin(out, settings, source, splits_record(split, known, source), known.bad)
+    train, val = known[split.train], known[split.val]
+    if settings.tune:
+        from gattn.molecules.runs.tuning import tune
+
+        estimator.set_params(**tune(estimator, train, val, settings.tune, out, say))
+    estimator.fit_labelled(train, val, folder=out / CHECKPOINTS, progress=progress)
+    run = _judge(settings, source, known, split, estimator, notes)
+    if is_first_process():
+        _write(out, run)
+    return run.metrics
+
+
+def _source(settings: RunSettings) -> Source:
+    if not settings.data:
+        return built_in()
+    column = settings.split.removeprefix("column:")
+    part_column = column if column != settings.split else None
+    return read_source(
+        settings.data, settings.smiles, settings.target, settings.task, part_column,
+        encoding=settings.encoding,
+    )  # fmt: skip
+
+
+def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
+    kind = MoleculeRegressor if source.labels.task == "regression" else MoleculeClassifier
+    return kind(**asdict(settings.model), on_error="skip", workers=settings.workers)
+
+
+def _known(estimator: MoleculeEstimator, source: Source) -> Labelled:
+    """The labelled molecules, with every row that was left out, also those of the table."""
+    y = pd.DataFrame(source.labels.y, columns=list(source.targets))
+    found = estimator.read(source.smiles, y)
+    bad = {row.row: replace(row, line=source.lines[row.row]) for row in found.bad}
+    bad |= {row.row: row for row in source.bad}
+    return replace(found, bad=tuple(bad[row] for row in sorted(bad)))
+
+
+def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
+    """What was read, in a line."""
+    unlabelled = len(source.smiles) - len(known.bad) - len(known)
+    told = [f"{source.name}: {len(known):,} molecules for {estimator.task}"]
+    if known.bad:
+        told.append(f"{len(known.bad):,} rows left out, the first: {known.bad[0]}")
+    if unlabelled:
+        told.append(f"{unlabelled:,} rows without a label")
+    return "; ".join(told)
+
+
+def _notes(split: Split, known: Labelled) -> list[str]:
+    """What there is to know of the parts before their metrics are believed."""
+    shared = in_two_parts(split, known.canonical)
+    if not shared:
+        return []
+    return [f"{shared} molecules of the test part stand in the training part, too."]
+
+
+def _check_train(estimator: MoleculeEstimator, train: Labelled) -> None:
+    """A target of which the training part knows one value cannot be learnt."""
+    for target, column in zip(estimator.targets_, train.y.T):
+        values = column[column.isfinite()].unique()
+        if len(values) < 2:
+            held = "no label" if not len(values) else "one value only"
+            raise ValueError(f"the training part holds {held} of {target!r}: choose another split")
+
+
+def _judge(
+    settings: RunSettings,
+    source: Source,
+    known: Labelled,
+    split: Split,
+    estimator: MoleculeEstimator,
+    notes: list[str],
+) -> Run:
+    """Predict the validation and test parts, and measure the model beside the baselines."""
+    parts = {part: known[getattr(split, part)] for part in PARTS}
+    predictions = {
+        part: estimator.predictor_.predict(parts[part].inputs) for part in ("val", "test")
+    }
+    test, made, task = parts["test"], predictions["test"], estimator.task
+    metrics = {
+        "task": task,
+        "test": measure(task, test.y, made.mean),
+        "val": measure(task, parts["val"].y, predictions["val"].mean),
+        "baselines": measure_baselines(task, parts["train"], test, settings.model.seed),
+        "targets": measure_targets(estimator, test.y, made.mean),
+        "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
+        | constant_width(estimator, parts["val"].y, predictions["val"].mean, settings.coverage),
+        "weights": estimator.predictor_.weights,
+        "split": split.protocol,
+        "molecules": {part: len(parts[part]) for part in PARTS} | {"left_out": len(known.bad)},
+    }
+    return Run(settings, source, known, split, estimator, predictions, metrics, notes)
+
+
+def _write(out: Path, run: Run) -> None:
+    """Everything that a run holds, the metrics last."""
+    from gattn.molecules.runs.report import write_run_report
+
+    tensors, card = to_state(run.estimator)
+    card |= {
+        "smiles": run.settings.smiles,
+        "units": {target: f"as in column {target!r}" for target in run.estimator.targets_},
+        "data": {"name": run.source.name, "sha256": run.source.sha256},
+        "split": run.split.protocol,
+        "metrics": run.metrics,
+    }
+    write_model(out, tensors, card)
+    parts = {part: run.part(part) for part in run.predictions}
+    table = prediction_table(
+        run.estimator, run.source, parts, run.predictions, run.settings.coverage
+    )
+    write_rows(out / "predictions.csv", table)
+    write_run_report(out, run)
+    finish(out, run.metrics)

@@ -1,0 +1,115 @@
+"""A search for settings by Optuna, on the training and validation parts only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from sklearn.base import clone
+
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.rows import Labelled
+from gattn.molecules.runs.measure import measure
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+
+__all__ = ["tune"]
+
+JOURNAL = "tuning.log"
+WIDTHS = (64, 128, 256)
+
+
+def tune(
+    estimator: MoleculeEstimator,
+    train: Labelled,
+    val: Labelled,
+    trials: int,
+    out: Path,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Try settings, and give those with which the validation part is predicted best.
+
+    The settings that were asked for are the first that are tried. Every trial is written to
+    ``tuning.log``, from which an interrupted search goes on: as every trial draws from a seed of
+    its own, it ends as it would have.
+
+    Args:
+        estimator: what is tuned, not fitted.
+        train: the molecules that every trial is trained on.
+        val: the molecules that it is judged by: RMSE, or ROC-AUC.
+        trials: how many settings to try, at least 1.
+        out: the folder of the run.
+        say: told of every trial in a line.
+
+    Returns:
+        The settings found, by name.
+
+    Raises:
+        ValueError: a model without settings to search, or several devices.
+        ImportError: Optuna is not installed.
+    """
+    if estimator.model == "ridge" or estimator.devices > 1:
+        raise ValueError("tune needs a model with a network, and one device")
+    study = _study(estimator, out)
+    metric = "rmse" if estimator.task == "regression" else "roc_auc"
+
+    def objective(trial: Trial) -> float:
+        made = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
+        made.targets_, made.single_target_ = estimator.targets_, estimator.single_target_
+        made.fit_labelled(train, val)
+        return measure(made.task, val.y, made.predictor_.predict(val.inputs).mean)[metric]
+
+    for number in range(_done(study), trials):
+        if not number:
+            study.enqueue_trial({name: getattr(estimator, name) for name in _names()})
+        _reseed(study, estimator.seed + number)
+        study.optimize(objective, n_trials=1)
+        say(f"trial {number + 1} of {trials}: {metric} {study.trials[-1].value:.4g}")
+    say(f"the best settings: {study.best_params} ({metric} {study.best_value:.4g} on validation)")
+    return study.best_params
+
+
+def _study(estimator: MoleculeEstimator, out: Path) -> Study:
+    """The search that lies in a folder, or a new one."""
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise ImportError('tune needs Optuna: pip install "gattn[tune]"') from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(
+        study_name="gattn",
+        storage=JournalStorage(JournalFileBackend(str(out / JOURNAL))),
+        direction="minimize" if estimator.task == "regression" else "maximize",
+        load_if_exists=True,
+    )
+
+
+def _done(study: Study) -> int:
+    """How many trials are whole; one that was killed counts for nothing."""
+    from optuna.trial import TrialState
+
+    return len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+
+
+def _reseed(study: Study, seed: int) -> None:
+    from optuna.samplers import TPESampler
+
+    study.sampler = TPESampler(seed=seed)
+
+
+def _draw(trial: Trial) -> dict[str, Any]:
+    """Settings to try; the widths are multiples of the usual numbers of heads."""
+    return {
+        "width": trial.suggest_categorical("width", WIDTHS),
+        "layers": trial.suggest_int("layers", 2, 6),
+        "dropout": trial.suggest_float("dropout", 0.0, 0.3),
+        "learning_rate": trial.suggest_float("learning_rate", 3e-4, 3e-3, log=True),
+    }
+
+
+def _names() -> tuple[str, ...]:
+    return ("width", "layers", "dropout", "learning_rate")

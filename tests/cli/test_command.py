@@ -1,0 +1,39 @@
+"""The command from outside: one line and exit code 2 for what cannot be done, no traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments, code="import gattn.cli; gattn.cli.main()", cwd=None):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
+        check=False, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+    )  # fmt: skip
+
+
+def test_what_there_is():
+    done = run("molecules", "--help")
+    assert done.returncode == 0
+    for command in ("train", "predict", "embed", "evaluate"):
+        assert command in done.stdout
+
+
+def test_an_error_is_one_line(tmp_path):
+    done = run("molecules", "train", "none.csv", "--target", "y", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr == "gattn: none.csv: No such file or directory\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_the_extra_one_line_says_what_to_install():
+    for missing, command in (("typer", "--help"), ("sklearn", "molecules predict a b.csv --out c")):
+        code = f"import sys; sys.modules[{missing!r}] = None; import gattn.cli; gattn.cli.main()"
+        done = run(*command.split(), code=code)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.count("\n") == 1
+        assert missing in done.stderr
+        assert 'pip install "gattn[molecules]"' in done.stderr
