@@ -8,9 +8,10 @@ it costs a look into a table. Bonds likewise.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +21,9 @@ from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bon
 from gattn.data.molecules import Molecules
 
 if TYPE_CHECKING:
-    from rdkit.Chem import Mol
+    from rdkit.Chem import Atom, Bond, Mol
 
-__all__ = ["MoleculeBuilder"]
+__all__ = ["MoleculeBuilder", "PackedMolecules"]
 
 Described = TypeVar("Described")
 
@@ -36,22 +37,94 @@ class _Table(Generic[Described]):
         self._rows = np.empty((64, width), np.float32)
         self._lock = threading.Lock()
 
-    def add(self, kind: Hashable, example: Described) -> int:
-        """Describe a kind by one of it, and give its place."""
+    def places(self, kinds: list[Hashable], things: list[Described]) -> list[int]:
+        """The place of each thing's kind; a kind that is new is described."""
+        found = list(map(self.kinds.get, kinds))
+        if None in found:
+            return [self._add(kind, thing) for kind, thing in zip(kinds, things)]
+        return found  # pyright: ignore[reportReturnType]
+
+    def _add(self, kind: Hashable, thing: Described) -> int:
         with self._lock:
-            place = self.kinds.get(kind, len(self.kinds))
-            if place == len(self._rows):
-                self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-            self._rows[place] = self._describe(example)
-            self.kinds[kind] = place  # last, as others look here without the lock
+            place = self.kinds.get(kind)
+            if place is None:
+                place = len(self.kinds)
+                if place == len(self._rows):
+                    self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+                self._rows[place] = self._describe(thing)
+                self.kinds[kind] = place  # last, as others look here without the lock
         return place
 
-    def take(self, places: list[int]) -> np.ndarray:
-        return self._rows[np.array(places, np.int64)]
+    def pack(self, places: list[int]) -> PackedRows:
+        held, order = np.unique(np.array(places, np.int32), return_inverse=True)
+        return PackedRows(order.astype(np.int32), self._rows[held])
 
 
-_ATOMS = _Table(atom_features, len(ATOM_FEATURES))
-_BONDS = _Table(bond_features, len(BOND_FEATURES))
+_ATOMS: _Table[Atom] = _Table(atom_features, len(ATOM_FEATURES))
+_BONDS: _Table[Bond] = _Table(bond_features, len(BOND_FEATURES))
+
+
+class PackedRows(NamedTuple):
+    """Rows of which few differ: ``table[order]`` is all of them."""
+
+    order: np.ndarray
+    table: np.ndarray
+
+    @classmethod
+    def join(cls, parts: Sequence[PackedRows]) -> PackedRows:
+        """Put several one after the other."""
+        starts = itertools.accumulate((len(part.table) for part in parts), initial=0)
+        orders = [part.order + start for part, start in zip(parts, starts)]
+        return cls(np.concatenate(orders), np.concatenate([part.table for part in parts]))
+
+
+class PackedMolecules(NamedTuple):
+    """Molecules in a tenth of their memory, as they go from one process to another.
+
+    Attributes:
+        smiles: k texts.
+        rows: k numbers of rows.
+        atoms: of n atoms.
+        bonds: of b bonds.
+        ends: [b, 2] int32, the two atoms of each bond.
+        sizes: [2, k] int32, how many atoms and bonds each molecule has.
+    """
+
+    smiles: list[str]
+    rows: list[int]
+    atoms: PackedRows
+    bonds: PackedRows
+    ends: np.ndarray
+    sizes: np.ndarray
+
+    @classmethod
+    def join(cls, parts: Sequence[PackedMolecules], starts: Sequence[int]) -> PackedMolecules:
+        """Put several one after the other; ``starts`` is what each one's rows count from."""
+        return cls(
+            [text for part in parts for text in part.smiles],
+            [start + row for part, start in zip(parts, starts) for row in part.rows],
+            PackedRows.join([part.atoms for part in parts]),
+            PackedRows.join([part.bonds for part in parts]),
+            np.concatenate([part.ends for part in parts]),
+            np.concatenate([part.sizes for part in parts], 1),
+        )
+
+    def unpack(self) -> Molecules:
+        """The molecules, without targets."""
+        forth = torch.from_numpy(self.ends).long()
+        edges = torch.stack([forth, forth.flip(1)], 1).reshape(-1, 2)
+        ptr = torch.zeros(2, len(self.smiles) + 1, dtype=torch.int64)
+        ptr[:, 1:] = torch.from_numpy(self.sizes).cumsum(1)
+        arrays = MoleculeArrays(
+            torch.from_numpy(self.atoms.table[self.atoms.order]),
+            edges.t().contiguous(),
+            torch.from_numpy(self.bonds.table[self.bonds.order.repeat(2)]),
+            ptr[0].clone(),
+            2 * ptr[1],
+        )
+        return Molecules(
+            self.smiles, arrays, torch.empty(len(self.smiles), 0), (), tuple(self.rows)
+        )
 
 
 class MoleculeBuilder:
@@ -62,75 +135,82 @@ class MoleculeBuilder:
         self._rows: list[int] = []
         self._atoms: list[int] = []
         self._bonds: list[int] = []
-        self._ends: list[int] = []
-        self._ptr = [0]
-        self._bond_ptr = [0]
+        self._ends: list[tuple[int, int]] = []
+        self._sizes: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._smiles)
 
     def add(self, molecule: Mol, smiles: str, row: int = 0) -> None:
         """Add the molecule that RDKit made of this SMILES, which stood in this row."""
+        atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
+        bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
+        get = _getters()
+        # The name in an enumeration takes RDKit as long as four numbers: none is asked for in vain.
+        chiral = map(get.chirality, atoms) if "@" in smiles else _NOTHING
+        kinds = zip(*(map(of, atoms) for of in get.atom), chiral)
+        self._atoms += _ATOMS.places(list(kinds), atoms)
+        stereo = map(get.stereo, bonds) if "/" in smiles or "\\" in smiles else _NOTHING
+        rare = molecule.HasSubstructMatch(get.rare_bond)
+        order = map(get.order if rare else get.number, bonds)
+        kinds = zip(order, *(map(of, bonds) for of in get.bond), stereo, itertools.repeat(rare))
+        self._bonds += _BONDS.places(list(kinds), bonds)
+        self._ends += zip(map(get.begin, bonds), map(get.end, bonds))
+        self._sizes.append((len(atoms), len(bonds)))
         self._smiles.append(smiles.strip())
         self._rows.append(row)
-        self._add_atoms(molecule, chiral="@" in smiles)
-        self._add_bonds(molecule, stereo="/" in smiles or "\\" in smiles)
-        self._ptr.append(len(self._atoms))
-        self._bond_ptr.append(len(self._bonds))
 
-    def _add_atoms(self, molecule: Mol, *, chiral: bool) -> None:
-        """Look up the kind of every atom; ``chiral`` is whether any has a handedness.
-
-        A name of an enumeration takes RDKit as long as four numbers: none is asked for in vain.
-        """
-        known, places = _ATOMS.kinds.get, self._atoms
-        for atom in map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())):
-            kind = (
-                atom.GetAtomicNum(),
-                atom.GetDegree(),
-                atom.GetFormalCharge(),
-                atom.GetTotalNumHs(),
-                atom.GetHybridization(),
-                atom.GetIsAromatic(),
-                atom.IsInRing(),
-                atom.GetIsotope(),
-                chiral and atom.GetChiralTag(),
-            )
-            place = known(kind)
-            places.append(_ATOMS.add(kind, atom) if place is None else place)
-
-    def _add_bonds(self, molecule: Mol, *, stereo: bool) -> None:
-        """Look up the kind of every bond; ``stereo`` is whether any has one drawn."""
-        known, places, ends = _BONDS.kinds.get, self._bonds, self._ends
-        rare = molecule.HasSubstructMatch(_rare_bond())
-        for bond in map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())):
-            kind = (
-                bond.GetBondType() if rare else bond.GetBondTypeAsDouble(),
-                bond.GetIsConjugated(),
-                bond.IsInRing(),
-                stereo and bond.GetStereo(),
-                rare,  # an enumeration's value may equal a bond's order
-            )
-            place = known(kind)
-            places.append(_BONDS.add(kind, bond) if place is None else place)
-            ends.append(bond.GetBeginAtomIdx())
-            ends.append(bond.GetEndAtomIdx())
-
-    def build(self) -> Molecules:
-        """The molecules that were added, without targets."""
-        forth = np.array(self._ends, np.int64).reshape(-1, 2)
-        edges = np.stack([forth, forth[:, ::-1]], 1).reshape(-1, 2)
-        arrays = MoleculeArrays(
-            torch.from_numpy(_ATOMS.take(self._atoms)),
-            torch.from_numpy(np.ascontiguousarray(edges.T)),
-            torch.from_numpy(_BONDS.take(self._bonds).repeat(2, axis=0)),
-            torch.tensor(self._ptr),
-            2 * torch.tensor(self._bond_ptr),
+    def pack(self) -> PackedMolecules:
+        """The molecules that were added."""
+        return PackedMolecules(
+            self._smiles,
+            self._rows,
+            _ATOMS.pack(self._atoms),
+            _BONDS.pack(self._bonds),
+            np.array(self._ends, np.int32).reshape(-1, 2),
+            np.array(self._sizes, np.int32).reshape(-1, 2).T,
         )
-        y = torch.empty(len(self._smiles), 0)
-        return Molecules(self._smiles, arrays, y, (), tuple(self._rows))
+
+
+_NOTHING = itertools.repeat(None)
+
+
+class _Getters(NamedTuple):
+    """RDKit's functions of an atom or a bond; what ``atom_features`` and ``bond_features`` read."""
+
+    atom: tuple[Callable[[Atom], Hashable], ...]
+    chirality: Callable[[Atom], Hashable]
+    bond: tuple[Callable[[Bond], Hashable], ...]
+    stereo: Callable[[Bond], Hashable]
+    order: Callable[[Bond], Hashable]
+    number: Callable[[Bond], Hashable]
+    begin: Callable[[Bond], int]
+    end: Callable[[Bond], int]
+    rare_bond: Mol
+    """A query for a bond that its number alone does not name, such as a dative one (1.0)."""
 
 
 @functools.cache
-def _rare_bond() -> Mol:
-    """A query for a bond that its order alone does not name, such as a dative one (order 1)."""
-    from rdkit import Chem
+def _getters() -> _Getters:
+    from rdkit.Chem import Atom, Bond, MolFromSmarts
 
-    return Chem.MolFromSmarts("*!-;!=;!#;!:*")
+    return _Getters(
+        atom=(
+            Atom.GetAtomicNum,
+            Atom.GetDegree,
+            Atom.GetFormalCharge,
+            Atom.GetTotalNumHs,
+            Atom.GetHybridization,
+            Atom.GetIsAromatic,
+            Atom.IsInRing,
+            Atom.GetIsotope,
+        ),
+        chirality=Atom.GetChiralTag,
+        bond=(Bond.GetIsConjugated, Bond.IsInRing),
+        stereo=Bond.GetStereo,
+        order=Bond.GetBondType,
+        number=Bond.GetBondTypeAsDouble,
+        begin=Bond.GetBeginAtomIdx,
+        end=Bond.GetEndAtomIdx,
+        rare_bond=MolFromSmarts("*!-;!=;!#;!:*"),
+    )

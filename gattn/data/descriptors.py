@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from rdkit.Chem.rdMolDescriptors import Properties
 
-__all__ = ["DESCRIPTORS", "descriptor_row", "molecule_descriptors"]
+__all__ = ["DESCRIPTORS", "defined", "descriptor_row", "molecule_descriptors"]
 
 PROPERTIES = (
     "exactmw",
@@ -100,14 +100,14 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
             if molecule is None:
                 raise ValueError(f"RDKit cannot read the SMILES {text!r}")
             row[:] = descriptor_row(molecule)
-    return torch.from_numpy(rows)
+    return torch.from_numpy(defined(rows))
 
 
-def descriptor_row(molecule: Mol) -> np.ndarray:
-    """The descriptors of one molecule, [len(DESCRIPTORS)] float64; what is undefined is 0."""
+def descriptor_row(molecule: Mol) -> list[float]:
+    """The descriptors of one molecule, of which :func:`defined` makes finite numbers."""
     from rdkit.Chem import rdMolDescriptors as rd
 
-    values = [
+    return [
         *_properties().ComputeProperties(molecule),
         rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict),
         *rd.CalcCrippenDescriptors(molecule, includeHs=False),
@@ -115,8 +115,14 @@ def descriptor_row(molecule: Mol) -> np.ndarray:
         *rd.SMR_VSA_(molecule),
         *rd.PEOE_VSA_(molecule),
     ]
-    # The surface of dummy atoms alone is 0 / 0, and a metal has no partial charge.
-    return np.nan_to_num(np.array(values), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def defined(rows: np.ndarray) -> np.ndarray:
+    """Rows of descriptors in which what is undefined is 0.
+
+    The surface of dummy atoms alone is 0 / 0, and a metal has no partial charge.
+    """
+    return np.where(np.isfinite(rows), rows, np.float32(0))
 
 
 @functools.cache

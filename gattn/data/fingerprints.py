@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -63,10 +63,42 @@ COUNTS = 2048
 """The length of a row of Morgan counts."""
 
 
-def count_morgan(molecule: Mol, row: np.ndarray) -> None:
-    """Count the environments of radius 2 into a row of [COUNTS] uint8 zeros, each up to 255."""
-    found = _counter().GetCountFingerprint(molecule).GetNonzeroElements()
-    row[list(found)] = np.minimum(list(found.values()), 255)
+class PackedCounts(NamedTuple):
+    """Rows of counts of which most are 0: how many columns each row has, these, and the counts."""
+
+    columns: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+
+    def unpack(self) -> Tensor:
+        """All of them, [k, COUNTS] uint8."""
+        rows = np.zeros((len(self.columns), COUNTS), np.uint8)
+        rows[np.arange(len(rows)).repeat(self.columns), self.places] = self.counts
+        return torch.from_numpy(rows)
+
+
+class MorganCounter:
+    """Counts the Morgan environments of radius 2 of one molecule after the other."""
+
+    def __init__(self) -> None:
+        self._columns: list[int] = []
+        self._places: list[int] = []
+        self._counts: list[int] = []
+
+    def add(self, molecule: Mol) -> None:
+        """Count those of one more molecule."""
+        found = _counter().GetCountFingerprint(molecule).GetNonzeroElements()
+        self._columns.append(len(found))
+        self._places += found.keys()
+        self._counts += found.values()
+
+    def pack(self) -> PackedCounts:
+        """The counts, each at most 255."""
+        return PackedCounts(
+            np.array(self._columns, np.int32),
+            np.array(self._places, np.int16),
+            np.minimum(np.array(self._counts, np.int64), 255).astype(np.uint8),
+        )
 
 
 @functools.cache

@@ -242,4 +242,4 @@ def _featurise(
     if bad and on_error == "raise":
         raise MoleculeError(bad, source)
     y = torch.tensor(values, dtype=torch.float32).reshape(len(values), len(targets))
-    return replace(builder.build(), y=y, targets=targets, bad=tuple(bad))
+    return replace(builder.pack().unpack(), y=y, targets=targets, bad=tuple(bad))

@@ -41,7 +41,7 @@ def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
         raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
     builder = MoleculeBuilder()
     builder.add(parse_smiles(smiles, max_atoms), smiles)
-    return builder.build()[0]
+    return builder.pack().unpack()[0]
 
 
 def need_rdkit() -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data import DESCRIPTORS, Molecules
-from gattn.data.building import MoleculeBuilder
-from gattn.data.descriptors import descriptor_row
-from gattn.data.fingerprints import COUNTS, count_morgan
+from gattn.data import Molecules
 from gattn.data.molecules import Positions, positions_of
-from gattn.data.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
+from gattn.data.smiles import MAX_ATOMS, need_rdkit
+from gattn.molecules.packing import PackedInputs, read_packed
+from gattn.molecules.processes import in_order
 
 __all__ = ["Featurised", "MoleculeInputs", "featurise", "stream"]
+
+PIECE = 2048
+"""How many texts a process is given at once."""
+
+FEW = 8192
+"""As many texts one process has read before others have started."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +56,7 @@ class Featurised:
         inputs: the r molecules, in order.
         rows: [r] int64, the place of each among the n.
         errors: n texts, why a text could not be read, and "" where it could.
-        canonical: r canonical SMILES.
+        canonical: r canonical SMILES; none where they were not asked for.
     """
 
     inputs: MoleculeInputs
@@ -67,7 +72,7 @@ def featurise(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, workers: int
         smiles: n texts.
         max_atoms: larger molecules are errors.
         workers: how many processes share the work; the result is the same. A list that one
-            process reads sooner than others start is not shared.
+            process has read sooner than others start is not shared.
 
     Returns:
         The molecules that could be read, and why the others could not; no texts give none.
@@ -80,16 +85,16 @@ def featurise(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, workers: int
     >>> found.rows.tolist(), found.canonical, found.errors[1]
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
-    if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
-    if max_atoms < 1:
-        raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
-    need_rdkit()
-    return _read(smiles, max_atoms)
+    return _unpacked(list(_packed(smiles, PIECE, max_atoms, workers, canonical=True)))
 
 
 def stream(
-    smiles: Iterable[str], *, chunk: int = 4096, max_atoms: int = MAX_ATOMS, workers: int = 2
+    smiles: Iterable[str],
+    *,
+    chunk: int = PIECE,
+    max_atoms: int = MAX_ATOMS,
+    workers: int = 2,
+    canonical: bool = True,
 ) -> Iterator[Featurised]:
     """Make a model's inputs piece by piece, in order, whatever the number of texts.
 
@@ -97,7 +102,9 @@ def stream(
         smiles: texts, taken as they are needed.
         chunk: how many texts make one piece.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work.
+        workers: how many processes share the work; see :func:`featurise`. They read at most
+            ``workers + 1`` pieces ahead.
+        canonical: whether to write canonical SMILES, a tenth of the work.
 
     Yields:
         What came of every ``chunk`` texts; ``rows`` counts within the piece.
@@ -109,37 +116,34 @@ def stream(
     >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
     [2, 1]
     """
+    packed = _packed(smiles, chunk, max_atoms, workers, canonical)
+    return (_unpacked([piece]) for piece in packed)
+
+
+def _packed(
+    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
+) -> Iterator[PackedInputs]:
+    if isinstance(smiles, str):
+        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
     need_rdkit()
     texts = iter(smiles)
     pieces = iter(lambda: list(itertools.islice(texts, chunk)), [])
-    return (_read(piece, max_atoms) for piece in pieces)
+    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
+    if workers > 1:
+        first = list(itertools.islice(pieces, -(-FEW // chunk)))
+        pieces = itertools.chain(first, pieces)
+        if sum(map(len, first)) >= FEW:
+            return in_order(read, pieces, workers)
+    return map(read, pieces)
 
 
-def _read(smiles: Sequence[str], max_atoms: int) -> Featurised:
-    """Read texts in this process."""
-    from rdkit import Chem, rdBase
-
-    builder = MoleculeBuilder()
-    counts = np.zeros((len(smiles), COUNTS), np.uint8)
-    descriptors = np.empty((len(smiles), len(DESCRIPTORS)), np.float32)
-    errors: list[str] = []
-    canonical: list[str] = []
-    with rdBase.BlockLogs():
-        for row, text in enumerate(smiles):
-            molecule = parse_or_reason(text, max_atoms)
-            if isinstance(molecule, str):
-                errors.append(molecule)
-                continue
-            errors.append("")
-            builder.add(molecule, text, row)
-            count_morgan(molecule, counts[len(canonical)])
-            descriptors[len(canonical)] = descriptor_row(molecule)
-            canonical.append(Chem.MolToSmiles(molecule))
-    molecules, k = builder.build(), len(canonical)
+def _unpacked(pieces: Sequence[PackedInputs]) -> Featurised:
+    packed = PackedInputs.join(pieces)
     inputs = MoleculeInputs(
-        molecules, torch.from_numpy(counts[:k]), torch.from_numpy(descriptors[:k])
+        packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )
-    return Featurised(inputs, torch.tensor(molecules.rows, dtype=torch.int64), errors, canonical)
+    rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
+    return Featurised(inputs, rows, packed.errors, packed.canonical)

@@ -1,11 +1,17 @@
 """What models of molecules read: in order, bad texts told, the same numbers as gattn.data's."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
 from gattn.data import DESCRIPTORS, molecule_descriptors, read_smiles
+from gattn.molecules import inputs
 from gattn.molecules.inputs import featurise, stream
 
 SMILES = ["CCO", "C1CC", " c1ccccc1 ", "", "[Na+].[Cl-]", "*", "CN(C)(C)(C)C", "C" * 300, "[2H]"]
@@ -25,34 +31,34 @@ def test_bad_texts_cost_their_own_rows():
 
 
 def test_the_numbers_are_those_of_gattn_data():
-    inputs = featurise(SMILES).inputs
+    found = featurise(SMILES).inputs
     graphs = read_smiles([SMILES[i] for i in GOOD])
-    for ours, theirs in zip(inputs.molecules, graphs, strict=True):
+    for ours, theirs in zip(found.molecules, graphs, strict=True):
         assert torch.equal(ours.x, theirs.x)
         assert torch.equal(ours.edge_index, theirs.edge_index)
         assert torch.equal(ours.edge_attr, theirs.edge_attr)
-    assert torch.equal(inputs.descriptors, molecule_descriptors(graphs.smiles))
-    assert inputs.descriptors.shape == (len(GOOD), len(DESCRIPTORS))
-    assert inputs.descriptors.isfinite().all()
+    assert torch.equal(found.descriptors, molecule_descriptors(graphs.smiles))
+    assert found.descriptors.shape == (len(GOOD), len(DESCRIPTORS))
+    assert found.descriptors.isfinite().all()
 
 
 def test_counts_are_those_of_rdkit_up_to_255():
-    inputs = featurise(SMILES).inputs
+    found = featurise(SMILES).inputs
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-    for row, smiles in zip(inputs.counts, inputs.molecules.smiles, strict=True):
+    for row, smiles in zip(found.counts, found.molecules.smiles, strict=True):
         counts = generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(smiles))
         assert row.tolist() == counts.clip(max=255).tolist()
-    assert inputs.counts.max() == 255
+    assert found.counts.max() == 255
 
 
 def test_inputs_are_taken_by_position():
-    inputs = featurise(SMILES).inputs
-    some = inputs[[3, 0]]
+    found = featurise(SMILES).inputs
+    some = found[[3, 0]]
     assert len(some) == 2
     assert some.molecules.smiles == ["*", "CCO"]
-    assert torch.equal(some.counts, inputs.counts[[3, 0]])
-    assert torch.equal(some.descriptors, inputs.descriptors[[3, 0]])
-    assert len(inputs[1]) == len(inputs[:1]) == 1
+    assert torch.equal(some.counts, found.counts[[3, 0]])
+    assert torch.equal(some.descriptors, found.descriptors[[3, 0]])
+    assert len(found[1]) == len(found[:1]) == 1
 
 
 @pytest.mark.parametrize("smiles", [[], ["C1CC"]])
@@ -71,6 +77,61 @@ def test_a_stream_gives_the_same_piece_by_piece(chunk):
     assert torch.equal(torch.cat([piece.inputs.counts for piece in pieces]), whole.inputs.counts)
     rows = [piece.rows + i * chunk for i, piece in enumerate(pieces)]
     assert torch.equal(torch.cat(rows), whole.rows)
+
+
+SCRIPT = """
+import hashlib, torch
+from gattn.molecules import inputs
+torch.rand(300, 300) @ torch.rand(300, 300)  # its threads run before others are started
+inputs.FEW = 1
+texts = ["C" * (1 + i % 30) + "[C@H](N)O" * (i % 3) + "(" * (i % 5 == 4) for i in range(100)]
+digests = []
+for workers in (1, 2):
+    digest = hashlib.sha256()
+    for piece in inputs.stream(iter(texts), chunk=7, workers=workers):
+        graphs = piece.inputs.molecules
+        arrays = graphs.arrays
+        for part in (arrays.x, arrays.edge_index, arrays.edge_attr, arrays.ptr, piece.rows,
+                     piece.inputs.counts, piece.inputs.descriptors):
+            digest.update(part.numpy().tobytes())
+        digest.update(str((graphs.smiles, graphs.rows, piece.errors, piece.canonical)).encode())
+    digests.append(digest.hexdigest())
+few = inputs.stream(iter(texts), chunk=7, workers=2)
+next(few)
+few.close()
+print(*digests)
+"""
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_also_to_a_script_without_a_main(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, path], env=env, capture_output=True, text=True, timeout=200
+    )
+    assert done.stderr == ""
+    alone, together = done.stdout.split()
+    assert alone == together
+
+
+def test_pieces_are_joined(monkeypatch):
+    whole = featurise(SMILES)
+    monkeypatch.setattr(inputs, "PIECE", 2)
+    joined = featurise(SMILES)
+    assert joined.errors == whole.errors
+    assert joined.canonical == whole.canonical
+    assert torch.equal(joined.rows, whole.rows)
+    ours, theirs = joined.inputs, whole.inputs
+    assert torch.equal(ours.counts, theirs.counts)
+    assert torch.equal(ours.descriptors, theirs.descriptors)
+    assert ours.molecules.smiles == theirs.molecules.smiles
+    assert ours.molecules.rows == theirs.molecules.rows
+    for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr"):
+        mine, wanted = (getattr(each.molecules.arrays, name) for each in (ours, theirs))
+        assert torch.equal(mine, wanted)
+        assert mine.dtype == wanted.dtype
 
 
 def test_wrong_arguments_are_named():

@@ -1,0 +1,74 @@
+"""Inputs of models as they go from one process to another: small, and without torch's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gattn.data import DESCRIPTORS
+from gattn.data.building import MoleculeBuilder, PackedMolecules
+from gattn.data.descriptors import defined, descriptor_row
+from gattn.data.fingerprints import MorganCounter, PackedCounts
+from gattn.data.smiles import parse_or_reason
+
+__all__ = ["PackedInputs", "read_packed"]
+
+
+class PackedInputs(NamedTuple):
+    """What came of n texts; see :class:`gattn.molecules.inputs.Featurised`.
+
+    Attributes:
+        molecules: those that could be read.
+        counts: of their Morgan environments.
+        descriptors: [k, len(DESCRIPTORS)] float32.
+        errors: n texts, empty where the text could be read.
+        canonical: k canonical SMILES, or none.
+    """
+
+    molecules: PackedMolecules
+    counts: PackedCounts
+    descriptors: np.ndarray
+    errors: list[str]
+    canonical: list[str]
+
+    @classmethod
+    def join(cls, parts: Sequence[PackedInputs]) -> PackedInputs:
+        """Put the pieces of one list together."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return read_packed([], max_atoms=1, canonical=False)
+        starts = np.cumsum([0, *(len(part.errors) for part in parts)]).tolist()
+        return cls(
+            PackedMolecules.join([part.molecules for part in parts], starts),
+            PackedCounts(*(np.concatenate(held) for held in zip(*(part.counts for part in parts)))),
+            np.concatenate([part.descriptors for part in parts]),
+            [error for part in parts for error in part.errors],
+            [text for part in parts for text in part.canonical],
+        )
+
+
+def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
+    """Read texts in this process, each parsed once."""
+    from rdkit import Chem, rdBase
+
+    builder, counter = MoleculeBuilder(), MorganCounter()
+    descriptors: list[list[float]] = []
+    errors: list[str] = []
+    written: list[str] = []
+    with rdBase.BlockLogs():
+        for row, text in enumerate(smiles):
+            molecule = parse_or_reason(text, max_atoms)
+            if isinstance(molecule, str):
+                errors.append(molecule)
+                continue
+            errors.append("")
+            builder.add(molecule, text, row)
+            counter.add(molecule)
+            descriptors.append(descriptor_row(molecule))
+            if canonical:
+                written.append(Chem.MolToSmiles(molecule))
+    held = np.array(descriptors, np.float32).reshape(-1, len(DESCRIPTORS))
+    return PackedInputs(builder.pack(), counter.pack(), defined(held), errors, written)
