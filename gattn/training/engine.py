@@ -152,8 +152,10 @@ def _quiet() -> Iterator[None]:
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PossibleUserWarning)
-        # Lightning of torch, newer than it.
+        # Lightning calls what newer versions of torch do otherwise.
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated")
+        # The stride of a dimension of size 1 says nothing.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         try:
             for logger in loggers:
                 logger.setLevel(logging.ERROR)
