@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import logging
@@ -35,8 +36,8 @@ CHECKPOINT = "checkpoint.safetensors"
 def run_epochs(
     network: nn.Module,
     loss: Loss,
-    train: Batches[object],
-    validate: Batches[object],
+    train: Batches,
+    validate: Batches,
     settings: LoopSettings,
     *,
     folder: Path | None,
@@ -48,20 +49,16 @@ def run_epochs(
     steps = settings.epochs * math.ceil(len(train) / settings.batch_size)
     fingerprint = _fingerprint(network, train, validate, settings)
     with _quiet(), _own_random_numbers():
-        module = TrainingModule(network, loss, settings, steps, fingerprint)
+        module = TrainingModule(copy.deepcopy(network), loss, settings, steps, fingerprint)
         trainer = _trainer(settings, _callbacks(validate, settings, folder, title), folder)
         where = trainer.global_rank, trainer.world_size
-        trainer_loader = shuffled_loader(train, settings.batch_size, settings.seed, *where)
+        training_loader = shuffled_loader(train, settings.batch_size, settings.seed, *where)
         # Without a backward there is room for more at once.
         validation_loader = ordered_loader(validate, 4 * settings.batch_size, *where)
+        checked = validation_loader if len(validate) else None
         with _interrupts():
-            trainer.fit(
-                module,
-                trainer_loader,
-                validation_loader if len(validate) else None,
-                ckpt_path=_checkpoint(folder),
-            )
-    network.to("cpu").load_state_dict(module.chosen)
+            trainer.fit(module, training_loader, checked, ckpt_path=_checkpoint(folder))
+    network.load_state_dict(module.chosen)
     network.eval()
     return History(tuple(module.records), module.chosen_epoch)
 
@@ -86,7 +83,7 @@ class EpochCheckpoint(Checkpoint):
 
 
 def _callbacks(
-    validate: Batches[object], settings: LoopSettings, folder: Path | None, title: str
+    validate: Batches, settings: LoopSettings, folder: Path | None, title: str
 ) -> list[Callback]:
     callbacks: list[Callback] = [StepBar(title)] if title else []
     if len(validate):
@@ -118,7 +115,7 @@ def _trainer(settings: LoopSettings, callbacks: list[Callback], folder: Path | N
         num_nodes=world // here,
         strategy="ddp" if world > 1 else "auto",
         plugins=[SafeCheckpointIO(), cluster],
-        precision=settings.precision,
+        precision="64-true" if settings.precision == "64" else settings.precision,
         gradient_clip_val=settings.gradient_clip or None,
         max_epochs=settings.epochs,
         callbacks=callbacks,
@@ -134,7 +131,7 @@ def _trainer(settings: LoopSettings, callbacks: list[Callback], folder: Path | N
 
 
 def _fingerprint(
-    network: nn.Module, train: Batches[object], validate: Batches[object], settings: LoopSettings
+    network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings
 ) -> str:
     """What a training shares with its interrupted self: settings, sizes, first weights."""
     settings = dataclasses.replace(settings, devices=1)

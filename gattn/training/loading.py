@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from gattn.training.records import Batches
+from gattn.training.records import Batches, Input
 
 __all__ = ["mixed_seed", "ordered_loader", "shuffled_loader"]
 
 
 def shuffled_loader(
-    part: Batches[object], batch_size: int, seed: int, rank: int, world: int
-) -> DataLoader[tuple[object, Tensor]]:
+    part: Batches, batch_size: int, seed: int, rank: int, world: int
+) -> DataLoader[tuple[Input, Tensor]]:
     """One process's share of batches whose order is a function of the seed and the epoch."""
     return _loader(part, Order(len(part), batch_size, seed), rank, world)
 
 
 def ordered_loader(
-    part: Batches[object], batch_size: int, rank: int, world: int
-) -> DataLoader[tuple[object, Tensor]]:
+    part: Batches, batch_size: int, rank: int, world: int
+) -> DataLoader[tuple[Input, Tensor]]:
     """One process's share of batches in the order of the items."""
     return _loader(part, Order(len(part), batch_size, None), rank, world)
 
@@ -56,13 +56,13 @@ class Order(Sampler[Tensor]):
         yield from positions.split(self.batch_size)
 
 
-class Share(Dataset[tuple[object, Tensor]]):
+class Share(Dataset[tuple[Input, Tensor]]):
     """What one process computes of each batch."""
 
-    def __init__(self, part: Batches[object], rank: int, world: int) -> None:
+    def __init__(self, part: Batches, rank: int, world: int) -> None:
         self.part, self.rank, self.world = part, rank, world
 
-    def __getitem__(self, positions: Tensor) -> tuple[object, Tensor]:
+    def __getitem__(self, positions: Tensor) -> tuple[Input, Tensor]:
         mine = positions[self.rank :: self.world]
         if len(mine):
             return self.part.batch(mine)
@@ -71,9 +71,7 @@ class Share(Dataset[tuple[object, Tensor]]):
         return inputs, torch.full_like(target, math.nan)
 
 
-def _loader(
-    part: Batches[object], order: Order, rank: int, world: int
-) -> DataLoader[tuple[object, Tensor]]:
+def _loader(part: Batches, order: Order, rank: int, world: int) -> DataLoader[tuple[Input, Tensor]]:
     # A loader draws a seed for its workers, though it has none. With a generator of its own it
     # leaves the numbers that dropout draws as they are.
     own = torch.Generator()

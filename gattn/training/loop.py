@@ -28,8 +28,8 @@ __all__ = [
 def fit_network(
     network: nn.Module,
     loss: Loss,
-    train: Batches[object],
-    validate: Batches[object],
+    train: Batches,
+    validate: Batches,
     settings: LoopSettings,
     *,
     folder: Path | None = None,
@@ -47,7 +47,8 @@ def fit_network(
     with the same folder, and ends with the same bits as one that was not.
 
     Args:
-        network: called with a batch's input, gives [g, t]. It ends on the CPU, in eval mode.
+        network: called with a batch's input, gives [g, t]. It ends in eval mode; where training
+            fails it is as it was.
         loss: of outputs and targets [g, t], element by element; it sees 0 where a target is NaN,
             and its value there is left out.
         train: the part to learn from; at least one item.

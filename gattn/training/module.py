@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import time
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from gattn.training.loading import mixed_seed
-from gattn.training.records import EpochRecord, LoopSettings, Loss, TrainingError
+from gattn.training.records import EpochRecord, Input, LoopSettings, Loss, TrainingError
 
 __all__ = ["TrainingModule"]
 
@@ -51,7 +52,7 @@ class TrainingModule(LightningModule):
             self.network.parameters(),
             s.learning_rate,
             weight_decay=s.weight_decay,
-            fused=s.precision == "32",
+            fused=s.precision in ("32", "64"),
         )
         cycle = torch.optim.lr_scheduler.OneCycleLR(
             optimizer, s.learning_rate, self.steps, pct_start=s.warmup
@@ -63,7 +64,7 @@ class TrainingModule(LightningModule):
         torch.manual_seed(mixed_seed(self.settings.seed, self.current_epoch, 1 + self.global_rank))
         self.train_sum, self.began = MaskedSum(), time.perf_counter()
 
-    def training_step(self, batch: tuple[object, Tensor]) -> Tensor:
+    def training_step(self, batch: tuple[Input, Tensor]) -> Tensor:
         """The mean loss over the known labels of the whole batch, times the processes.
 
         Lightning averages the gradients of the processes, hence the factor.
@@ -83,7 +84,7 @@ class TrainingModule(LightningModule):
         """Begin the sum anew."""
         self.validation_sum = MaskedSum()
 
-    def validation_step(self, batch: tuple[object, Tensor]) -> None:
+    def validation_step(self, batch: tuple[Input, Tensor]) -> None:
         """Add what the averaged weights lose on a batch."""
         self.validation_sum.add(*self._masked(self.average, batch))
 
@@ -128,14 +129,15 @@ class TrainingModule(LightningModule):
         self.chosen_epoch = checkpoint["chosen_epoch"]
 
     def transfer_batch_to_device(
-        self, batch: tuple[object, Tensor], device: torch.device, dataloader_idx: int
-    ) -> tuple[object, Tensor]:
-        """Copy a batch to where the network is; one on the CPU is there already."""
-        if device.type == "cpu":
-            return batch
-        return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        self, batch: tuple[Input, Tensor], device: torch.device, dataloader_idx: int
+    ) -> tuple[Input, Tensor]:
+        """Give a batch the device and the precision of the network."""
+        inputs, target = batch
+        if device.type != "cpu":
+            inputs, target = inputs.to(device), target.to(device)
+        return (_doubled(inputs) if self.settings.precision == "64" else inputs), target
 
-    def _masked(self, network: nn.Module, batch: tuple[object, Tensor]) -> tuple[Tensor, Tensor]:
+    def _masked(self, network: nn.Module, batch: tuple[Input, Tensor]) -> tuple[Tensor, Tensor]:
         """The loss summed over the known labels, and their number."""
         inputs, target = batch
         output = network(inputs)
@@ -169,6 +171,13 @@ class TrainingModule(LightningModule):
     def _over_processes(self, value: Tensor) -> Tensor:
         """The sum over all processes; of a copy, for the strategy sums in place."""
         return self.trainer.strategy.reduce(value.to(self.device, copy=True), reduce_op="sum")
+
+
+def _doubled(inputs: Input) -> Input:
+    """The inputs with floating tensors in float64; those of the caller stay as they are."""
+    if isinstance(inputs, Tensor):
+        return inputs.double() if inputs.is_floating_point() else inputs
+    return copy.copy(inputs).apply(_doubled)
 
 
 class MaskedSum:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias
 
 from torch import Tensor
+from torch_geometric.data.data import BaseData
 
-__all__ = ["Batches", "EpochRecord", "History", "LoopSettings", "Loss", "TrainingError"]
+__all__ = ["Batches", "EpochRecord", "History", "Input", "LoopSettings", "Loss", "TrainingError"]
 
-Input = TypeVar("Input", covariant=True)
+Input: TypeAlias = "Tensor | BaseData"
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -18,7 +19,7 @@ class TrainingError(RuntimeError):
     """Training cannot begin, go on or be resumed; the message says why."""
 
 
-class Batches(Protocol[Input]):
+class Batches(Protocol):
     """A part of the data, from which batches are taken: molecules, or one graph of many nodes."""
 
     def __len__(self) -> int:
@@ -32,8 +33,8 @@ class Batches(Protocol[Input]):
             positions: [b] int64, from 0.
 
         Returns:
-            What the network is called with, which has ``.to(device)`` where the device is none of
-            the CPU's, and the targets [g, t], NaN where the loss is to leave a gap.
+            What the network is called with, a tensor or PyG data, and the targets [g, t], NaN
+            where the loss is to leave a gap.
         """
         ...
 
@@ -53,7 +54,8 @@ class LoopSettings:
         average: the decay of the running mean of the weights; 0 keeps the weights themselves.
         patience: stop after so many epochs without a lower validation loss.
         seed: of the shuffling and of dropout.
-        precision: of the computation: ``"32"``, ``"bf16-mixed"`` or ``"16-mixed"``.
+        precision: of the computation: ``"32"``, ``"bf16-mixed"``, ``"16-mixed"``, or ``"64"``, in
+            which several processes end with the metrics of one after any number of steps.
         accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``.
         devices: processes; more than one must have been started by torchrun.
 
@@ -70,7 +72,7 @@ class LoopSettings:
     average: float = 0.99
     patience: int = 30
     seed: int = 0
-    precision: Literal["32", "bf16-mixed", "16-mixed"] = "32"
+    precision: Literal["32", "64", "bf16-mixed", "16-mixed"] = "32"
     accelerator: Literal["auto", "cpu", "gpu"] = "cpu"
     devices: int = 1
 

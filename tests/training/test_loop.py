@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch_geometric.data import Data
 
 from gattn.training.loop import LoopSettings, TrainingError, fit_network
 
@@ -164,14 +165,43 @@ def test_two_seeds_differ_and_one_does_not(toy) -> None:
     assert not toy.same(trained(0), trained(1))
 
 
-def test_mixed_precision_learns_the_same(toy) -> None:
+@pytest.mark.parametrize(("precision", "apart"), [("bf16-mixed", 0.05), ("64", 1e-4)])
+def test_another_precision_learns_the_same(toy, precision, apart) -> None:
     def last(precision):
-        settings = dataclasses.replace(SETTINGS, precision=precision)
-        history = fit_network(toy.network(0.0), toy.squared, toy.train, toy.val, settings)
+        settings, network = dataclasses.replace(SETTINGS, precision=precision), toy.network(0.0)
+        history = fit_network(network, toy.squared, toy.train, toy.val, settings)
+        assert all(p.dtype == torch.float32 for p in network.parameters())
         return history.records[-1].validation_loss
 
-    assert last("bf16-mixed") == pytest.approx(last("32"), rel=0.05)
-    assert last("bf16-mixed") != last("32")
+    found, wanted = last(precision), last("32")
+    assert found == pytest.approx(wanted, rel=apart)
+    assert found != wanted
+
+
+def test_float64_reads_the_callers_graph_and_leaves_it(toy) -> None:
+    graph = Data(x=torch.randn(6, 4), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    seen = []
+
+    class OneGraph:
+        def __len__(self) -> int:
+            return 1
+
+        def batch(self, positions):
+            return graph, torch.ones(6, 2)
+
+    class Reads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = toy.network()
+
+        def forward(self, data):
+            seen.append((data.x.dtype, data.edge_index.dtype))
+            return self.network(data.x)
+
+    settings = dataclasses.replace(SETTINGS, precision="64", epochs=1)
+    fit_network(Reads(), toy.squared, OneGraph(), OneGraph(), settings)
+    assert set(seen) == {(torch.float64, torch.int64)}
+    assert graph.x.dtype == torch.float32
 
 
 def test_what_cannot_be_trained(toy) -> None:
