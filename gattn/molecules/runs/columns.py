@@ -13,8 +13,6 @@ from gattn.molecules.predictor import Prediction
 
 __all__ = ["prediction_cells", "prediction_columns"]
 
-NUMBERS = ("prediction", "std", "lower", "upper")
-CLASSES = ("prediction", "probability", "std", "set")
 SIMILARITY = "similarity"
 
 
@@ -26,13 +24,14 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
 
     Returns:
         For numbers ``prediction``, ``std``, ``lower`` and ``upper``; for classes ``prediction``,
-        ``probability`` of the second class, ``std`` of that, and ``set``, the classes that cannot
-        be excluded; last ``similarity`` to the nearest training molecule.
+        ``probability`` of class 1 (of another second class ``probability_NAME``), ``std`` of
+        that, and ``set``, the classes that cannot be excluded; last ``similarity`` to the nearest
+        training molecule.
     """
-    names = NUMBERS if estimator.task == "regression" else CLASSES
-    if len(estimator.targets_) == 1:
-        return [*names, SIMILARITY]
-    return [*(f"{target}_{name}" for target in estimator.targets_ for name in names), SIMILARITY]
+    names = [_names(estimator, i) for i in range(len(estimator.targets_))]
+    if len(names) == 1:
+        return [*names[0], SIMILARITY]
+    return [*(f"{t}_{n}" for t, each in zip(estimator.targets_, names) for n in each), SIMILARITY]
 
 
 def prediction_cells(
@@ -59,6 +58,14 @@ def prediction_cells(
         raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
     flat = [column for columns in per_target for column in columns]
     return [list(cells) for cells in zip(*flat, _numbers(made.nearest))]
+
+
+def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
+    if not isinstance(estimator, MoleculeClassifier):
+        return ("prediction", "std", "lower", "upper")
+    second = str(estimator.classes_by_target[target][1])
+    probability = "probability" if second in ("1", "True") else f"probability_{second}"
+    return ("prediction", probability, "std", "set")
 
 
 def _targets(made: Prediction) -> range:

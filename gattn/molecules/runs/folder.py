@@ -13,7 +13,7 @@ from typing import Any
 
 from gattn.data import BadRow
 from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.runs.source import Source
+from gattn.molecules.runs.source import Source, file_hash
 from gattn.training.runs import Json, RunError, write_json
 from gattn.training.settings import read_toml, write_toml
 
@@ -38,9 +38,9 @@ def metrics_of_whole(out: Path, settings: RunSettings) -> dict[str, Any] | None:
         raise RunError(f"{out} is a file; wanted the folder of a run")
     if (out / CONFIG).exists():
         before = read_toml(RunSettings, out / CONFIG)
-        if difference := _difference(before, settings):
+        if (difference := _difference(before, settings)) and _has_work(out):
             raise RunError(f"{out} holds another run ({difference}): choose another folder")
-        return json.loads((out / METRICS).read_text("utf-8")) if (out / METRICS).exists() else None
+        return _metrics(out, settings)
     if is_first_process() and out.is_dir() and any(out.iterdir()):
         raise RunError(f"{out} is not empty and holds no run: choose another folder")
     return None
@@ -55,22 +55,35 @@ def begin(
         RunError: the folder holds a run that was begun on other data.
         OSError: the folder cannot be written.
     """
-    if (out / SPLITS).exists():
-        before = json.loads((out / SPLITS).read_text("utf-8"))
-        if before != splits:
-            what = "data" if before.get("sha256") != splits["sha256"] else "parts"
-            raise RunError(
-                f"{out} holds a run that was begun on other {what}: choose another folder"
-            )
-        return
+    if _has_work(out) and (before := _splits(out)) != splits:
+        what = "data" if before["sha256"] != splits["sha256"] else "parts"
+        raise RunError(f"{out} holds a run that was begun on other {what}: choose another folder")
     out.mkdir(parents=True, exist_ok=True)
-    if bad:
-        with (out / LEFT_OUT).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["row", "line", "text", "reason"])
-            writer.writerows([row.row, row.line, row.text, row.reason] for row in bad)
+    with (out / LEFT_OUT).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["row", "line", "text", "reason"])
+        writer.writerows([row.row, row.line, row.text, row.reason] for row in bad)
     write_toml(out / CONFIG, settings)
     write_json(out / SPLITS, splits)
+
+
+def _has_work(out: Path) -> bool:
+    """Whether something would be lost: a checkpoint, a trial, a model."""
+    return any((out / name).exists() for name in (CHECKPOINTS, "tuning.log", "model.json", METRICS))
+
+
+def _metrics(out: Path, settings: RunSettings) -> dict[str, Any] | None:
+    """The metrics, where they are written: of the same data, unless that is gone."""
+    if not (out / METRICS).exists():
+        return None
+    data = Path(settings.data)
+    if settings.data and data.is_file() and file_hash(data) != _splits(out)["sha256"]:
+        raise RunError(f"{out} holds a run on other content of {data}: choose another folder")
+    return json.loads((out / METRICS).read_text("utf-8"))
+
+
+def _splits(out: Path) -> dict[str, Any]:
+    return json.loads((out / SPLITS).read_text("utf-8"))
 
 
 def finish(out: Path, metrics: dict[str, Any]) -> None:

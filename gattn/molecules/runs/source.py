@@ -13,7 +13,7 @@ from gattn.data.tables import open_table
 from gattn.molecules.runs.labels import Labels, read_labels
 from gattn.molecules.settings import Task
 
-__all__ = ["Source", "built_in", "read_source"]
+__all__ = ["Source", "built_in", "file_hash", "read_source"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def read_source(
         parts = ["train" if row.problem else row.cells[place] for row in rows]
     return Source(
         name=path,
-        sha256=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
+        sha256=file_hash(Path(path)),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
         targets=tuple(targets),
         labels=labels,
@@ -103,6 +103,11 @@ def read_source(
             BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
         ),
     )
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def built_in() -> Source:

@@ -142,6 +142,7 @@ def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
 def _known(estimator: MoleculeEstimator, source: Source) -> Labelled:
     """The labelled molecules, with every row that was left out, also those of the table."""
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
+    y = y[source.targets[0]] if len(source.targets) == 1 else y
     found = estimator.read(source.smiles, y)
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in found.bad}
     bad |= {row.row: row for row in source.bad}

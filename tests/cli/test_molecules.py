@@ -1,0 +1,355 @@
+"""gattn molecules: what the commands write, and what they refuse in one line."""
+
+import csv
+import json
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gattn.cli import main
+from gattn.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.runs.config import RunSettings
+from gattn.training.settings import read_toml
+
+ROWS = [
+    (f"{'C' * n}{end}", 0.5 * n + i, "active" if n % 2 else "idle")
+    for n in range(1, 41)
+    for i, end in enumerate("ON")
+]
+TABLE = "smiles,y,kind,constant\n" + "".join(f"{s},{y},{k},3\n" for s, y, k in ROWS)
+NETWORK = ["--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1, "--workers", 1]
+RIDGE = ["--model", "ridge", "--workers", 1]
+
+
+@pytest.fixture
+def gattn(monkeypatch, capsys):
+    """Run a command in this process: its exit code, and what it wrote to stderr."""
+
+    def run(*arguments):
+        code = _command(monkeypatch, *arguments)
+        out, err = capsys.readouterr()
+        return code, err if code else out + err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table and two runs on it: numbers by a network, classes by the ridge."""
+    folder = tmp_path_factory.mktemp("runs")
+    data = folder / "data.csv"
+    data.write_text(TABLE + "bad(,1.0,idle,3\nCCOCC,,,3\nCCOCCC,high,idle,3\n")
+    for name, options in (
+        ("numbers", ["--target", "y", *NETWORK]),
+        ("classes", ["--target", "kind", *RIDGE]),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            assert _command(patch, "train", data, "--out", folder / name, *options) == 0
+    return folder
+
+
+def _command(patch, *arguments):
+    """Run a command in this process; gives its exit code."""
+    patch.setattr(sys, "argv", ["gattn", "molecules", *map(str, arguments)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code or 0
+
+
+def _rows(path, encoding="utf-8"):
+    with path.open(newline="", encoding=encoding) as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_holds_what_it_should(folder):
+    held = {path.name for path in (folder / "numbers").iterdir()}
+    assert held == {
+        "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
+        "predictions.csv", "left_out.csv", "plots", "report.html", "report.json",
+    }  # fmt: skip
+    plots = {path.stem for path in (folder / "numbers" / "plots").iterdir()}
+    assert plots == {"parity", "residuals", "calibration", "learning-curve"}
+    classes = {path.stem for path in (folder / "classes" / "plots").iterdir()}
+    assert {"roc", "calibration", "learning-curve"} <= classes
+    left_out = _rows(folder / "numbers" / "left_out.csv")
+    assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
+    assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
+
+
+def test_metrics_in_their_form(folder):
+    metrics = json.loads((folder / "numbers" / "metrics.json").read_text())
+    assert set(metrics["test"]) == set(metrics["val"]) == {"rmse", "mae", "r2"}
+    assert set(metrics["baselines"]) == {"kernel_ridge", "mean"}
+    assert metrics["molecules"] == {"train": 64, "val": 8, "test": 8, "left_out": 2}
+    assert metrics["intervals"]["coverage"] == 0.9
+    classes = json.loads((folder / "classes" / "metrics.json").read_text())
+    assert set(classes["test"]) == {"roc_auc", "pr_auc", "accuracy"}
+    assert set(classes["baselines"]["kernel_ridge"]) == {"roc_auc", "pr_auc", "accuracy"}
+
+
+def test_the_table_of_predictions_gives_the_metrics(folder):
+    table = pd.read_csv(folder / "numbers" / "predictions.csv")
+    splits = json.loads((folder / "numbers" / "splits.json").read_text())
+    for part in ("val", "test"):
+        assert table.row[table.part == part].tolist() == splits[part]
+    test = table[table.part == "test"]
+    rmse = np.sqrt(((test.measured - test.prediction) ** 2).mean())
+    metrics = json.loads((folder / "numbers" / "metrics.json").read_text())
+    assert rmse == pytest.approx(metrics["test"]["rmse"], rel=1e-4)
+    assert [ROWS[row][1] for row in test.row] == test.measured.tolist()
+
+
+def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
+    data = tmp_path / "copies.csv"
+    pairs = [(f"{'C' * n}O", f"O{'C' * n}") for n in range(1, 31)]
+    rows = "".join(f"{a},{n}\n{b},{n}\n" for n, (a, b) in enumerate(pairs))
+    data.write_text("smiles,y\n" + rows)
+    code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE)
+    assert code == 0, told
+    splits = json.loads((tmp_path / "run" / "splits.json").read_text())
+    for part in ("train", "val", "test"):
+        molecules = {row // 2 for row in splits[part]}
+        assert sorted(splits[part]) == sorted(2 * m + i for m in molecules for i in (0, 1))
+
+
+def test_the_config_comes_back_and_the_command_line_wins(folder, tmp_path, gattn):
+    config = folder / "numbers" / "config.toml"
+    settings = read_toml(RunSettings, config)
+    assert settings.target == ("y",)
+    assert settings.model.epochs == 2
+    code, told = gattn("train", "--config", config, *RIDGE, "--seed", 5, "--out", tmp_path / "run")
+    assert code == 0, told
+    again = read_toml(RunSettings, tmp_path / "run" / "config.toml")
+    assert (again.model.model, again.model.seed, again.model.epochs) == ("ridge", 5, 2)
+    assert again.data == settings.data
+
+
+def test_the_same_command_again(folder, gattn):
+    before = (folder / "classes" / "model.json").read_bytes()
+    same = ["train", folder / "data.csv", "--target", "kind", "--out", folder / "classes", *RIDGE]
+    code, told = gattn(*same)
+    assert code == 0
+    assert "nothing to do" in told
+    assert (folder / "classes" / "model.json").read_bytes() == before
+    code, told = gattn(*same, "--seed", 1)
+    assert (code, told.count("\n")) == (2, 1)
+    assert "holds another run (seed is 0 there and 1 here)" in told
+    assert (folder / "classes" / "model.json").read_bytes() == before
+
+
+def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):
+    data = tmp_path / "data.csv"
+    data.write_text(TABLE)
+    run = ["train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE]
+    code, told = gattn(*run, "--tune", 2)
+    assert code == 2
+    assert "tune needs a model with a network" in told
+    code, told = gattn(*run)
+    assert code == 0, told
+
+
+def test_other_data_under_the_same_name(tmp_path, gattn):
+    data = tmp_path / "data.csv"
+    data.write_text(TABLE)
+    run = ["train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE]
+    assert gattn(*run)[0] == 0
+    data.write_text(TABLE + "CCOCC,1.0,idle,3\n")
+    code, told = gattn(*run)
+    assert code == 2
+    assert "on other content of" in told
+
+
+def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
+    parts = ["train"] * 64 + ["Valid"] * 8 + ["TEST"] * 8
+    lines = TABLE.splitlines()
+    named = "\n".join(f"{line},{part}" for line, part in zip(lines, ["part", *parts]))
+    (tmp_path / "named.csv").write_text(named)
+    code, told = gattn("train", tmp_path / "named.csv", "--target", "y", "--split", "column:part",
+                       "--out", tmp_path / "a", *RIDGE)  # fmt: skip
+    assert code == 0, told
+    splits = json.loads((tmp_path / "a" / "splits.json").read_text())
+    assert splits["train"] == list(range(64))
+    assert splits["test"] == list(range(72, 80))
+    code, told = gattn("train", folder / "data.csv", "--target", "y", "--out", tmp_path / "b",
+                       "--split", tmp_path / "a" / "splits.json", *RIDGE)  # fmt: skip
+    assert code == 0, told
+    assert json.loads((tmp_path / "b" / "splits.json").read_text())["val"] == splits["val"]
+
+
+HARD = '''id,smiles,note
+1,CCO,"a, ""b"""
+2,bad(,x
+3,c1ccccc1
+
+4,,y
+5,CCN,z,extra
+6,C,"line
+break"
+7,CCCO,\xe9
+8,[Na+].[Cl-],
+9,*CC*,
+10,[2H]C,
+'''
+
+
+def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text(HARD, encoding="latin-1")
+    code, told = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
+                       "--out", tmp_path / "out.csv", "--workers", 1)  # fmt: skip
+    assert code == 0, told
+    assert "10 rows, 4 of them with an error" in told
+    rows = _rows(tmp_path / "out.csv", encoding="latin-1")
+    assert [row["id"] for row in rows] == [str(n) for n in range(1, 11)]
+    assert [bool(row["error"]) for row in rows] == [n in (2, 3, 4, 5) for n in range(1, 11)]
+    assert rows[0]["note"] == 'a, "b"'
+    assert rows[5]["note"] == "line\nbreak"
+    assert rows[6]["note"] == "\xe9"
+    model = MoleculeRegressor.load(folder / "numbers")
+    for row in rows:
+        numbers = [row[name] for name in ("prediction", "std", "lower", "upper", "similarity")]
+        if row["error"]:
+            assert numbers == [""] * 5
+            continue
+        lower, upper = model.predict_interval([row["smiles"]], coverage=0.5)
+        wanted = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
+        assert np.allclose([float(n) for n in numbers[:4]], wanted, rtol=1e-4)
+        assert 0 <= float(numbers[4]) <= 1
+
+
+def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\n")
+    code, told = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
+                       tmp_path / "out.csv", "--workers", 1)  # fmt: skip
+    assert code == 0, told
+    first, second = _rows(tmp_path / "out.csv")
+    assert first["prediction"] in ("active", "idle")
+    assert (first["prediction"] == "idle") == (float(first["probability_idle"]) > 0.5)
+    assert set(first["set"].split("|")) <= {"active", "idle", ""}
+    assert second["prediction"] == ""
+    assert second["error"].startswith("not valid SMILES")
+    probability = MoleculeClassifier.load(folder / "classes").predict_proba(["CCCO"])[0, 1]
+    assert float(first["probability_idle"]) == pytest.approx(probability, rel=1e-5)
+
+
+def test_embeddings(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
+    for name in ("x.npy", "x.parquet"):
+        code, told = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+                           tmp_path / name, "--workers", 1)  # fmt: skip
+        assert code == 0, told
+    model = MoleculeRegressor.load(folder / "numbers")
+    array = np.load(tmp_path / "x.npy")
+    assert np.isnan(array[1]).all()
+    assert np.allclose(array[[0, 2]], model.embed(["CCCO", "CN"]), atol=1e-5)
+    table = pd.read_parquet(tmp_path / "x.parquet")
+    assert table.smiles.tolist() == ["CCCO", "bad(", "CN"]
+    assert [bool(error) for error in table.error] == [False, True, False]
+    assert np.array_equal(table.iloc[:, 2:].to_numpy(), array, equal_nan=True)
+    (tmp_path / "none.csv").write_text("smiles\n")
+    for name in ("none.npy", "none.parquet"):
+        nothing = ["embed", folder / "numbers", tmp_path / "none.csv", "--out", tmp_path / name]
+        assert gattn(*nothing)[0] == 0
+    assert np.load(tmp_path / "none.npy").shape == (0, array.shape[1])
+    assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
+
+
+def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
+    out = tmp_path / "evaluation"
+    code, told = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
+    assert code == 0, told
+    assert "72 left out, since the model was trained on them" in told
+    metrics = json.loads((out / "metrics.json").read_text())
+    run = json.loads((folder / "numbers" / "metrics.json").read_text())
+    assert metrics["molecules"] == {"test": 8, "trained_on": 72, "left_out": 2}
+    for name, value in run["test"].items():
+        assert metrics["test"][name] == pytest.approx(value, rel=1e-5)
+    assert (out / "plots" / "parity.png").exists()
+    (tmp_path / "seen.csv").write_text("smiles,y\n" + "CO,1.0\n")
+    code, told = gattn("evaluate", folder / "numbers", tmp_path / "seen.csv")
+    seen = json.loads((folder / "numbers" / "splits.json").read_text())
+    if 0 not in seen["test"]:
+        assert code == 2
+        assert "no labelled molecule that the model was not trained on" in told
+
+
+def _with(**changes):
+    """The table with some columns exchanged, as text."""
+    table = pd.DataFrame(ROWS, columns=["smiles", "y", "kind"]).assign(constant=3, **changes)
+    return table.to_csv(index=False)
+
+
+REFUSED = {
+    "a column that is missing": (TABLE, ["--target", "z"], "no column 'z'; its columns are"),
+    "a doubled column": (TABLE.replace("constant", "y", 1), [], "2 columns 'y'"),
+    "no label at all": (_with(y=""), [], "column 'y' has no label at all"),
+    "one class only": (_with(y=1), ["--task", "classification"], "two classes; it has 1: 1"),
+    "a constant target": (TABLE, ["--target", "constant"], "'constant' is constant"),
+    "inf": (TABLE.replace("2.5", "inf", 1), [], "must be finite; it is 'inf' in line"),
+    "too few rows": ("\n".join(TABLE.splitlines()[:8]), [], "at least 10 labelled molecules"),
+    "an encoding": (TABLE.replace("idle", "\xe9").encode("latin-1"), [], "byte 0xe9 in line"),
+    "nothing": ("", [], "is empty"),
+    "a header alone": ("smiles,y\n", [], "no rows"),
+    "an open quote": (TABLE + '"CC,1', [], "is not a CSV file: line 82"),
+    "too large molecules": (TABLE, ["--max-atoms", 4], "at least 10 labelled molecules; got 6"),
+    "texts for numbers": (TABLE, ["--target", "kind", "--task", "regression"], "holds no numbers"),
+    "a split of no name": (TABLE, ["--split", "magic"], "split must be random, scaffold"),
+    "a split without a part": (TABLE, ["--split", "scaffold"], "no molecule in the train part"),
+    "a coverage": (TABLE, ["--coverage", 1.5], "coverage must be above 0 and below 1"),
+    "no epoch": (TABLE, ["--epochs", 0], "epochs must be a whole number, at least 1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_trained_on(case, tmp_path, gattn):
+    content, options, told = REFUSED[case]
+    data = tmp_path / "data.csv"
+    data.write_bytes(content if isinstance(content, bytes) else content.encode())
+    target = [] if "--target" in options else ["--target", "y"]
+    code, error = gattn("train", data, *target, *options, "--out", tmp_path / "run", *RIDGE)
+    assert code == 2
+    last = error.splitlines()[-1]
+    assert last.startswith("gattn: ")
+    assert told in last
+    assert "Traceback" not in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_paths_that_exist(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nC\n")
+    (tmp_path / "there").write_text("mine")
+    for arguments in (
+        ["train", folder / "data.csv", "--target", "y", "--out", tmp_path / "there"],
+        ["train", folder / "data.csv", "--target", "y", "--out", tmp_path],
+        ["predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "there"],
+        ["predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "no" / "out.csv"],
+        ["evaluate", folder / "numbers", folder / "data.csv", "--out", tmp_path / "there"],
+    ):
+        code, error = gattn(*arguments)
+        assert code == 2
+        assert error.splitlines()[-1].startswith("gattn: ")
+    assert (tmp_path / "there").read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "there"}
+
+
+def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nC\n")
+    for name, change in {
+        "weights.safetensors": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        "model.json": lambda content: content.replace(b"regression", b"classification"),
+    }.items():
+        run = shutil.copytree(folder / "numbers", tmp_path / name)
+        (run / name).write_bytes(change((run / name).read_bytes()))
+        code, error = gattn("predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv")
+        assert (code, error.count("\n")) == (2, 1)
+        assert name in error
+        assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_column_that_predictions_add(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles,error\nC,1\n")
+    code, told = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o")
+    assert code == 2
+    assert "has a column 'error' already" in told
