@@ -43,7 +43,7 @@ help:
 
 demo: $(VENV)/gattn.stamp
 	$(BIN)/python examples/node_classification.py
-	$(BIN)/python examples/molecule_property.py
+	$(BIN)/gattn molecules train --out runs/demo
 
 quick: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow" $(QUICK)

@@ -1,6 +1,7 @@
 """Every Python block of the documentation runs; the site builds without a warning."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import gattn
+import gattn.cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -23,19 +25,35 @@ def python_blocks(page: Path) -> list[str]:
     return [code for language, code in FENCE.findall(page.read_text()) if language == "python"]
 
 
+def run_command(line: str) -> None:
+    """A line for a shell that calls gattn, called here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as done:
+            gattn.cli.main()
+    assert not done.value.code, line
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if python_blocks(page)],
     ids=lambda page: str(page.relative_to(ROOT / "docs")),
 )
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a page run one after the other, as a reader would type them."""
+    """The blocks of a page run one after the other, as a reader would type them.
+
+    Of the blocks for a shell those are run that call gattn.
+    """
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     module = types.ModuleType(f"page_{page.stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where PyG looks up its classes
-    for number, block in enumerate(python_blocks(page)):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), vars(module))
+    for number, (language, block) in enumerate(FENCE.findall(page.read_text())):
+        if language == "python":
+            exec(compile(block, f"{page.name}, block {number}", "exec"), vars(module))
+        elif language == "sh" and block.startswith("gattn "):
+            for line in block.replace("\\\n", "").splitlines():
+                run_command(line)
 
 
 @pytest.mark.parametrize("name", GUIDE)
