@@ -125,4 +125,4 @@ sanitize: $(VENV)/dev.stamp
 	$(BIN)/python .ci/sanitize.py $(TESTS)
 
 clean:
-	rm -rf $(VENV) .venv-* build dist site .coverage .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist site runs .coverage .pytest_cache .ruff_cache .hypothesis

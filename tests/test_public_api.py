@@ -25,6 +25,7 @@ PUBLIC = {
         band batched bipartite box causal complete disjoint edge_features from_networkx grid
         grid_offsets knn pack radius readout to_networkx unpack virtual_node""",
     "gattn.models": """AttentiveFP GAT""",
+    "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nn": """
         AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv
         GraphAttention GraphTransformerLayer HANConv HGTConv InducedSetAttentionBlock
