@@ -77,7 +77,7 @@ class Figure:
     Attributes:
         picture: a PNG file or an SVG document.
         alt: what it shows, for those who do not see it.
-        caption: a sentence below it.
+        caption: a sentence below it, or lines.
         dark: the same for dark pages; without it the picture stands on its own ground there.
     """
 

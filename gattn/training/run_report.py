@@ -73,7 +73,7 @@ class RunFacts:
         intervals: None where none were calibrated.
         parts: how many rows each part has.
         rows: how many rows were read.
-        errors: why rows were left out, by the number of the row.
+        errors: why rows were left out, by their line in the file.
         settings: of the run.
         versions: of what it ran on.
         by_target: metrics of the test part for each target, where there are several.
@@ -224,5 +224,7 @@ def _epochs(run: RunFacts) -> tuple[Table, ...]:
 
 def _data(run: RunFacts) -> Section:
     sentence, tables = left_out(run.errors, run.rows)
+    unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
+    text = (sentence, f"{unlabelled:,} others have no label.") if unlabelled > 0 else (sentence,)
     parts = Table(("part", run.item), tuple(run.parts.items()))
-    return Section("Data", (sentence,), (parts, *tables))
+    return Section("Data", text, (parts, *tables))

@@ -115,7 +115,7 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
     """Say how many rows were left out, and why.
 
     Args:
-        errors: what is wrong, by the number of the row.
+        errors: what is wrong, by the line of the row in its file.
         rows: how many rows were read.
         shown: how many of them the table lists.
 
@@ -131,7 +131,7 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
     sentence = f"{len(errors):,} of {rows:,} {was} left out."
     caption = "Left out" if len(errors) <= shown else f"The first {shown} that were left out"
     listed = tuple(list(errors.items())[:shown])
-    return sentence, [Table(("row", "why"), listed, caption)]
+    return sentence, [Table(("line", "why"), listed, caption)]
 
 
 def themed(plot: Callable[..., bytes], alt: str, caption: str = "") -> Figure:

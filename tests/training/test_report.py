@@ -207,7 +207,7 @@ def _run(task: str, **changes: object) -> RunFacts:
         "histories": [History((EpochRecord(0, 1.0, 1.1, 1e-3, 2.0),), 0)],
         "reliability": Reliability((0.5, 0.9), (0.4, 0.95), (3, 3)),
         "intervals": Intervals(0.9, 0.95, 1.2, 1.5),
-        "parts": {"train": 8, "val": 1, "test": 4}, "rows": 14, "errors": {3: "not a SMILES"},
+        "parts": {"train": 8, "val": 1, "test": 4}, "rows": 16, "errors": {3: "not a SMILES"},
         "settings": {"epochs": 1}, "versions": {"torch": "2.13"},
     }  # fmt: skip
     return RunFacts(**(known | changes))
@@ -233,7 +233,8 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     assert len(pictures) == 4
     told = " ".join(page.texts)
     assert "hold 95 % of those of the test part" in told
-    assert "1 of 14 rows was left out." in told
+    assert "1 of 16 rows was left out." in told
+    assert "2 others have no label." in told
     assert "not a SMILES" in told
 
 

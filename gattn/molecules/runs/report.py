@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +11,7 @@ from gattn.molecules.estimators import MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.pictures import worst_molecules
-from gattn.training import plots
+from gattn.training import sections
 from gattn.training.calibration import (
     Reliability,
     interval_reliability,
@@ -21,7 +20,6 @@ from gattn.training.calibration import (
 from gattn.training.report import Cell, Figure, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
 from gattn.training.runs import read_model
-from gattn.training.sections import classification_figures, regression_figures, themed
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
@@ -50,30 +48,33 @@ def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:
     """What the report says of a run that was made with certain versions."""
     test, made, metrics = run.part("test"), run.predictions["test"], run.metrics
     estimator, source, parts = run.estimator, run.source, metrics["molecules"]
-    numbers = estimator.task == "regression"
+    names = ", ".join(estimator.targets_)
+    if len(estimator.targets_) > 3:
+        names = f"{len(estimator.targets_)} targets"
     return RunFacts(
-        title=", ".join(estimator.targets_),
+        title=f"{names} of {Path(source.name).name}",
         summary=(
-            f"A model ({run.settings.model.model}) of {', '.join(estimator.targets_)}, trained on "
-            f"{parts['train']:,} molecules of {source.name}; split: {run.split.protocol}."
+            f"A {run.settings.model.model} model of {names}, trained on {parts['train']:,} "
+            f"molecules; split: {run.split.protocol}."
         ),
         item="molecules",
         task=estimator.task,
         targets=tuple(estimator.targets_),
         metrics=metrics["test"],
         validation=metrics["val"],
-        baselines={name.replace("_", " "): v for name, v in metrics["baselines"].items()},
+        baselines=metrics["baselines"],
         y=test.y,
         mean=made.mean,
-        std=made.std if numbers else None,
+        std=made.std,
         histories=estimator.history_,
         reliability=reliability(run.estimator, test, made),
         intervals=_intervals(metrics["intervals"]),
         parts={part: parts[part] for part in ("train", "val", "test")},
         rows=len(source.smiles),
-        errors={row.row: row.reason for row in run.known.bad},
+        errors={row.line or row.row: f"{row.text!r}: {row.reason}" for row in run.known.bad},
         settings=_settings(run),
         versions=versions,
+        by_target=metrics["targets"],
         notes=tuple(run.notes),
     )
 
@@ -82,15 +83,10 @@ def part_figures(
     estimator: MoleculeEstimator, known: Labelled, made: Prediction
 ) -> dict[str, Figure]:
     """The plots of a part by file name: predictions beside labels, and calibration."""
-    names, found = estimator.targets_, reliability(estimator, known, made)
-    if estimator.task == "regression":
-        figures = regression_figures(known.y, made.mean, made.std, names)
-        draw = plots.coverage
-    else:
-        figures = classification_figures(known.y, made.mean, names)
-        draw = plots.reliability
-    name = names[0] if len(names) == 1 else f"{len(names)} targets"
-    return figures | {"calibration": themed(partial(draw, found, name=name), "Calibration")}
+    found = reliability(estimator, known, made)
+    return sections.part_figures(
+        estimator.task, known.y, made.mean, made.std, estimator.targets_, found
+    )
 
 
 def reliability(estimator: MoleculeEstimator, known: Labelled, made: Prediction) -> Reliability:

@@ -36,7 +36,7 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
     """
 
     def draw(panels: list[Axes], theme: Theme) -> None:
-        from matplotlib.ticker import MaxNLocator
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
         upper, lower = panels
         several = len(histories) > 1
@@ -45,8 +45,8 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
             epochs = [record.epoch + 1 for record in history.records]
             train = [record.train_loss for record in history.records]
             held = [record.validation_loss for record in history.records]
-            for axes, losses in ((upper, train), (lower, held)):
-                axes.plot(epochs, losses, color=theme.first, linewidth=width, alpha=opacity)
+            for axes, curve in ((upper, train), (lower, held)):
+                axes.plot(epochs, curve, color=theme.first, linewidth=width, alpha=opacity)
                 axes.axvline(history.chosen + 1, color=theme.second, linewidth=0.8, linestyle=":")
             lower.plot(
                 history.chosen + 1, held[history.chosen], "o", color=theme.second, markersize=5
@@ -58,8 +58,11 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
         lower.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not histories:
             return note(upper, "no network was trained", theme)
-        records = [record for history in histories for record in history.records]
-        if all(record.train_loss > 0 for record in records):
-            upper.set_yscale("log")  # the last epochs matter, and they differ by little
+        losses = [record.train_loss for history in histories for record in history.records]
+        if min(losses) > 0 and max(losses) > 5 * min(losses):  # else few ticks would be left
+            upper.set_yscale("log")
+            upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            upper.yaxis.set_major_formatter("{x:g}")
+            upper.yaxis.set_minor_formatter(NullFormatter())
 
     return render(draw, dark=dark, ratios=(1, 1))

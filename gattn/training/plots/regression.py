@@ -144,9 +144,12 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool 
     error = guess - measured
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         (axes,) = panels
         axes.set_xlabel("predicted − measured")
         axes.set_ylabel("rows")
+        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not len(error):
             axes.set_title(name)
             return note(axes, "no measured value", theme)
