@@ -58,8 +58,8 @@ def read_labels(
         ValueError: a column without any label, of one class only, of more than two classes, of
             one number only, of no numbers; a number that is not finite; columns of two tasks.
 
-    >>> read_labels([["0.5"], ["NA"], ["high"]], ["logS"]).problems
-    ['', '', "logS must be a number or empty; it is 'high'"]
+    >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
+    ['', '', '', "logS must be a number or empty; it is 'high'"]
     >>> read_labels([["yes"], ["no"], [""]], ["toxic"]).task
     'classification'
     """
