@@ -1,14 +1,9 @@
-"""Molecules in a file: NumPy's compressed archive of arrays and one text, never a pickle."""
+"""Molecules in a file: an archive of arrays and one text, never a pickle."""
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
@@ -16,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data._arrays import MoleculeArrays
+from gattn.data.archives import BROKEN, read_archive, write_archive
 from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, FEATURISER
 
 __all__ = ["Lists", "StaleFile", "read_store", "write_store"]
@@ -41,10 +37,8 @@ def write_store(
     path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
 ) -> None:
     """Write a file of molecules; it appears under its name whole or not at all."""
-    path = Path(path)
     header = {"format": FORMAT, "featuriser": FEATURISER, "made_from": made_from, **lists}
     held = {
-        "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
         "x": arrays.x.numpy(),
         "edge_index": arrays.edge_index.to(torch.int32).numpy(),
         "edge_attr": arrays.edge_attr.numpy(),
@@ -52,15 +46,7 @@ def write_store(
         "edge_ptr": arrays.edge_ptr.numpy(),
         "y": y.numpy(),
     }
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **held)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_archive(path, header, held)
 
 
 def read_store(
@@ -73,22 +59,18 @@ def read_store(
         ValueError: it is no such file, or a broken one.
     """
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            header = json.loads(archive["header"].tobytes())
-            if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
-            _check_fresh(path, header, made_from)
-            x, edge_index, edge_attr, ptr, edge_ptr, y = (_tensor(archive, key) for key in ARRAYS)
+        header, archive = read_archive(path)
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
+        _check_fresh(path, header, made_from)
+        x, edge_index, edge_attr, ptr, edge_ptr, y = (_tensor(archive, key) for key in ARRAYS)
         arrays = MoleculeArrays(x, edge_index.long(), edge_attr, ptr, edge_ptr)
         lists = Lists({key: header[key] for key in Lists.__annotations__})  # pyright: ignore
         _check(lists, arrays, y)
         return lists, arrays, y
     except StaleFile:
         raise
-    except (
-        ValueError, KeyError, TypeError, AttributeError, EOFError, MemoryError, NotImplementedError,
-        RuntimeError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
+    except BROKEN as error:
         raise ValueError(f"{path} is no file of Molecules.save, or a broken one: {error}") from None
 
 

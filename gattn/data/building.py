@@ -23,7 +23,7 @@ from gattn.data.molecules import Molecules
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
 
-__all__ = ["MoleculeBuilder", "PackedMolecules"]
+__all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "ranges"]
 
 Described = TypeVar("Described")
 
@@ -109,6 +109,18 @@ class PackedMolecules(NamedTuple):
             np.concatenate([part.sizes for part in parts], 1),
         )
 
+    def take(self, index: np.ndarray) -> PackedMolecules:
+        """Copy out the molecules at these positions, in this order."""
+        atoms, bonds = (ranges(sizes, index) for sizes in self.sizes)
+        return PackedMolecules(
+            [self.smiles[i] for i in index],
+            [self.rows[i] for i in index],
+            self.atoms._replace(order=self.atoms.order[atoms]),
+            self.bonds._replace(order=self.bonds.order[bonds]),
+            self.ends[bonds],
+            self.sizes[:, index],
+        )
+
     def unpack(self) -> Molecules:
         """The molecules, without targets."""
         forth = torch.from_numpy(self.ends).long()
@@ -125,6 +137,13 @@ class PackedMolecules(NamedTuple):
         return Molecules(
             self.smiles, arrays, torch.empty(len(self.smiles), 0), (), tuple(self.rows)
         )
+
+
+def ranges(sizes: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The places that the ranges at these positions take, where ranges lie side by side."""
+    length = sizes[index].astype(np.int64)
+    starts = sizes.cumsum(dtype=np.int64)[index] - length
+    return (starts - length.cumsum() + length).repeat(length) + np.arange(length.sum())
 
 
 class MoleculeBuilder:

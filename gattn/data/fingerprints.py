@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.data.building import ranges
 from gattn.data.molecules import Molecules, smiles_of
 from gattn.data.smiles import need_rdkit
 
@@ -69,6 +70,11 @@ class PackedCounts(NamedTuple):
     columns: np.ndarray
     places: np.ndarray
     counts: np.ndarray
+
+    def take(self, index: np.ndarray) -> PackedCounts:
+        """Copy out these rows."""
+        held = ranges(self.columns, index)
+        return PackedCounts(self.columns[index], self.places[held], self.counts[held])
 
     def unpack(self) -> Tensor:
         """All of them, [k, COUNTS] uint8."""

@@ -65,9 +65,9 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
     if not (text.isascii() and text.isprintable()):
         odd = next(c for c in text if not (c.isascii() and c.isprintable()))
         raise ValueError(f"the SMILES holds {odd!a}")
-    # Even a fully annotated atom takes less than 20 characters; do not parse what cannot pass.
-    if len(text) > 20 * max_atoms:
-        raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
+    # Do not parse what cannot pass: the time that RDKit takes grows with the square of its rings.
+    if len(text) > max_atoms:
+        _check_length(text, max_atoms)
     try:
         with rdBase.BlockLogs():
             molecule = Chem.MolFromSmiles(text)
@@ -81,6 +81,19 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
     if atoms > max_atoms:
         raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
     return molecule
+
+
+_ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
+
+
+def _check_length(text: str, max_atoms: int) -> None:
+    """Refuse a text that names more atoms, or has more characters than annotated atoms take."""
+    if len(text) > 20 * max_atoms:
+        raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
+    # Not of hydrogens, which RDKit may leave out.
+    atoms = sum(not atom.startswith("[H") for atom in _ATOM.findall(text))
+    if atoms > max_atoms:
+        raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
 
 
 def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:

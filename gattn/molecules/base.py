@@ -173,13 +173,13 @@ class MoleculeEstimator(BaseEstimator, ABC):
             What was read of a piece, and the predictions of its readable molecules.
         """
         check_is_fitted(self)
-        for found in stream(smiles, max_atoms=self.max_atoms, workers=self.workers):
+        for found in self._stream(smiles):
             yield found, self.predictor_.predict(found.inputs)
 
     def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Featurised, Tensor]]:
         """Embed piece by piece, as :meth:`predictions` predicts: [k, d] of readable molecules."""
         check_is_fitted(self)
-        for found in stream(smiles, max_atoms=self.max_atoms, workers=self.workers):
+        for found in self._stream(smiles):
             yield found, self.predictor_.embed(found.inputs)
 
     @property
@@ -351,14 +351,16 @@ class MoleculeEstimator(BaseEstimator, ABC):
     def take_labels_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`labels_state` gave."""
 
+    def _stream(self, smiles: Iterable[str]) -> Iterator[Featurised]:
+        return stream(smiles, max_atoms=self.max_atoms, workers=self.workers, canonical=False)
+
     def _for_each(
         self, smiles: Iterable[str], make: Callable[[MoleculeInputs], tuple[Tensor, ...]]
     ) -> list[Tensor]:
         """Make tensors [k, ...] of readable molecules, spread over the n rows of all texts."""
         texts = as_texts(smiles)
-        options = {"max_atoms": self.max_atoms, "workers": self.workers}
         pieces, bad, start = [], [], 0
-        for found in stream(texts, **options) if texts else [featurise([], **options)]:
+        for found in self._stream(texts) if texts else [featurise([])]:
             pieces.append([spread(made, found) for made in make(found.inputs)])
             bad += bad_rows(texts, found, start)
             start += len(found.errors)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from gattn.data.molecules import Positions, positions_of
 from gattn.data.smiles import MAX_ATOMS, need_rdkit
 from gattn.molecules.packing import PackedInputs, read_packed
 from gattn.molecules.processes import in_order
+from gattn.molecules.store import fingerprint, read_inputs, write_inputs
 
 __all__ = ["Featurised", "MoleculeInputs", "featurise", "stream"]
 
@@ -65,7 +68,13 @@ class Featurised:
     canonical: list[str]
 
 
-def featurise(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, workers: int = 1) -> Featurised:
+def featurise(
+    smiles: Sequence[str],
+    *,
+    max_atoms: int = MAX_ATOMS,
+    workers: int = 1,
+    cache: str | os.PathLike[str] | None = None,
+) -> Featurised:
     """Make a model's inputs from SMILES; one that cannot be read costs its own row.
 
     Args:
@@ -73,19 +82,30 @@ def featurise(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, workers: int
         max_atoms: larger molecules are errors.
         workers: how many processes share the work; the result is the same. A list that one
             process has read sooner than others start is not shared.
+        cache: a file to keep what came of the texts in. It is read where it was made from the
+            same texts by the same RDKit and the same features, and made anew where it was not.
 
     Returns:
         The molecules that could be read, and why the others could not; no texts give none.
 
     Raises:
-        ValueError: ``max_atoms`` or ``workers`` below 1, or one text in place of a list.
+        ValueError: ``max_atoms`` or ``workers`` below 1, one text in place of a list, or a
+            ``cache`` that holds something else, which is left alone.
         ImportError: RDKit is not installed.
 
     >>> found = featurise(["CCO", "C1CC", "OCC"])
     >>> found.rows.tolist(), found.canonical, found.errors[1]
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
-    return _unpacked(list(_packed(smiles, PIECE, max_atoms, workers, canonical=True)))
+    pieces = read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
+    if cache is None:
+        return unpack(PackedInputs.join(list(pieces)))
+    made_from = fingerprint(smiles, max_atoms)
+    found = read_inputs(cache, made_from) if Path(cache).exists() else None
+    if found is None:
+        found = PackedInputs.join(list(pieces))
+        write_inputs(cache, found, made_from)
+    return unpack(found)
 
 
 def stream(
@@ -116,13 +136,13 @@ def stream(
     >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
     [2, 1]
     """
-    packed = _packed(smiles, chunk, max_atoms, workers, canonical)
-    return (_unpacked([piece]) for piece in packed)
+    return map(unpack, read_pieces(smiles, chunk, max_atoms, workers, canonical))
 
 
-def _packed(
+def read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
+    """What :func:`stream` gives, packed."""
     if isinstance(smiles, str):
         raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
@@ -140,8 +160,8 @@ def _packed(
     return map(read, pieces)
 
 
-def _unpacked(pieces: Sequence[PackedInputs]) -> Featurised:
-    packed = PackedInputs.join(pieces)
+def unpack(packed: PackedInputs) -> Featurised:
+    """Packed inputs as models read them."""
     inputs = MoleculeInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )

@@ -49,6 +49,12 @@ class PackedInputs(NamedTuple):
             [text for part in parts for text in part.canonical],
         )
 
+    def take(self, index: np.ndarray) -> PackedInputs:
+        """Copy out the molecules at these positions, in this order, and no error."""
+        return PackedInputs(
+            self.molecules.take(index), self.counts.take(index), self.descriptors[index], [], []
+        )
+
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
     """Read texts in this process, each parsed once."""

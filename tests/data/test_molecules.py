@@ -106,6 +106,10 @@ def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
         ("CN(C)(C)(C)C", "valence for atom # 1 N"),
         ("c1cccc1", "kekulize"),
         ("C" * 1001, "1001 atoms are more than max_atoms=1000"),
+        ("c1ccccc1" * 2000, "12000 atoms are more than max_atoms=1000"),  # minutes to parse
+        ("C\0C", r"the SMILES holds '\\x00'"),
+        ("C–C", r"the SMILES holds '\\u2013'"),
+        ("C\udcffC", r"the SMILES holds '\\udcff'"),
         ("C" * 1_000_000, "1000000 characters are more than max_atoms=1000 can need"),
         (None, "must be text"),
         (3.5, "must be text"),
@@ -120,6 +124,7 @@ def test_a_bad_smiles_says_why(smiles, says, capfd):
 
 def test_the_cap_is_the_caller_s():
     assert len(mol_graph("C" * 1001, max_atoms=2000).x) == 1001
+    assert len(mol_graph("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
     with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):
         mol_graph("CCC", max_atoms=2)
     for call in (mol_graph, lambda *a, **k: read_smiles([], **k)):

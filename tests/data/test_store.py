@@ -74,7 +74,7 @@ def _without(monkeypatch):
     def refuse(*_):
         raise AssertionError("it was parsed again")
 
-    monkeypatch.setattr(reading, "read_graph", refuse)
+    monkeypatch.setattr(reading, "parse_or_reason", refuse)
 
 
 def test_a_cache_is_read_in_place_of_parsing(path, tmp_path, monkeypatch):
