@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,32 +13,31 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
     """Write files so that whoever reads one finds its old content or its new, never a part.
 
     All contents go to new files beside the old, down to the disk, before the first takes its
-    name. Where one cannot be written (a full disk, a crash) the old files stand as they were.
+    name. Where one cannot be written (a full disk) the old files stand as they were; what a
+    killed process leaves behind is a hidden file that the next one overwrites.
 
     Args:
-        contents: all of each file, by its path; the folders are there.
+        contents: all of each file, by its path; the folders are there. One process at a time.
 
     Raises:
         OSError: a file cannot be written.
 
     Example:
+        >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> replace_files({folder / "a.json": b"{}", folder / "b.json": b"{}"})
         >>> sorted(file.name for file in folder.iterdir())
         ['a.json', 'b.json']
     """
-    waiting: dict[Path, Path] = {}
+    waiting = {path: path.with_name(f".{path.name}.partial") for path in contents}
     try:
         for path, content in contents.items():
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            waiting[path] = Path(name)
-            with os.fdopen(handle, "wb") as file:
+            with waiting[path].open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            waiting[path].chmod(0o644)
-        for path, temporary in waiting.items():
-            temporary.replace(path)
+        for path, partial in waiting.items():
+            partial.replace(path)
     finally:
-        for temporary in waiting.values():
-            temporary.unlink(missing_ok=True)
+        for partial in waiting.values():
+            partial.unlink(missing_ok=True)

@@ -89,6 +89,8 @@ class LoopSettings:
             raise ValueError(f"warmup must be above 0 and below 1; got {self.warmup}")
         if not 0 <= self.average < 1:
             raise ValueError(f"average must be at least 0 and below 1; got {self.average}")
+        if self.precision == "16-mixed" and self.accelerator == "cpu":
+            raise ValueError("precision 16-mixed is a GPU's; a CPU has bf16-mixed")
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from gattn.training.processes import is_first, number_of_processes
 TOYS = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
 
 
-def main(folder: Path, items: int) -> None:
+def main(folder: Path, items: int, epochs: int, precision: str) -> None:
     torch.set_num_threads(1)
     train, validate = TOYS["Points"](items, 0), TOYS["Points"](41, 1)
-    settings = LoopSettings(epochs=10, batch_size=32, learning_rate=0.03, average=0.5)
+    settings = LoopSettings(
+        epochs=epochs, batch_size=32, learning_rate=0.03, average=0.5, precision=precision
+    )
     kept = folder / f"{number_of_processes()}"
     for _ in range(2):  # the second finds the checkpoint of the first
         network = TOYS["network"](dropout=0.0)
@@ -33,4 +35,4 @@ def main(folder: Path, items: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import resource
 
 import pytest
@@ -117,9 +116,11 @@ def test_a_full_disk_leaves_the_model_that_was_there(folder) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_others_may_read_what_is_written(folder) -> None:
-    for path in folder.iterdir():
-        assert os.stat(path).st_mode & 0o777 == 0o644
+def test_what_a_killed_process_left_is_overwritten(folder) -> None:
+    (folder / ".weights.safetensors.partial").write_bytes(b"half of")
+    assert set(read_model(folder)[0]) == set(TENSORS)
+    write_model(folder, {"weight": torch.ones(1)}, CARD)
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "weights.safetensors"]
 
 
 def test_json_has_no_nan(tmp_path) -> None:

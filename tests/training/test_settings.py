@@ -117,6 +117,12 @@ def test_a_value_out_of_its_range_is_named_with_the_file(tmp_path) -> None:
             from_table(LoopSettings, {name: value})
 
 
+def test_a_precision_that_a_cpu_has_not_is_refused() -> None:
+    LoopSettings(precision="16-mixed", accelerator="gpu")
+    with pytest.raises(ValueError, match="a CPU has bf16-mixed"):
+        LoopSettings(precision="16-mixed")
+
+
 def test_every_setting_of_the_loop_is_told_of() -> None:
     for setting in fields(LoopSettings):
         assert f"    {setting.name}:" in LoopSettings.__doc__
