@@ -93,7 +93,7 @@ class MorganCounter:
 
     def add(self, molecule: Mol) -> None:
         """Count those of one more molecule."""
-        found = _counter().GetCountFingerprint(molecule).GetNonzeroElements()
+        found = morgan_counter().GetCountFingerprint(molecule).GetNonzeroElements()
         self._columns.append(len(found))
         self._places += found.keys()
         self._counts += found.values()
@@ -108,7 +108,8 @@ class MorganCounter:
 
 
 @functools.cache
-def _counter() -> FingerprintGenerator64:
+def morgan_counter() -> FingerprintGenerator64:
+    """What finds the environments that :data:`COUNTS` columns count."""
     from rdkit.Chem import rdFingerprintGenerator
 
     return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)

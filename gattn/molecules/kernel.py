@@ -150,6 +150,54 @@ class KernelRidge:
             variances.append(_combine(own, theta) + _noise(theta) - spread.square().sum(0))
         return self._in_units(torch.stack(means, 1), torch.stack(variances, 1))
 
+    def by_count(self, counts: Tensor, target: int) -> Tensor:
+        r"""Divide the part of a prediction that comes from fingerprints among their columns.
+
+        .. math::
+            s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
+
+        Tanimoto similarity is a sum over columns d once its denominator is known: these are exact
+        contributions, which with :meth:`smooth` and the mean of y sum to the prediction.
+
+        Args:
+            counts: [2048] uint8, of one molecule.
+            target: the position of the target.
+
+        Returns:
+            [2048] float64 in the target's unit; 0 where the molecule counts nothing.
+
+        Reference: Balfer and Bajorath, "Visualization and interpretation of support vector machine
+        activity predictions" (J. Chem. Inf. Model. 2015).
+        """
+        theta, factor, scale = self._of(target)
+        own, others = counts.int(), self.counts[factor.rows]
+        columns = own.nonzero().flatten()
+        least = torch.minimum(others[:, columns].int(), own[columns]).double()
+        most = others.sum(1, dtype=torch.float64) + own.sum() - least.sum(1)
+        shares = torch.zeros(len(counts), dtype=torch.float64)
+        shares[columns] = theta[1].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
+        return shares
+
+    def smooth(self, descriptors: Tensor, target: int) -> Tensor:
+        """Give the part of predictions that comes from descriptors; it has a gradient by them.
+
+        Args:
+            descriptors: [k, d] of k molecules.
+            target: the position of the target.
+
+        Returns:
+            [k] float64 in the target's unit.
+        """
+        theta, factor, scale = self._of(target)
+        center, width = self._tensors["center"], self._tensors["width"]
+        z = _standardise(descriptors.double(), center, width)
+        similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
+        parts = [similarity, *_compare_descriptors(z, self._z[factor.rows])]
+        return scale * (_combine(parts, theta) @ factor.weight)
+
+    def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
+        return self._theta[target], self._factors[target], self._tensors["scale"][target]
+
     def left_out(self) -> tuple[Tensor, Tensor]:
         """Predict every training molecule from all others, in closed form.
 
@@ -200,14 +248,15 @@ def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
 
 def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
     """Tanimoto similarity, squared distance and product of every pair: three of [k, n]."""
+    return [count_tanimoto(counts, other_counts).double(), *_compare_descriptors(z, other_z)]
+
+
+def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
+    """Squared distance and product of every pair: two of [k, n]."""
     product = z @ other_z.t()
     squares = z.square().sum(1)[:, None] + other_z.square().sum(1) - 2 * product
     features = max(z.shape[1], 1)
-    return [
-        count_tanimoto(counts, other_counts).double(),
-        squares.clamp(min=0) / features,
-        product / features,
-    ]
+    return [squares.clamp(min=0) / features, product / features]
 
 
 def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:

@@ -230,6 +230,17 @@ class MoleculePredictor:
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     @property
+    def kernel(self) -> KernelRidge | None:
+        """The part that is a kernel ridge; None where the model has none."""
+        return self._kernel
+
+    def in_units(self, raw: Tensor) -> Tensor:
+        """Turn what networks give, [..., t], into the targets' units; of classes probabilities."""
+        if self.task == "classification":
+            return raw.sigmoid()
+        return raw * self._tensors["scale"] + self._tensors["mean"]
+
+    @property
     def _names(self) -> list[str]:
         """The parts, in the order of their weights."""
         model = self.settings.model
@@ -237,11 +248,7 @@ class MoleculePredictor:
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Every part's mean [k, t], the networks' [K, k, t], the kernel's variance [k, t]."""
-        members = predict_members(self.networks, inputs, self.targets)
-        if self.task == "classification":
-            members = members.sigmoid()
-        else:
-            members = members * self._tensors["scale"] + self._tensors["mean"]
+        members = self.in_units(predict_members(self.networks, inputs, self.targets))
         made, variance = [], torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.networks:
             made.append(members.mean(0))

@@ -1,0 +1,278 @@
+"""A signed weight for every atom: how much of a prediction is its."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
+from gattn.molecules.network import MoleculeNetwork, batch_inputs
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+    from gattn.molecules.predictor import MoleculePredictor
+
+__all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "MethodName", "attribute", "attributions"]
+
+MethodName: TypeAlias = Literal["integrated_gradients", "masking", "gradient_x_input", "attention"]
+METHODS: tuple[MethodName, ...] = get_args(MethodName)
+DEFAULT_METHOD: MethodName = "integrated_gradients"
+"""What agrees best with exact contributions: ``python -m benchmarks.molecules.attributions``."""
+
+STEPS = 32
+"""Places on the path of integrated gradients."""
+BUDGET = 1 << 14
+"""Atoms of a batch whose gradients are formed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """The weights of one molecule's n atoms.
+
+    Attributes:
+        weights: [n] float64, the sum of the parts.
+        parts: [n] of each part of the model, times the part's weight in the prediction.
+        members: [K, n], the weights if the network were the ensemble's member alone.
+    """
+
+    weights: Tensor
+    parts: dict[str, Tensor]
+    members: Tensor
+
+
+def attribute(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: MethodName = DEFAULT_METHOD, *,
+    target: int = 0,
+) -> list[Tensor]:  # fmt: skip
+    r"""Weigh the atoms of molecules by what they give to a prediction.
+
+    With f the number that ``predict`` gives, in the target's unit (of classes a probability):
+
+    ``"integrated_gradients"``
+        .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
+
+        from a molecule whose atoms, descriptors and fingerprint are all zero. The weights sum to
+        the difference of the two predictions.
+    ``"masking"``
+        .. math:: w_i = f(x) - f(x \text{ without atom } i)
+
+        See :func:`gattn.molecules.masking.masked_inputs`.
+    ``"gradient_x_input"``
+        .. math:: w_i = x_i \cdot \nabla_{x_i} f(x)
+    ``"attention"``
+        The learned queries' weights of the readout, averaged over queries, heads and networks.
+        They sum to one and say where the network looks, not what an atom gives: they are weights
+        and no importance, and have no sign.
+
+    A gradient by a descriptor is divided among atoms as the descriptor is
+    (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient: for both
+    gradient methods their part is divided exactly among the environments
+    (:meth:`gattn.molecules.kernel.KernelRidge.by_count`), whose atoms have equal shares.
+
+    Args:
+        predictor: the model.
+        inputs: k molecules.
+        method: one of :data:`METHODS`.
+        target: the position of the target.
+
+    Returns:
+        For each molecule [n] float64, in the target's unit, one weight an atom; no molecules give
+        no weights.
+
+    Raises:
+        ValueError: no such method or target, or attention of a model that has none.
+
+    Reference: Sundararajan et al., "Axiomatic attribution for deep networks" (ICML 2017);
+    Shrikumar et al., "Learning important features through propagating activation differences"
+    (ICML 2017), for gradient times input; Zeiler and Fergus, "Visualizing and understanding
+    convolutional networks" (ECCV 2014), for masking.
+    """
+    return [made.weights for made in attributions(predictor, inputs, method, target=target)]
+
+
+def attributions(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: MethodName = DEFAULT_METHOD, *,
+    target: int = 0, atoms: Sequence[MoleculeAtoms] | None = None,
+) -> list[Attribution]:  # fmt: skip
+    """Weigh atoms as :func:`attribute` does, part by part and for each network.
+
+    Args:
+        predictor: the model.
+        inputs: k molecules.
+        method: one of :data:`METHODS`.
+        target: the position of the target.
+        atoms: what :func:`gattn.molecules.masking.atoms_of` says, where it is known already.
+
+    Returns:
+        One attribution a molecule.
+
+    Raises:
+        ValueError: as :func:`attribute`.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
+    if not 0 <= target < predictor.targets:
+        raise ValueError(f"target must be at least 0 and below {predictor.targets}; got {target}")
+    if method == "attention":
+        return _attention(predictor, inputs)
+    atoms = atoms_of(inputs) if atoms is None else atoms
+    if method == "masking":
+        return _masking(predictor, inputs, target, atoms)
+    path = _path(STEPS) if method == "integrated_gradients" else [(1.0, 1.0)]
+    made: list[Attribution] = []
+    for begin, end in _batches(inputs):
+        some = inputs[begin:end]
+        made += _gradients(predictor, some, target, atoms[begin:end], path)
+    return made
+
+
+def _attention(predictor: MoleculePredictor, inputs: MoleculeInputs) -> list[Attribution]:
+    networks = [network for network in predictor.networks if isinstance(network, MoleculeNetwork)]
+    if not networks:
+        raise ValueError(
+            'method "attention" needs a model with learned queries, "stacked" or "attention"; '
+            f"got {predictor.settings.model!r}"
+        )
+    made: list[Attribution] = []
+    for begin, end in _batches(inputs):
+        batch = batch_inputs(inputs[begin:end])
+        with torch.inference_mode():
+            weights = [network.attention(batch).double().mean((1, 2)) for network in networks]
+        for members in torch.stack(weights).split(batch.ptr.diff().tolist(), 1):
+            mean = members.mean(0)
+            made.append(Attribution(mean, {"attention": mean}, members))
+    return made
+
+
+def _masking(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
+    atoms: Sequence[MoleculeAtoms],
+) -> list[Attribution]:  # fmt: skip
+    """One copy as it is, and one without each atom."""
+    masks = [
+        torch.cat([torch.zeros(1, n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)])
+        for n in (len(one.symbols) for one in atoms)
+    ]
+    return [
+        _weighed(
+            predictor,
+            {name: part[0] - part[1:] for name, part in found.parts.items()},
+            found.members[:, :1] - found.members[:, 1:],
+        )
+        for found in predict_masked(predictor, inputs, masks, target, atoms)
+    ]
+
+
+def _gradients(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
+    atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
+) -> list[Attribution]:  # fmt: skip
+    """Gradients times inputs, summed over a path of (place, weight)."""
+    batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
+    networks = [_network(predictor, number, batch, target, atoms, path) for number in
+                range(len(predictor.networks))]  # fmt: skip
+    members = torch.stack(networks) if networks else torch.zeros(0, sum(sizes)).double()
+    parts: dict[str, Tensor] = {}
+    for name in predictor.weights:
+        ridge = name == "ridge"
+        parts[name] = _kernel(predictor, inputs, target, atoms, path) if ridge else members.mean(0)
+    split = {name: part.split(sizes) for name, part in parts.items()}
+    return [
+        _weighed(predictor, {name: pieces[place] for name, pieces in split.items()}, own)
+        for place, own in enumerate(members.split(sizes, 1))
+    ]
+
+
+def _network(
+    predictor: MoleculePredictor, number: int, batch: Data, target: int,
+    atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
+) -> Tensor:  # fmt: skip
+    """What one network's prediction owes to each atom of a batch: [n]."""
+    by_atom = torch.zeros_like(batch.x)
+    by_descriptor = torch.zeros_like(batch.descriptors)
+    for place, weight in path:
+        moved = batch.clone()
+        moved.x = (place * batch.x).requires_grad_()
+        moved.descriptors = (place * batch.descriptors).requires_grad_()
+        with torch.enable_grad():
+            made = predictor.in_units(predictor.networks[number](moved))[:, target].sum()
+            x, descriptors = torch.autograd.grad(
+                made, [moved.x, moved.descriptors], allow_unused=True, materialize_grads=True
+            )
+        by_atom += weight * x
+        by_descriptor += weight * descriptors
+    return (by_atom * batch.x).double().sum(1) + _shared(by_descriptor, atoms)
+
+
+def _kernel(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
+    atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
+) -> Tensor:  # fmt: skip
+    """What the kernel's prediction owes to each atom of all molecules: [n]."""
+    kernel = predictor.kernel
+    assert kernel is not None
+    total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
+    for place, weight in path:
+        moved = (place * inputs.descriptors.double()).requires_grad_()
+        with torch.enable_grad():
+            total += weight * torch.autograd.grad(kernel.smooth(moved, target).sum(), moved)[0]
+    by_environment = [
+        _by_environment(kernel.by_count(counts, target), counts, one)
+        for counts, one in zip(inputs.counts, atoms)
+    ]
+    return _shared(total, atoms) + torch.cat([torch.zeros(0).double(), *by_environment])
+
+
+def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
+    """Give gradients by descriptors, [k, d], to atoms by their shares: [n]."""
+    rows = by_descriptor.double()
+    given = [one.shares @ row for one, row in zip(atoms, rows)]
+    return torch.cat([torch.zeros(0).double(), *given])
+
+
+def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
+    """Give contributions of counts to the environments counted, and these to their atoms: [n]."""
+    places, (which, atom) = atoms.environments.places, atoms.environments.members
+    counted = (
+        torch.zeros(len(counts)).double().index_add_(0, places, torch.ones(len(places)).double())
+    )
+    size = torch.zeros(len(places)).double().index_add_(0, which, torch.ones(len(which)).double())
+    each = (by_count / counted.clamp(min=1))[places] / size
+    return torch.zeros(len(atoms.symbols)).double().index_add_(0, atom, each[which])
+
+
+def _weighed(
+    predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
+) -> Attribution:
+    """Put parts together as the prediction is put together of its parts."""
+    weights = predictor.weights
+    parts = {name: weights[name] * part for name, part in parts.items()}
+    network = next((name for name in parts if name != "ridge"), "")
+    rest = sum((part for name, part in parts.items() if name != network), torch.zeros(1).double())
+    total = torch.stack(list(parts.values())).sum(0)
+    own = weights.get(network, 0.0) * members + rest
+    return Attribution(total, parts, own)
+
+
+def _path(steps: int) -> list[tuple[float, float]]:
+    """Places and weights between 0 and 1 of the Gauss-Legendre rule."""
+    places, weights = np.polynomial.legendre.leggauss(steps)
+    return [
+        ((place + 1) / 2, weight / 2) for place, weight in zip(places.tolist(), weights.tolist())
+    ]
+
+
+def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
+    """Ranges of molecules whose atoms together are within the budget, or one molecule alone."""
+    ptr = inputs.molecules.arrays.ptr.tolist()
+    begin = 0
+    for end in range(1, len(inputs) + 1):
+        if end == len(inputs) or ptr[end + 1] - ptr[begin] > BUDGET:
+            yield begin, end
+            begin = end

@@ -1,0 +1,137 @@
+"""Explanations of predictions: the atoms' weights, and how far they can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, MethodName, attributions
+from gattn.molecules.masking import Masked, atoms_of, predict_masked
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+    from gattn.molecules.predictor import MoleculePredictor
+
+__all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
+
+TOP = 0.2
+"""The share of atoms that is deleted to test an explanation, one atom at least."""
+DRAWS = 20
+"""Random sets of as many atoms, to compare with."""
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """How much the prediction drops when atoms are deleted.
+
+    An explanation says something of the model where ``top`` is clearly above ``random``.
+
+    Attributes:
+        atoms: the positions of those with the highest weights, a fifth of all.
+        top: the drop of the prediction without them, in the target's unit; negative for a rise.
+        random: the mean drop without as many atoms drawn at random.
+        random_std: the standard deviation of these drops.
+    """
+
+    atoms: tuple[int, ...]
+    top: float
+    random: float
+    random_std: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The weights of a molecule's n atoms, and what is known of them.
+
+    Attributes:
+        smiles: the molecule; its atoms are numbered as in this text.
+        symbols: the element of each atom.
+        method: what the weights were made by.
+        target: the position of the target explained.
+        prediction: what ``predict`` gives, in the target's unit; of classes a probability.
+        std: the standard deviation that goes with it.
+        weights: [n] float64, signed, in the target's unit; of ``"attention"`` without either.
+        parts: [n] of each part of the model; they sum to the weights.
+        spread: [n], the standard deviation of the weights over the ensemble's networks; NaN where
+            there are not two.
+        faithfulness: what deleting the top atoms does.
+    """
+
+    smiles: str
+    symbols: tuple[str, ...]
+    method: MethodName
+    target: int
+    prediction: float
+    std: float
+    weights: Tensor
+    parts: dict[str, Tensor]
+    spread: Tensor
+    faithfulness: Faithfulness
+
+
+def explain(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: MethodName = DEFAULT_METHOD, *,
+    target: int = 0, seed: int = 0,
+) -> list[Explanation]:  # fmt: skip
+    """Weigh the atoms of molecules, and test the weights by deleting atoms.
+
+    Args:
+        predictor: the model.
+        inputs: k molecules.
+        method: one of :data:`gattn.molecules.attributions.METHODS`.
+        target: the position of the target.
+        seed: of the random atoms. What is said of a molecule does not depend on the others.
+
+    Returns:
+        One explanation a molecule.
+
+    Raises:
+        ValueError: no such method or target, or attention of a model that has none.
+    """
+    atoms = atoms_of(inputs)
+    found = attributions(predictor, inputs, method, target=target, atoms=atoms)
+    tops = [_top(one.weights) for one in found]
+    masks = [_masks(top, len(one.symbols), seed) for top, one in zip(tops, atoms)]
+    predicted = predict_masked(predictor, inputs, masks, target, atoms)
+    return [
+        Explanation(
+            smiles=smiles, symbols=one.symbols, method=method, target=target,
+            prediction=float(made.mean[0]), std=float(made.std[0]),
+            weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
+            faithfulness=_faithfulness(top, made),
+        )
+        for smiles, one, weighed, top, made in
+        zip(inputs.molecules.smiles, atoms, found, tops, predicted)
+    ]  # fmt: skip
+
+
+def _top(weights: Tensor) -> Tensor:
+    """The positions of the highest weights."""
+    return weights.argsort(descending=True, stable=True)[: max(round(TOP * len(weights)), 1)]
+
+
+def _masks(top: Tensor, atoms: int, seed: int) -> Tensor:
+    """No atom, the top atoms, and as many at random: [2 + DRAWS, n]."""
+    generator = torch.Generator().manual_seed(seed)
+    masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
+    masks[1, top] = True
+    for mask in masks[2:]:
+        mask[torch.randperm(atoms, generator=generator)[: len(top)]] = True
+    return masks
+
+
+def _faithfulness(top: Tensor, made: Masked) -> Faithfulness:
+    drops = made.mean[0] - made.mean[1:]
+    random = drops[1:]
+    return Faithfulness(
+        tuple(top.tolist()), float(drops[0]), float(random.mean()), float(random.std())
+    )
+
+
+def _spread(found: Attribution) -> Tensor:
+    if len(found.members) < 2:
+        return torch.full_like(found.weights, torch.nan)
+    return found.members.std(0)

@@ -1,0 +1,151 @@
+"""A folder of explanations: tables of numbers, and pictures on one scale."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
+
+if TYPE_CHECKING:
+    from gattn.molecules.attributions import MethodName
+    from gattn.molecules.explain import Explanation
+
+__all__ = ["WrittenExplanations", "describe", "write_explanations"]
+
+
+@dataclass(frozen=True)
+class WrittenExplanations:
+    """What :func:`write_explanations` wrote.
+
+    Attributes:
+        atoms: the table of atoms.
+        molecules: the table of molecules.
+        pictures: one SVG and one PNG for each molecule and method.
+        not_drawn: the rows of molecules too large for a picture.
+    """
+
+    atoms: Path
+    molecules: Path
+    pictures: tuple[Path, ...]
+    not_drawn: tuple[int, ...]
+
+
+def write_explanations(
+    folder: Path, rows: Sequence[int],
+    explained: Mapping[MethodName, Sequence[Explanation]], *, name: str = "prediction",
+) -> WrittenExplanations:  # fmt: skip
+    """Write the weights of atoms as tables and pictures.
+
+    ``atoms.csv`` has one line an atom: ``row``, ``atom``, ``symbol``, and for each method its
+    weight and ``<method>_spread``, empty where there is one network. ``molecules.csv`` has one line
+    for each molecule and method: the prediction, and the drops that tell how faithful the weights
+    are. ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit
+    are drawn on one scale; attention has no unit, and a scale of its own.
+
+    Args:
+        folder: made where it is missing; files of these names are replaced.
+        rows: k numbers, what to call the molecules.
+        explained: for each method the explanations of the same k molecules, in order.
+        name: of the target, with its unit if it is known: what the pictures say.
+
+    Returns:
+        The files.
+
+    Raises:
+        ValueError: a method explains another number of molecules than there are rows.
+        OSError: the folder cannot be written.
+    """
+    for method, found in explained.items():
+        if len(found) != len(rows):
+            raise ValueError(f"{method} must explain {len(rows)} molecules; got {len(found)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    atoms, molecules = folder / "atoms.csv", folder / "molecules.csv"
+    _write(atoms, _atom_lines(rows, explained))
+    _write(molecules, _molecule_lines(rows, explained))
+    pictures: list[Path] = []
+    not_drawn: set[int] = set()
+    for method, found in explained.items():
+        scale = _scale(method, explained)
+        for row, one in zip(rows, found):
+            if len(one.symbols) > DRAWN_ATOMS:
+                not_drawn.add(row)
+            else:
+                pictures += _draw(folder / f"row{row}-{method}", one, scale, name)
+    return WrittenExplanations(atoms, molecules, tuple(pictures), tuple(sorted(not_drawn)))
+
+
+def describe(explanation: Explanation) -> list[str]:
+    """Say under a picture what is predicted, and how faithful the weights are."""
+    found = explanation.faithfulness
+    count = len(found.atoms)
+    atoms = f"top {count} atoms" if count > 1 else "top atom"
+    return [
+        f"predicted {explanation.prediction:.3g} ± {explanation.std:.2g}",
+        f"without the {atoms}: drop {found.top:+.2g}; random: {found.random:+.2g} "
+        f"± {found.random_std:.2g}",
+    ]
+
+
+def label_of(method: MethodName, name: str) -> str:
+    """Say in a legend what the weights are."""
+    if method == "attention":
+        return "attention: weights of the readout, not importance"
+    return f"{method.replace('_', ' ')}: contribution to {name}"
+
+
+def _scale(method: MethodName, explained: Mapping[MethodName, Sequence[Explanation]]) -> float:
+    alike = [method] if method == "attention" else [m for m in explained if m != "attention"]
+    return shared_scale([one.weights for other in alike for one in explained[other]])
+
+
+def _draw(stem: Path, explanation: Explanation, scale: float, name: str) -> Iterator[Path]:
+    for format in ("svg", "png"):
+        path = stem.with_name(f"{stem.name}.{format}")
+        path.write_bytes(
+            draw_molecule(
+                explanation.smiles, explanation.weights, scale=scale,
+                title=f"row {stem.name[3:].partition('-')[0]}", lines=describe(explanation),
+                label=label_of(explanation.method, name), format=format,
+            )
+        )  # fmt: skip
+        yield path
+
+
+def _write(path: Path, lines: Iterator[Sequence[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(lines)
+
+
+def _atom_lines(
+    rows: Sequence[int], explained: Mapping[MethodName, Sequence[Explanation]]
+) -> Iterator[Sequence[object]]:
+    yield ["row", "atom", "symbol", *(f"{m}{end}" for m in explained for end in ("", "_spread"))]
+    for row, *of_row in zip(rows, *explained.values()):
+        for atom, symbol in enumerate(of_row[0].symbols):
+            numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
+            yield [row, atom, symbol, *map(_number, numbers)]
+
+
+def _molecule_lines(
+    rows: Sequence[int], explained: Mapping[MethodName, Sequence[Explanation]]
+) -> Iterator[Sequence[object]]:
+    yield [
+        *("row", "smiles", "method", "prediction", "std"),
+        *("top_atoms", "top_drop", "random_drop", "random_drop_std"),
+    ]
+    for row, *of_row in zip(rows, *explained.values()):
+        for one in of_row:
+            found = one.faithfulness
+            drops = (found.top, found.random, found.random_std)
+            atoms = " ".join(map(str, found.atoms))
+            numbers = map(_number, (one.prediction, one.std))
+            yield [row, one.smiles, one.method, *numbers, atoms, *map(_number, drops)]
+
+
+def _number(value: float) -> str:
+    """Nine digits; nothing for NaN."""
+    return "" if value != value else f"{value:.9g}"

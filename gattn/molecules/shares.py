@@ -1,0 +1,185 @@
+"""What each atom gives to the descriptors of its molecule."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.data import DESCRIPTORS
+from gattn.data.descriptors import descriptor_row
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Bond, Mol
+
+__all__ = ["descriptor_shares"]
+
+# Bounds of the intervals that RDKit sorts atoms by, for the surfaces by logP, refractivity, charge.
+_LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
+_REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
+_CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+
+_PATTERNS = {
+    "NumHBD": "[N&!H0&v3,N&!H0&+1&v4,O&H1&+0,S&H1&+0,n&H1&+0]",
+    "NumAmideBonds": "C(=[O;!R])N",
+    "NumRotatableBonds": "[!$(*#*)&!D1]-&!@[!$(*#*)&!D1]",
+}
+"""What RDKit counts; each match is shared by its atoms."""
+
+
+def descriptor_shares(molecule: Mol) -> Tensor:
+    """Divide every descriptor of a molecule among its atoms.
+
+    Masses, surfaces, counts, Crippen's sums and the polar surface are sums over atoms: an atom's
+    share is its term. A ring, a bond or a group belongs to its atoms in equal shares. What is left,
+    as of shape indices, is shared equally by all atoms.
+
+    Args:
+        molecule: n atoms, sanitised.
+
+    Returns:
+        [n, len(DESCRIPTORS)] float64, whose columns sum to the descriptors.
+
+    >>> from rdkit import Chem
+    >>> shares = descriptor_shares(Chem.MolFromSmiles("CCO"))
+    >>> shares[:, DESCRIPTORS.index("tpsa")].round(decimals=2).tolist()
+    [0.0, 0.0, 20.23]
+    """
+    known = _terms(molecule)
+    atoms = molecule.GetNumAtoms()
+    blank = np.zeros(atoms)
+    shares = np.stack([known.get(name, blank) for name in DESCRIPTORS], 1)
+    shares = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
+    shares += (descriptor_row(molecule) - shares.sum(0)) / atoms
+    return torch.from_numpy(shares)
+
+
+def _terms(molecule: Mol) -> dict[str, np.ndarray]:
+    """What is known of each atom's part in each descriptor: [n] by the descriptor's name."""
+    terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
+    for name, pattern in _patterns().items():
+        terms[name] = _spread(molecule, molecule.GetSubstructMatches(pattern))
+    return terms
+
+
+@functools.cache
+def _patterns() -> dict[str, Mol]:
+    from rdkit import Chem
+
+    return {name: Chem.MolFromSmarts(smarts) for name, smarts in _PATTERNS.items()}
+
+
+def _spread(molecule: Mol, groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """One for each group, in equal shares of its atoms."""
+    terms = np.zeros(molecule.GetNumAtoms())
+    for group in groups:
+        terms[list(group)] += 1 / len(group)
+    return terms
+
+
+def _counts(molecule: Mol) -> dict[str, np.ndarray]:
+    from rdkit.Chem import GetPeriodicTable
+
+    hydrogen = GetPeriodicTable().GetMostCommonIsotopeMass(1)
+    rows = []
+    for atom in molecule.GetAtoms():
+        number, hydrogens = atom.GetAtomicNum(), atom.GetTotalNumHs()
+        polar, carbon = number in (7, 8), number == 6
+        mass = _isotope_mass(number, atom.GetIsotope()) + hydrogens * hydrogen
+        saturated = carbon and atom.GetHybridization().name == "SP3"
+        rows.append(
+            (mass, number > 1, number not in (1, 6), polar, polar * hydrogens, saturated, carbon)
+        )
+    mass, heavy, hetero, acceptors, donors, saturated, carbons = np.array(rows, float).T
+    return {
+        "exactmw": mass,
+        "NumHeavyAtoms": heavy,
+        "NumHeteroatoms": hetero,
+        "lipinskiHBA": acceptors,
+        "lipinskiHBD": donors,
+        "FractionCSP3": saturated / max(carbons.sum(), 1.0),
+    }
+
+
+def _isotope_mass(number: int, isotope: int) -> float:
+    from rdkit.Chem import GetPeriodicTable
+
+    if number == 0:
+        return 0.0
+    table = GetPeriodicTable()
+    known = table.GetMassForIsotope(number, isotope) if isotope else 0.0
+    return known or table.GetMostCommonIsotopeMass(number)
+
+
+def _rings(molecule: Mol) -> dict[str, np.ndarray]:
+    rings = molecule.GetRingInfo()
+    named: dict[str, list[tuple[int, ...]]] = {}
+    for atoms, bonds in zip(rings.AtomRings(), rings.BondRings()):
+        carbocycle = all(molecule.GetAtomWithIdx(i).GetAtomicNum() == 6 for i in atoms)
+        for kind in _kinds([molecule.GetBondWithIdx(i) for i in bonds]):
+            names = [f"Num{kind}Rings", *([] if carbocycle else [f"Num{kind}Heterocycles"])]
+            for name in names:
+                named.setdefault(name, []).append(atoms)
+    return {name: _spread(molecule, tuple(groups)) for name, groups in named.items()}
+
+
+def _kinds(bonds: list[Bond]) -> list[str]:
+    """What kinds of ring these bonds make: "" is any ring."""
+    if all(bond.GetIsAromatic() for bond in bonds):
+        return ["", "Aromatic"]
+    single = all(bond.GetBondTypeAsDouble() == 1 for bond in bonds)
+    return ["", "Aliphatic", *(["Saturated"] if single else [])]
+
+
+def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
+    """Kier and Hall's indices: a term for each atom, and for each bond, which two atoms share."""
+    from rdkit.Chem import GetPeriodicTable
+    from rdkit.Chem.rdMolDescriptors import CalcHallKierAlpha
+
+    valence, simple = [], []
+    for atom in molecule.GetAtoms():
+        number = atom.GetAtomicNum()
+        outer = GetPeriodicTable().GetNOuterElecs(number)
+        free = outer - atom.GetTotalNumHs()
+        valence.append(free if number <= 10 else free / (number - outer - 1))
+        simple.append(free)
+    terms = {}
+    for name, degrees in {"v": valence, "n": simple}.items():
+        root = np.array([degree**-0.5 if degree > 0 else 0.0 for degree in degrees])
+        terms[f"chi0{name}"], ends = root, np.zeros(len(root))
+        for bond in molecule.GetBonds():
+            pair = [bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()]
+            ends[pair] += root[pair].prod() / 2
+        terms[f"chi1{name}"] = ends
+    alpha = [0.0] * molecule.GetNumAtoms()
+    CalcHallKierAlpha(molecule, atomContribs=alpha)
+    return {**terms, "hallKierAlpha": np.array(alpha)}
+
+
+def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
+    """Crippen's sums, the polar surface, and Labute's surface in intervals of three properties."""
+    from rdkit.Chem import rdMolDescriptors as rd
+    from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges
+
+    logp, refractivity = np.array(rd._CalcCrippenContribs(molecule)).T
+    surface, _ = rd._CalcLabuteASAContribs(molecule)
+    surface = np.array(surface)
+    copy = type(molecule)(molecule)
+    ComputeGasteigerCharges(copy)
+    charge = np.array([atom.GetDoubleProp("_GasteigerCharge") for atom in copy.GetAtoms()])
+    terms = {
+        "CrippenClogPHeavy": logp,
+        "CrippenMRHeavy": refractivity,
+        "tpsa": np.array(rd._CalcTPSAContribs(molecule)),
+        "labuteASA": surface,
+    }
+    for name, values, bounds in (
+        ("SlogP", logp, _LOGP), ("SMR", refractivity, _REFRACTIVITY), ("PEOE", charge, _CHARGE),
+    ):  # fmt: skip
+        interval = np.searchsorted(bounds, values, side="right")
+        for number in range(len(bounds) + 1):
+            terms[f"{name}_VSA{number + 1}"] = surface * (interval == number)
+    return terms

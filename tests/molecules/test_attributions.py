@@ -1,0 +1,214 @@
+"""Weights of atoms: sums, exact cases, masking, and what does not depend on the batch."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("rdkit")
+pytest.importorskip("lightning")
+
+from rdkit import Chem
+from rdkit.Chem import rdMolDescriptors
+
+from gattn.data import DESCRIPTORS
+from gattn.data.descriptors import descriptor_row
+from gattn.molecules import masking
+from gattn.molecules.attributions import METHODS, attribute, attributions
+from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
+from gattn.molecules.predictor import MoleculePredictor
+from gattn.molecules.settings import MoleculeSettings
+from gattn.molecules.shares import descriptor_shares
+
+SMILES = [
+    *("CCO", "CC(=O)Nc1ccc(O)cc1", "c1ccccc1", "CCN(CC)CC", "CC(=O)O", "OCC(O)CO", "C1CCOC1"),
+    *("CC(C)Cc1ccc(cc1)C(C)C(=O)O", "Clc1ccccc1", "CCCCCC", "NCC(=O)O", "c1ccncc1", "CS(C)=O"),
+    *("FC(F)F", "CC#N", "C=CC=C", "OC1CCCCC1", "Brc1ccc(Br)cc1", "CCOC(=O)C", "CNC"),
+]
+ODD = ["C", "[Na+].[Cl-]", "[13CH3]O", "*CC*", "C1CC2CCC1CC2", "[NH3+]CC([O-])=O", "CC[Pt]Cl"]
+
+
+def logp(smiles):
+    return rdMolDescriptors.CalcCrippenDescriptors(Chem.MolFromSmiles(smiles))[0]
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return featurise(SMILES).inputs
+
+
+def fitted(inputs, task="regression", **settings):
+    y = torch.tensor([[logp(smiles)] for smiles in SMILES], dtype=torch.float64)
+    if task == "classification":
+        y = (y > y.median()).double()
+    chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, "ensemble": 2, **settings})
+    return MoleculePredictor.fit(inputs[:14], y[:14], inputs[14:], y[14:], task, chosen)
+
+
+@pytest.fixture(scope="module")
+def stacked(inputs):
+    return fitted(inputs)
+
+
+def empty_of(inputs):
+    """The molecules that integrated gradients start from: nothing is known of any atom."""
+    arrays = dataclasses.replace(
+        inputs.molecules.arrays, x=torch.zeros_like(inputs.molecules.arrays.x)
+    )
+    molecules = dataclasses.replace(inputs.molecules, arrays=arrays)
+    counts, descriptors = torch.zeros_like(inputs.counts), torch.zeros_like(inputs.descriptors)
+    return MoleculeInputs(molecules, counts, descriptors)
+
+
+@pytest.mark.parametrize("smiles", SMILES + ODD)
+def test_shares_of_descriptors_sum_to_the_descriptors(smiles):
+    molecule = Chem.MolFromSmiles(smiles)
+    shares = descriptor_shares(molecule)
+    np.testing.assert_allclose(shares.sum(0), descriptor_row(molecule), atol=1e-6)
+
+
+def test_shares_are_rdkits_own_contributions():
+    molecule = Chem.MolFromSmiles("CC(=O)Nc1ccc(S(N)(=O)=O)cc1Cl")
+    shares = dict(zip(DESCRIPTORS, descriptor_shares(molecule).t().numpy()))
+    crippen = np.array(rdMolDescriptors._CalcCrippenContribs(molecule))
+    np.testing.assert_allclose(shares["CrippenClogPHeavy"], crippen[:, 0], atol=1e-9)
+    np.testing.assert_allclose(shares["CrippenMRHeavy"], crippen[:, 1], atol=1e-9)
+    np.testing.assert_allclose(
+        shares["tpsa"], rdMolDescriptors._CalcTPSAContribs(molecule), atol=1e-9
+    )
+    assert shares["NumHeteroatoms"].tolist() == [
+        float(atom.GetAtomicNum() != 6) for atom in molecule.GetAtoms()
+    ]
+    assert set(shares["NumAromaticRings"].round(6)) == {0, round(1 / 6, 6)}
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        *((model, "regression") for model in ("stacked", "attention", "ridge", "attentive_fp")),
+        # Not the ridge's classes: its probability is cut at 0 and 1, its contributions are not.
+        *((model, "classification") for model in ("attention", "attentive_fp")),
+    ],
+)
+def test_integrated_gradients_sum_to_the_difference_of_predictions(
+    inputs, model, task, monkeypatch
+):
+    # ReLU and the norms have kinks along the path: the error falls as the number of places grows.
+    monkeypatch.setattr("gattn.molecules.attributions.STEPS", 256)
+    predictor = fitted(inputs, task, model=model)
+    weights = attribute(predictor, inputs, "integrated_gradients")
+    change = predictor.predict(inputs).mean - predictor.predict(empty_of(inputs)).mean
+    total = torch.stack([one.sum() for one in weights])
+    torch.testing.assert_close(total, change[:, 0], atol=5e-3, rtol=5e-3)
+
+
+def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
+    weights = attribute(stacked, inputs[:3], "masking")
+    for place in range(3):
+        one = inputs[[place]]
+        for atom in range(len(weights[place])):
+            mask = torch.zeros(1, len(weights[place]), dtype=torch.bool)
+            mask[0, atom] = True
+            without = stacked.predict(masked_inputs(one, atoms_of(one), [(0, mask)])).mean
+            change = stacked.predict(one).mean - without
+            torch.testing.assert_close(weights[place][atom], change[0, 0], atol=1e-5, rtol=1e-5)
+
+
+def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
+    one = featurise(["CCO"]).inputs
+    mask = torch.tensor([[False, False, False], [True, False, False], [True, True, True]])
+    made = masked_inputs(one, atoms_of(one), [(0, mask)])
+    assert made.molecules.arrays.ptr.tolist() == [0, 3, 5, 5]
+    assert made.molecules[1].edge_index.tolist() == [[0, 1], [1, 0]]
+    assert torch.equal(made.molecules[1].x, one.molecules[0].x[1:])
+    assert torch.equal(made.counts[0], one.counts[0])
+    # Of CCO only the hydroxyl and the two carbons alone, of radius 0, hold not the first atom,
+    # and the hydroxyl with its carbon.
+    assert made.counts[1].sum() == 3
+    assert made.counts[2].sum() == 0
+    torch.testing.assert_close(made.descriptors[0], one.descriptors[0])
+    assert made.descriptors[1, DESCRIPTORS.index("NumHeavyAtoms")] == 2
+    torch.testing.assert_close(
+        made.descriptors[2], torch.zeros(len(DESCRIPTORS)), atol=1e-4, rtol=0
+    )
+
+
+def test_the_ridge_is_the_sum_of_its_contributions(inputs):
+    predictor = fitted(inputs, model="ridge")
+    kernel = predictor.kernel
+    nothing = predictor.predict(empty_of(inputs[:1])).mean[0, 0]
+    start = kernel.smooth(torch.zeros(1, inputs.descriptors.shape[1]), 0)[0]
+    for one in range(4):
+        by_count = kernel.by_count(inputs.counts[one], 0).sum()
+        smooth = kernel.smooth(inputs.descriptors[one : one + 1], 0)[0]
+        made = predictor.predict(inputs[[one]]).mean[0, 0]
+        torch.testing.assert_close(by_count + smooth - start + nothing, made, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_and_members_add_up(inputs, stacked, method):
+    for found in attributions(stacked, inputs[:4], method):
+        torch.testing.assert_close(sum(found.parts.values()), found.weights)
+        assert found.members.shape == (2, len(found.weights))
+        torch.testing.assert_close(found.members.mean(0), found.weights, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_molecule_has_the_same_weights_in_any_batch(inputs, stacked, method, monkeypatch):
+    together = attribute(stacked, inputs, method)
+    monkeypatch.setattr(masking, "BUDGET", 16)
+    monkeypatch.setattr("gattn.molecules.attributions.BUDGET", 16)
+    for apart, one in zip(attribute(stacked, inputs, method), together):
+        torch.testing.assert_close(apart, one, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_odd_molecules_have_finite_weights(stacked, method):
+    found = featurise(ODD).inputs
+    weights = attribute(stacked, found, method)
+    assert [len(one) for one in weights] == found.molecules.arrays.ptr.diff().tolist()
+    assert all(one.isfinite().all() for one in weights)
+    assert attribute(stacked, found[[]], method) == []
+
+
+def test_attention_is_a_distribution(inputs, stacked):
+    for one in attribute(stacked, inputs, "attention"):
+        assert one.min() >= 0
+        torch.testing.assert_close(one.sum(), torch.tensor(1.0).double(), atol=1e-5, rtol=0)
+
+
+def test_weights_do_not_depend_on_the_order_of_the_atoms(stacked):
+    for method in METHODS:
+        forth, back = (attribute(stacked, featurise([s]).inputs, method) for s in ("CCO", "OCC"))
+        torch.testing.assert_close(forth[0], back[0].flip(0), atol=1e-5, rtol=1e-4)
+
+
+def test_masks_of_a_large_molecule_come_in_batches_of_bounded_size(stacked, monkeypatch):
+    monkeypatch.setattr(masking, "BUDGET", 500)
+    sizes = []
+    ask = MoleculePredictor.predict
+
+    def predict(self, inputs):
+        sizes.append(int(inputs.molecules.arrays.ptr[-1]))
+        return ask(self, inputs)
+
+    monkeypatch.setattr(MoleculePredictor, "predict", predict)
+    one = featurise(["C" * 120]).inputs
+    (found,) = predict_masked(stacked, one, [torch.eye(120, dtype=torch.bool)], 0)
+    assert len(found.mean) == 120
+    assert max(sizes) <= 500
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "target", "message"),
+    [
+        ("ridge", "saliency", 0, "method must be one of"),
+        ("ridge", "masking", 1, "target must be at least 0 and below 1"),
+        ("ridge", "attention", 0, "needs a model with learned queries"),
+    ],
+)
+def test_what_cannot_be_explained_is_an_error(inputs, model, method, target, message):
+    with pytest.raises(ValueError, match=message):
+        attribute(fitted(inputs, model=model), inputs[:1], method, target=target)

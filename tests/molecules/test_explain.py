@@ -1,0 +1,132 @@
+"""Explanations: frozen records, faithfulness, tables and pictures."""
+
+import csv
+import dataclasses
+import math
+
+import pytest
+import torch
+
+pytest.importorskip("rdkit")
+pytest.importorskip("lightning")
+pytest.importorskip("matplotlib")
+
+from gattn.molecules.attributions import METHODS
+from gattn.molecules.explain import DEFAULT_METHOD, explain
+from gattn.molecules.explanations import write_explanations
+from gattn.molecules.inputs import featurise
+from gattn.molecules.predictor import MoleculePredictor
+from gattn.molecules.settings import MoleculeSettings
+
+CARBONS = ["C" * n + tail for n in range(1, 9) for tail in ("", "O", "N")]
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return featurise(CARBONS).inputs
+
+
+def fitted(inputs, **settings):
+    """A model of how many carbons there are."""
+    y = torch.tensor([[float(text.count("C"))] for text in CARBONS], dtype=torch.float64)
+    chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, **settings})
+    return MoleculePredictor.fit(inputs, y, inputs, y, "regression", chosen)
+
+
+@pytest.fixture(scope="module")
+def ridge(inputs):
+    return fitted(inputs, model="ridge")
+
+
+@pytest.fixture(scope="module")
+def pair(inputs):
+    return fitted(inputs, ensemble=2)
+
+
+def test_explanations_are_of_the_prediction(inputs, pair):
+    predicted = pair.predict(inputs)
+    for place, found in enumerate(explain(pair, inputs)):
+        assert found.smiles == CARBONS[place]
+        assert found.method == DEFAULT_METHOD
+        assert len(found.symbols) == len(found.weights) == len(found.spread)
+        assert found.prediction == pytest.approx(float(predicted.mean[place, 0]), abs=1e-5)
+        assert found.std == pytest.approx(float(predicted.std[place, 0]), abs=1e-5)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            found.target = 1
+
+
+def test_faithful_weights_find_the_atoms_that_count(ridge):
+    found = explain(ridge, featurise(["CCCCCCO", "CCCCCCN"]).inputs, "masking")
+    for one in found:
+        assert "C" in {one.symbols[atom] for atom in one.faithfulness.atoms}
+        assert one.faithfulness.top > 0
+        assert one.faithfulness.top > one.faithfulness.random
+
+
+def test_the_random_atoms_depend_on_the_seed_alone(inputs, ridge):
+    first = [one.faithfulness for one in explain(ridge, inputs[10:14])]
+    assert [one.faithfulness for one in explain(ridge, inputs[10:14])] == first
+    (alone,) = explain(ridge, inputs[[11]])
+    assert alone.faithfulness.random == pytest.approx(first[1].random, abs=1e-6)
+    other = [one.faithfulness.random for one in explain(ridge, inputs[10:14], seed=1)]
+    assert other != [one.random for one in first]
+
+
+def test_the_spread_needs_two_networks(inputs, pair):
+    (two,) = explain(pair, inputs[[20]])
+    assert two.spread.isfinite().all()
+    assert two.spread.max() > 0
+    (one,) = explain(fitted(inputs, ensemble=1), inputs[[20]])
+    assert one.spread.isnan().all()
+
+
+def test_an_atom_alone_is_explained_by_its_absence(ridge):
+    (found,) = explain(ridge, featurise(["C"]).inputs, "masking")
+    assert found.faithfulness.atoms == (0,)
+    assert found.faithfulness.top == pytest.approx(float(found.weights[0]), abs=1e-6)
+    assert found.faithfulness.random_std == pytest.approx(0.0, abs=1e-9)
+
+
+def test_no_molecules_have_no_explanations(inputs, ridge):
+    assert explain(ridge, inputs[[]]) == []
+
+
+def test_tables_and_pictures_are_written(tmp_path, inputs, pair):
+    some, rows = inputs[[4, 7]], [3, 17]
+    explained = {method: explain(pair, some, method) for method in METHODS}
+    written = write_explanations(tmp_path / "out", rows, explained, name="carbons")
+    with written.atoms.open(newline="", encoding="utf-8") as file:
+        atoms = list(csv.DictReader(file))
+    numbers = [int(size) for size in some.molecules.arrays.ptr.diff()]
+    assert [int(line["row"]) for line in atoms] == [3] * numbers[0] + [17] * numbers[1]
+    assert [int(line["atom"]) for line in atoms] == [*range(numbers[0]), *range(numbers[1])]
+    for method in METHODS:
+        wanted = torch.cat([one.weights for one in explained[method]]).tolist()
+        assert [float(line[method]) for line in atoms] == pytest.approx(wanted, rel=1e-6)
+        assert all(math.isfinite(float(line[f"{method}_spread"])) for line in atoms)
+    with written.molecules.open(newline="", encoding="utf-8") as file:
+        molecules = list(csv.DictReader(file))
+    assert [line["method"] for line in molecules] == [*METHODS, *METHODS]
+    assert molecules[0]["smiles"] == CARBONS[4]
+    assert len(written.pictures) == 2 * 2 * len(METHODS)
+    assert {path.suffix for path in written.pictures} == {".svg", ".png"}
+    assert all(path.stat().st_size > 1000 for path in written.pictures)
+    attention = (tmp_path / "out" / "row3-attention.svg").read_text("utf-8")
+    assert "not importance" in attention
+    assert "contribution to carbons" in (tmp_path / "out" / "row17-masking.svg").read_text("utf-8")
+
+
+def test_one_network_leaves_the_spread_empty_and_large_molecules_have_no_picture(tmp_path, ridge):
+    explained = {"masking": explain(ridge, featurise(["CO", "C" * 301]).inputs, "masking")}
+    written = write_explanations(tmp_path, [0, 1], explained)
+    assert written.not_drawn == (1,)
+    assert len(written.pictures) == 2
+    with written.atoms.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 303
+    assert {line["masking_spread"] for line in lines} == {""}
+
+
+def test_rows_and_explanations_must_be_as_many(tmp_path, inputs, ridge):
+    with pytest.raises(ValueError, match="masking must explain 2 molecules; got 1"):
+        write_explanations(tmp_path, [0, 1], {"masking": explain(ridge, inputs[:1], "masking")})
