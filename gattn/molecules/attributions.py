@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.molecules.predictor import MoleculePredictor
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "MethodName", "attribute", "attributions"]
+__all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute", "attributions"]
 
-MethodName: TypeAlias = Literal["integrated_gradients", "masking", "gradient_x_input", "attention"]
-METHODS: tuple[MethodName, ...] = get_args(MethodName)
-DEFAULT_METHOD: MethodName = "integrated_gradients"
+METHODS = ("integrated_gradients", "masking", "gradient_x_input", "attention")
+DEFAULT_METHOD = "integrated_gradients"
 """What agrees best with exact contributions: ``python -m benchmarks.molecules.attributions``."""
 
 STEPS = 32
@@ -47,7 +46,7 @@ class Attribution:
 
 
 def attribute(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: MethodName = DEFAULT_METHOD, *,
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0,
 ) -> list[Tensor]:  # fmt: skip
     r"""Weigh the atoms of molecules by what they give to a prediction.
@@ -97,7 +96,7 @@ def attribute(
 
 
 def attributions(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: MethodName = DEFAULT_METHOD, *,
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0, atoms: Sequence[MoleculeAtoms] | None = None,
 ) -> list[Attribution]:  # fmt: skip
     """Weigh atoms as :func:`attribute` does, part by part and for each network.
@@ -194,20 +193,20 @@ def _network(
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
     """What one network's prediction owes to each atom of a batch: [n]."""
-    by_atom = torch.zeros_like(batch.x)
-    by_descriptor = torch.zeros_like(batch.descriptors)
+    known: dict[str, Tensor] = {"x": batch["x"], "descriptors": batch["descriptors"]}
+    gradients = {name: torch.zeros_like(values) for name, values in known.items()}
     for place, weight in path:
-        moved = batch.clone()
-        moved.x = (place * batch.x).requires_grad_()
-        moved.descriptors = (place * batch.descriptors).requires_grad_()
+        moved = {name: (place * values).requires_grad_() for name, values in known.items()}
         with torch.enable_grad():
-            made = predictor.in_units(predictor.networks[number](moved))[:, target].sum()
-            x, descriptors = torch.autograd.grad(
-                made, [moved.x, moved.descriptors], allow_unused=True, materialize_grads=True
-            )
-        by_atom += weight * x
-        by_descriptor += weight * descriptors
-    return (by_atom * batch.x).double().sum(1) + _shared(by_descriptor, atoms)
+            raw = predictor.networks[number](batch.clone().update(moved))
+            made = torch.autograd.grad(
+                predictor.in_units(raw)[:, target].sum(),
+                list(moved.values()), allow_unused=True, materialize_grads=True,
+            )  # fmt: skip
+        for name, gradient in zip(known, made):
+            gradients[name] += weight * gradient
+    by_atom = (gradients["x"] * known["x"]).double().sum(1)
+    return by_atom + _shared(gradients["descriptors"], atoms)
 
 
 def _kernel(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, MethodName, attributions
+from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attributions
 from gattn.molecules.masking import Masked, atoms_of, predict_masked
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Explanation:
 
     smiles: str
     symbols: tuple[str, ...]
-    method: MethodName
+    method: str
     target: int
     prediction: float
     std: float
@@ -73,7 +73,7 @@ class Explanation:
 
 
 def explain(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: MethodName = DEFAULT_METHOD, *,
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0, seed: int = 0,
 ) -> list[Explanation]:  # fmt: skip
     """Weigh the atoms of molecules, and test the weights by deleting atoms.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
 
 if TYPE_CHECKING:
-    from gattn.molecules.attributions import MethodName
     from gattn.molecules.explain import Explanation
 
 __all__ = ["WrittenExplanations", "describe", "write_explanations"]
@@ -36,7 +35,7 @@ class WrittenExplanations:
 
 def write_explanations(
     folder: Path, rows: Sequence[int],
-    explained: Mapping[MethodName, Sequence[Explanation]], *, name: str = "prediction",
+    explained: Mapping[str, Sequence[Explanation]], *, name: str = "prediction",
 ) -> WrittenExplanations:  # fmt: skip
     """Write the weights of atoms as tables and pictures.
 
@@ -90,14 +89,14 @@ def describe(explanation: Explanation) -> list[str]:
     ]
 
 
-def label_of(method: MethodName, name: str) -> str:
+def label_of(method: str, name: str) -> str:
     """Say in a legend what the weights are."""
     if method == "attention":
         return "attention: weights of the readout, not importance"
     return f"{method.replace('_', ' ')}: contribution to {name}"
 
 
-def _scale(method: MethodName, explained: Mapping[MethodName, Sequence[Explanation]]) -> float:
+def _scale(method: str, explained: Mapping[str, Sequence[Explanation]]) -> float:
     alike = [method] if method == "attention" else [m for m in explained if m != "attention"]
     return shared_scale([one.weights for other in alike for one in explained[other]])
 
@@ -121,7 +120,7 @@ def _write(path: Path, lines: Iterator[Sequence[object]]) -> None:
 
 
 def _atom_lines(
-    rows: Sequence[int], explained: Mapping[MethodName, Sequence[Explanation]]
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
 ) -> Iterator[Sequence[object]]:
     yield ["row", "atom", "symbol", *(f"{m}{end}" for m in explained for end in ("", "_spread"))]
     for row, *of_row in zip(rows, *explained.values()):
@@ -131,7 +130,7 @@ def _atom_lines(
 
 
 def _molecule_lines(
-    rows: Sequence[int], explained: Mapping[MethodName, Sequence[Explanation]]
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
 ) -> Iterator[Sequence[object]]:
     yield [
         *("row", "smiles", "method", "prediction", "std"),

@@ -155,7 +155,7 @@ def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
             ends[pair] += root[pair].prod() / 2
         terms[f"chi1{name}"] = ends
     alpha = [0.0] * molecule.GetNumAtoms()
-    CalcHallKierAlpha(molecule, atomContribs=alpha)
+    CalcHallKierAlpha(molecule, atomContribs=alpha)  # pyright: ignore[reportArgumentType]
     return {**terms, "hallKierAlpha": np.array(alpha)}
 
 
