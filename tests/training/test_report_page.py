@@ -139,6 +139,16 @@ def test_the_page_can_be_read(
     assert [text for height, text in heights if height < 11] == []
 
 
+def test_it_is_printed_dark_on_white(page: Path, browser: webdriver.Chrome) -> None:
+    _open(browser, page, 800, "dark")
+    _emulate(browser, "print", "dark")
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == (
+        "rgb(255, 255, 255)"
+    )
+    shown = "return [...document.images].filter(i => i.currentSrc != i.src).map(i => i.alt);"
+    assert browser.execute_script(shown) == []
+
+
 def test_a_fault_is_seen(tmp_path: Path, browser: webdriver.Chrome) -> None:
     """Each check finds what it is there for."""
     path = tmp_path / "bad.html"
@@ -157,6 +167,10 @@ def test_a_fault_is_seen(tmp_path: Path, browser: webdriver.Chrome) -> None:
 def _open(browser: webdriver.Chrome, page: Path, width: int, scheme: str) -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    _emulate(browser, "screen", scheme)
     browser.get(page.as_uri())
+
+
+def _emulate(browser: webdriver.Chrome, media: str, scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
