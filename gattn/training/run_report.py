@@ -225,6 +225,6 @@ def _epochs(run: RunFacts) -> tuple[Table, ...]:
 def _data(run: RunFacts) -> Section:
     sentence, tables = left_out(run.errors, run.rows)
     unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
-    text = (sentence, f"{unlabelled:,} others have no label.") if unlabelled > 0 else (sentence,)
+    text = (sentence, f"Without a label: {unlabelled:,} more.") if unlabelled > 0 else (sentence,)
     parts = Table(("part", run.item), tuple(run.parts.items()))
     return Section("Data", text, (parts, *tables))

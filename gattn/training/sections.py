@@ -123,12 +123,11 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
         A sentence, and a table of the first of them; no table where nothing was left out.
 
     >>> left_out({7: "not a SMILES"}, 100)[0]
-    '1 of 100 rows was left out.'
+    'Left out: 1 of 100 rows.'
     """
     if not errors:
-        return f"None of the {rows:,} rows was left out.", []
-    was = "row was" if rows == 1 else "rows was" if len(errors) == 1 else "rows were"
-    sentence = f"{len(errors):,} of {rows:,} {was} left out."
+        return f"Left out: none of {rows:,} rows.", []
+    sentence = f"Left out: {len(errors):,} of {rows:,} rows."
     caption = "Left out" if len(errors) <= shown else f"The first {shown} that were left out"
     listed = tuple(list(errors.items())[:shown])
     return sentence, [Table(("line", "why"), listed, caption)]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from PIL import Image
+from sklearn.metrics import average_precision_score
 
 from gattn.training import plots
 from gattn.training.calibration import Reliability
@@ -143,6 +144,16 @@ def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
     (mean,) = [line for line in axes[0].lines if "mean" in str(line.get_label())]
     assert np.isclose(np.mean(mean.get_ydata()), 0.5, atol=0.01)
     assert axes[0].get_title(loc="left") == "mean ROC-AUC 0.500"
+
+
+def test_the_area_under_the_mean_is_the_mean_area(axes: list[Axes]) -> None:
+    generator = np.random.default_rng(0)
+    classes = (generator.random((300, 3)) < 0.3).astype(float)
+    chances = 0.4 * classes + 0.6 * generator.random((300, 3))
+    plots.precision_recall(classes, chances)
+    (mean,) = [line for line in axes[0].lines if "mean" in str(line.get_label())]
+    area = np.mean([average_precision_score(classes[:, i], chances[:, i]) for i in range(3)])
+    assert np.isclose(np.mean(mean.get_ydata()), area, atol=0.005)
 
 
 @pytest.mark.parametrize("draw", [plots.coverage, plots.reliability])

@@ -158,9 +158,9 @@ def test_who_wins_is_said(baselines: dict, sentence: str, best: tuple[int, ...])
 
 
 def test_rows_left_out_are_counted_and_the_first_listed() -> None:
-    assert left_out({}, 1200) == ("None of the 1,200 rows was left out.", [])
+    assert left_out({}, 1200) == ("Left out: none of 1,200 rows.", [])
     sentence, (table,) = left_out(dict.fromkeys(range(1500), "no"), 2000, shown=3)
-    assert sentence == "1,500 of 2,000 rows were left out."
+    assert sentence == "Left out: 1,500 of 2,000 rows."
     assert table.rows == ((0, "no"), (1, "no"), (2, "no"))
     assert table.caption == "The first 3 that were left out"
 
@@ -233,8 +233,8 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     assert len(pictures) == 4
     told = " ".join(page.texts)
     assert "hold 95 % of those of the test part" in told
-    assert "1 of 16 rows was left out." in told
-    assert "2 others have no label." in told
+    assert "Left out: 1 of 16 rows." in told
+    assert "Without a label: 2 more." in told
     assert "not a SMILES" in told
 
 

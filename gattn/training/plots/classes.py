@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["precision_recall", "roc"]
 
+Column = NDArray[np.float64]
 GRID = np.linspace(0, 1, 201)  # where the curves of several targets are averaged
 
 
 class _Curve(NamedTuple):
     """A curve through points (x, y), the area under it, and its target's share of class 1."""
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
+    x: Column
+    y: Column
     area: float
     positive: float
 
@@ -48,18 +50,18 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = Fa
     >>> roc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
     b'\\x89PNG'
     """
-    from sklearn.metrics import roc_auc_score, roc_curve
+    metrics = _scikit_learn_metrics()
 
-    def curve(classes: NDArray[np.float64], p: NDArray[np.float64]) -> _Curve:
-        x, up, _ = roc_curve(classes, p)
-        return _Curve(x, up, float(roc_auc_score(classes, p)), float(classes.mean()))
+    def curve(classes: Column, p: Column) -> _Curve:
+        x, up, _ = metrics.roc_curve(classes, p)
+        return _Curve(x, up, float(metrics.roc_auc_score(classes, p)), float(classes.mean()))
 
     curves, left_out = _curves(y, probability, curve)
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
         axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
-        _lines(axes, curves, theme)
+        _lines(axes, curves, theme, steps=False)
         _square(axes, "false positive rate", "true positive rate")
         axes.set_title(_areas(name, "ROC-AUC", curves, left_out))
 
@@ -71,7 +73,10 @@ def precision_recall(
 ) -> bytes:
     """Draw the precision against the recall: thin lines for targets, and their mean.
 
-    The dashed line is the share of class 1, the precision of guessing.
+    The dashed line is the share of class 1, the precision of guessing. Between two recalls the
+    precision is that of the higher one, as the average precision counts it: a straight line would
+    promise more (Davis and Goadrich, "The relationship between precision-recall and ROC curves",
+    ICML 2006).
 
     Args:
         y: classes 0 and 1, [k] or [k, t], NaN where not measured.
@@ -89,11 +94,11 @@ def precision_recall(
     >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
     b'\\x89PNG'
     """
-    from sklearn.metrics import average_precision_score, precision_recall_curve
+    metrics = _scikit_learn_metrics()
 
-    def curve(classes: NDArray[np.float64], p: NDArray[np.float64]) -> _Curve:
-        precision, recall, _ = precision_recall_curve(classes, p)
-        area = float(average_precision_score(classes, p))
+    def curve(classes: Column, p: Column) -> _Curve:
+        precision, recall, _ = metrics.precision_recall_curve(classes, p)
+        area = float(metrics.average_precision_score(classes, p))
         return _Curve(recall[::-1], precision[::-1], area, float(classes.mean()))
 
     curves, left_out = _curves(y, probability, curve)
@@ -103,17 +108,25 @@ def precision_recall(
         if curves:
             share = float(np.mean([found.positive for found in curves]))
             axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
-        _lines(axes, curves, theme)
+        _lines(axes, curves, theme, steps=True)
         _square(axes, "recall", "precision")
         axes.set_title(_areas(name, "average precision", curves, left_out))
 
     return render(draw, dark=dark)
 
 
+def _scikit_learn_metrics() -> ModuleType:
+    try:
+        from sklearn import metrics
+    except ImportError:
+        raise ImportError('these plots need scikit-learn: pip install "gattn[molecules]"') from None
+    return metrics
+
+
 def _curves(
     y: ArrayLike,
     probability: ArrayLike,
-    curve: Callable[[NDArray[np.float64], NDArray[np.float64]], _Curve],
+    curve: Callable[[Column, Column], _Curve],
 ) -> tuple[list[_Curve], int]:
     """The curve of every target of which both classes are known, and how many others there are."""
     classes = np.asarray(y, dtype=np.float64)
@@ -132,17 +145,22 @@ def _curves(
     return [curve(*pair) for pair in both], len(pairs) - len(both)
 
 
-def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme) -> None:
+def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, *, steps: bool) -> None:
     """One curve, or thin ones and their mean."""
     if not curves:
         return note(axes, "both classes are known of no target", theme)
+    style = "steps-pre" if steps else "default"
     if len(curves) == 1:
-        axes.plot(curves[0].x, curves[0].y, color=theme.first)
+        axes.plot(curves[0].x, curves[0].y, color=theme.first, drawstyle=style)
         return
     for found in curves:
-        axes.plot(found.x, found.y, color=theme.first, linewidth=0.8, alpha=0.45)
-    mean = np.mean([np.interp(GRID, found.x, found.y) for found in curves], axis=0)
-    axes.plot(GRID, mean, color=theme.second, linewidth=2.2, label=f"mean of {len(curves)} targets")
+        axes.plot(found.x, found.y, color=theme.first, linewidth=0.8, alpha=0.45, drawstyle=style)
+    heights = [
+        found.y[np.searchsorted(found.x, GRID)] if steps else np.interp(GRID, found.x, found.y)
+        for found in curves
+    ]
+    label = f"mean of {len(curves)} targets"
+    axes.plot(GRID, np.mean(heights, axis=0), color=theme.second, linewidth=2.2, label=label)
     axes.legend(loc="lower center")
 
 
