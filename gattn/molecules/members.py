@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.molecules.stack import varied
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -70,7 +71,8 @@ def fit_members(
 
     Args:
         train: what is learned from.
-        val: what chooses the epoch.
+        val: what chooses the epoch; it is the last one where no target has two different values
+            in it, as of one class alone: the loss would then be least where all are of that class.
         task: regression minimises squared errors, classification the cross entropy.
         settings: of the networks and their training.
         folder: where checkpoints go, one folder a network; training goes on from what lies there.
@@ -81,6 +83,8 @@ def fit_members(
     """
     from gattn.training.loop import LoopSettings, fit_network  # Lightning
 
+    if not len(val) or not varied(val.y).any():
+        val = MoleculeBatches(val.inputs[torch.arange(0)], val.y[:0])
     networks, histories = [], []
     for member in range(settings.ensemble):
         network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
@@ -103,10 +107,10 @@ def fit_members(
 def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
 ) -> Tensor:
-    """Ask every network: [K, k, t] float64, as they were trained; for classes probabilities."""
+    """Ask every network: [K, k, t] float64, in the unit it was trained in; of classes logits."""
     if not networks:
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
-    made = [torch.empty(len(networks), 0, targets, dtype=torch.float64)]
+    made = []
     with torch.inference_mode():
         for positions in torch.arange(len(inputs)).split(ASKED):
             batch = batch_inputs(inputs[positions])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from gattn.molecules.nearest import nearest_similarity
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
+from gattn.training.settings import from_table, to_table
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -201,7 +202,7 @@ class MoleculePredictor:
         if self._kernel is not None:
             tensors |= _prefixed("ridge.", self._kernel.state())
         return tensors, {
-            "task": self.task, "targets": self.targets, "settings": asdict(self.settings),
+            "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
         }  # fmt: skip
 
     @classmethod
@@ -219,7 +220,7 @@ class MoleculePredictor:
             ValueError: a tensor or a fact is missing, or has another shape.
         """
         try:
-            settings = MoleculeSettings(**cast("dict[str, Any]", facts["settings"]))
+            settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
             return cls(tensors, cast(Task, facts["task"]), settings, cast(int, facts["targets"]))
         except (KeyError, TypeError, RuntimeError) as error:
             raise ValueError(f"these are not the tensors and facts of a model: {error}") from error

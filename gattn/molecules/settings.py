@@ -63,7 +63,7 @@ class MoleculeSettings:
     heads: int = 8
     dropout: float = 0.0
     class_weight: ClassWeight = "none"
-    kernel_rows: int = 4000
+    kernel_rows: int = 3000
     seed: int = 0
     max_atoms: int = 1000
     accelerator: Accelerator = "cpu"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["combine", "fit_spread", "fit_weights", "spread"]
+__all__ = ["combine", "fit_spread", "fit_weights", "spread", "varied"]
 
 EQUAL_ROWS = 20.0
 """As if so many more molecules had been measured for which equal weights are best."""
@@ -20,14 +20,15 @@ def fit_weights(parts: Tensor, y: Tensor) -> Tensor:
         + \lambda \lVert w - \tfrac{1}{P} \rVert^2
 
     s is the standard deviation of the differences between parts, so that :math:`\lambda` counts
-    molecules: with few of them the weights stay near equal ones.
+    molecules: with few of them the weights stay near equal ones. A target of which all values are
+    one, as of a single class, cannot tell which part orders molecules better, and is left out.
 
     Args:
         parts: [P, k, t] predictions.
         y: [k, t] measured values; NaN where there is none.
 
     Returns:
-        [P] float64; equal weights where nothing was measured.
+        [P] float64; equal weights where no target has two different values.
 
     Reference: Breiman, "Stacked regressions" (Machine Learning 1996).
 
@@ -36,7 +37,7 @@ def fit_weights(parts: Tensor, y: Tensor) -> Tensor:
         >>> fit_weights(torch.stack([y, -y]), y).round(decimals=2)
         tensor([0.9600, 0.0400], dtype=torch.float64)
     """
-    known = y.isfinite()
+    known = y.isfinite() & varied(y)
     made, wanted = parts[:, known].double().t(), y[known].double()
     count = parts.shape[0]
     equal = torch.full((count,), 1 / count, dtype=torch.float64)
@@ -46,6 +47,12 @@ def fit_weights(parts: Tensor, y: Tensor) -> Tensor:
     gram = made.t() @ made / apart + EQUAL_ROWS * torch.eye(count).double()
     right = made.t() @ wanted / apart + EQUAL_ROWS * equal
     return _least_squares_on_simplex(gram, right)
+
+
+def varied(y: Tensor) -> Tensor:
+    """Whether each target of [k, t] has two different known values: [t] bool."""
+    known = y.isfinite()
+    return y.where(known, torch.inf).amin(0) < y.where(known, -torch.inf).amax(0)
 
 
 def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:

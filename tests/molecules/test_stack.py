@@ -31,6 +31,7 @@ def test_without_labels_or_differences_weights_are_equal() -> None:
     parts = torch.randn(2, 5, 1)
     assert fit_weights(parts, torch.full((5, 1), torch.nan)).tolist() == [0.5, 0.5]
     assert fit_weights(parts[:1].expand(2, -1, -1), torch.randn(5, 1)).tolist() == [0.5, 0.5]
+    assert fit_weights(parts, torch.ones(5, 1)).tolist() == [0.5, 0.5]
     assert fit_weights(parts[:1], torch.randn(5, 1)).tolist() == [1.0]
 
 

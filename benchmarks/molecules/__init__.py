@@ -1,0 +1,1 @@
+"""Models of molecules: the search for the default, and Chemprop beside it."""

@@ -1,0 +1,173 @@
+"""Train Chemprop and gattn on the same files, one after the other, and compare their errors.
+
+    python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
+    python -m benchmarks.molecules.chemprop ENV
+
+Both are whole commands at their defaults, reading one CSV with a column of parts, and timed from
+start to end. Adds a JSON line a run to benchmarks/results/molecules-chemprop.jsonl, and prints
+the table of every run. ``--table`` prints the table of what is there already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.core import record, tables
+from benchmarks.core.isolate import ROOT
+from benchmarks.molecules import parts
+from benchmarks.molecules.parts import metrics_of
+
+VERSION = "2.3.1"
+HOW = (
+    f"{{}} is no environment with Chemprop {VERSION}. Make one:\n"
+    "  python3 -m venv ENV && ENV/bin/pip install torch==2.13.0 && "
+    f"ENV/bin/pip install chemprop=={VERSION}"
+)
+Metrics = dict[str, float]
+
+
+def main(arguments: list[str]) -> None:
+    """Train both on every data set and split, in turns."""
+    options = _parser().parse_args(arguments)
+    if not options.table:
+        if options.environment is None or not _has_chemprop(options.environment):
+            raise SystemExit(HOW.format(options.environment))
+        _measure(options, arguments)
+    found = record.every(options.output)
+    print(table(found))
+
+
+def _measure(options: argparse.Namespace, arguments: list[str]) -> None:
+    environment = record.environment("benchmarks.molecules.chemprop", arguments)
+    for name in options.datasets:
+        molecules = parts.load(name)
+        for which in options.splits:
+            split = parts.split(molecules, which)
+            for side in ("chemprop", "gattn"):
+                print(f"{name} {which}: {side} ...", file=sys.stderr, flush=True)
+                with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
+                    path = Path(folder) / "data.csv"
+                    parts.write_table(path, molecules, split)
+                    begun = time.perf_counter()
+                    metrics = _SIDES[side](path, parts.DATASETS[name], options)
+                    seconds = time.perf_counter() - begun
+                row = {
+                    "case": f"{name}/{which}/{side}", "dataset": name, "split": which,
+                    "side": side, "options": options.options if side == "gattn" else [],
+                    "test": metrics, "seconds": seconds, "environment": environment,
+                }  # fmt: skip
+                record.append(options.output, row)
+
+
+def _has_chemprop(environment: Path) -> bool:
+    """Whether an environment has that version of Chemprop."""
+    python = environment / "bin" / "python"
+    if not python.exists():
+        return False
+    code = "import importlib.metadata as m; print(m.version('chemprop'))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() == VERSION
+
+
+def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
+    """How well Chemprop predicts the test part."""
+    out = path.parent / "chemprop"
+    _run(
+        options.environment / "bin" / "chemprop", "train", "--data-path", path,
+        "--smiles-columns", "smiles", "--target-columns", "target", "--splits-column", "split",
+        "--task-type", dataset.task, "--output-dir", out,
+    )  # fmt: skip
+    measured = [row for row in _rows(path) if row["split"] == "test"]
+    predicted = _rows(out / "model_0" / "test_predictions.csv")
+    if [row["smiles"] for row in predicted] != [row["smiles"] for row in measured]:
+        raise SystemExit("Chemprop's predictions are not of the test part, in order")
+    return metrics_of(dataset.task, _targets(measured), _targets(predicted))
+
+
+def _gattn(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
+    """How well gattn predicts the test part."""
+    out = path.parent / "run"
+    _run(
+        sys.executable, "-m", "gattn.cli", "molecules", "train", path, "--smiles", "smiles",
+        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", out,
+        *options.options,
+    )  # fmt: skip
+    return json.loads((out / "metrics.json").read_text())["test"]
+
+
+_SIDES = {"chemprop": _chemprop, "gattn": _gattn}
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _targets(rows: list[dict[str, str]]) -> Tensor:
+    """The column target: [k, 1] float64."""
+    return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
+
+
+def _run(*command: object) -> None:
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def table(found: list[record.Record]) -> str:
+    """Every data set's test errors and seconds, side by side, with the means of random splits."""
+    newest = {row["case"]: row for row in found}
+    made = []
+    for dataset in parts.DATASETS.values():
+        for which in (*parts.SPLITS[:-1], "mean", parts.SPLITS[-1]):
+            sides = [_cells(newest, dataset, which, side) for side in ("chemprop", "gattn")]
+            if all(sides):
+                errors, seconds = zip(*sides)
+                made.append([dataset.name, dataset.metric, which, *errors, *seconds])
+    head = ["data", "metric", "split", "Chemprop", "gattn", "Chemprop, s", "gattn, s"]
+    return tables.markdown(head, made, text=3)
+
+
+def _cells(
+    newest: dict[str, record.Record], dataset: parts.Dataset, which: str, side: str
+) -> tuple[str, str] | None:
+    """The metric and the seconds of one run, or their means over the random splits."""
+    splits = parts.SPLITS[:-1] if which == "mean" else (which,)
+    rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
+    known = [row for row in rows if row is not None]
+    if len(known) < len(splits):
+        return None
+    metric = statistics.mean(row["test"][dataset.metric] for row in known)
+    return f"{metric:.3f}", f"{statistics.mean(row['seconds'] for row in known):.1f}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.molecules.chemprop", description=main.__doc__
+    )
+    parser.add_argument("environment", type=Path, nargs="?", help="one that has Chemprop")
+    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
+    parser.add_argument("--splits", nargs="+", choices=parts.SPLITS, default=[*parts.SPLITS])
+    parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
+    parser.add_argument("--table", action="store_true", help="print what was measured before")
+    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-chemprop.jsonl")
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

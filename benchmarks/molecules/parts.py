@@ -1,0 +1,67 @@
+"""The data sets and splits that models of molecules are measured on."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from benchmarks.data.datasets import root
+from gattn.data import Molecules, Split, load_molecules, random_split, scaffold_split
+from gattn.training.metrics import classification_metrics, regression_metrics
+
+__all__ = ["DATASETS", "SPLITS", "Dataset", "load", "metrics_of", "split", "write_table"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is predicted, and how it is measured: ROC-AUC grows and RMSE falls with quality."""
+
+    name: str
+    task: str
+    metric: str
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.metric == "roc_auc" else -1
+
+
+DATASETS = {
+    "esol": Dataset("esol", "regression", "rmse"),
+    "freesolv": Dataset("freesolv", "regression", "rmse"),
+    "chembl2321810": Dataset("chembl2321810", "regression", "rmse"),
+    "bbbp": Dataset("bbbp", "classification", "roc_auc"),
+}
+SPLITS = ("0", "1", "2", "scaffold")
+"""Three seeds of the random split, and the split by scaffold."""
+
+
+def load(name: str) -> Molecules:
+    """The molecules that RDKit can read and that have a label."""
+    return load_molecules(name, root(), on_error="skip", download=False).labelled()
+
+
+def split(molecules: Molecules, which: str) -> Split:
+    """A random split by its seed, or the one by scaffold; 8:1:1."""
+    if which == "scaffold":
+        return scaffold_split(molecules)
+    return random_split(molecules, seed=int(which))
+
+
+def write_table(path: Path, molecules: Molecules, parts: Split) -> None:
+    """A CSV with the columns smiles, target and split (train, val or test)."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", "target", "split"])
+        for name in ("train", "val", "test"):
+            for row in getattr(parts, name).tolist():
+                writer.writerow([molecules.smiles[row], molecules.y[row, 0].item(), name])
+
+
+def metrics_of(task: str, y: Tensor, predicted: Tensor) -> dict[str, float]:
+    """The metrics of predictions [k, t]; of classes those of probabilities."""
+    kind = classification_metrics if task == "classification" else regression_metrics
+    return kind(y, predicted)

@@ -1,0 +1,226 @@
+"""Train models of molecules by several settings, to choose the default among them.
+
+    python -m benchmarks.molecules.search                      # every variant, data set and split
+    python -m benchmarks.molecules.search stacked ridge --datasets esol --splits 0 1
+    python -m benchmarks.molecules.search --table val          # what was measured before
+
+Adds a JSON line a run to benchmarks/results/molecules-search.jsonl: the metrics of the model and of
+each of its parts on the validation and the test part, of the intervals, and seconds. Variants are
+compared by ``--table val``; ``--table test`` is for the one that was chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.core import record, tables
+from benchmarks.molecules import forests, parts
+from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.settings import MoleculeSettings
+from gattn.training.conformal import IntervalCalibrator
+
+COVERAGE = 0.9
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model to try: its settings, and what it is shown of molecules."""
+
+    settings: MoleculeSettings = field(default_factory=MoleculeSettings)
+    shown: Callable[[MoleculeInputs], MoleculeInputs] = lambda inputs: inputs
+
+
+def _without_counts(inputs: MoleculeInputs) -> MoleculeInputs:
+    return replace(inputs, counts=torch.zeros_like(inputs.counts))
+
+
+def _without_descriptors(inputs: MoleculeInputs) -> MoleculeInputs:
+    return replace(inputs, descriptors=torch.zeros_like(inputs.descriptors))
+
+
+def _of(**settings: object) -> Variant:
+    return Variant(replace(MoleculeSettings(), **settings))
+
+
+VARIANTS = {
+    "stacked": Variant(),
+    "stacked-30-epochs": _of(epochs=30),
+    "stacked-width-64": _of(width=64),
+    "stacked-dropout": _of(dropout=0.1),
+    "stacked-fast": _of(epochs=30, learning_rate=2e-3),
+    "stacked-5": _of(ensemble=5),
+    "attentive_fp": _of(model="attentive_fp"),
+    "ridge": _of(model="ridge"),
+    "ridge-counts": Variant(MoleculeSettings(model="ridge"), _without_descriptors),
+    "ridge-descriptors": Variant(MoleculeSettings(model="ridge"), _without_counts),
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Train every variant on every data set and split, and print a table."""
+    options = _parser().parse_args(arguments)
+    if options.table is None:
+        torch.set_num_threads(options.threads)
+        environment = record.environment("benchmarks.molecules.search", arguments)
+        for name in options.datasets:
+            data = _Data.load(name)
+            for which in options.splits:
+                for variant in options.variants:
+                    print(f"{name} {which}: {variant} ...", file=sys.stderr, flush=True)
+                    for row in _try(variant, data, which, options.seed):
+                        record.append(options.output, row | {"environment": environment})
+    print(table(record.every(options.output), options.table or "val"))
+
+
+@dataclass(frozen=True)
+class _Data:
+    """A data set, featurised."""
+
+    dataset: parts.Dataset
+    molecules: parts.Molecules
+    inputs: MoleculeInputs
+    y: Tensor
+
+    @classmethod
+    def load(cls, name: str) -> _Data:
+        molecules = parts.load(name)
+        inputs = featurise(molecules.smiles).inputs
+        return cls(parts.DATASETS[name], molecules, inputs, molecules.y.double())
+
+
+def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record]:
+    """What one variant gives on one split; with several parts a row each, too."""
+    split, task = parts.split(data.molecules, which), data.dataset.task
+    head = {"dataset": data.dataset.name, "split": which, "seed": seed}
+    begun, cpu = time.perf_counter(), time.process_time()
+    if variant in _OTHERS:
+        found = _OTHERS[variant](data, split, seed)
+        used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+        return [head | {"variant": variant} | _metrics(data, split, found) | used]
+    shown = VARIANTS[variant].shown(data.inputs)
+    settings = replace(VARIANTS[variant].settings, seed=seed)
+    model = MoleculePredictor.fit(
+        shown[split.train], data.y[split.train], shown[split.val], data.y[split.val], task, settings
+    )
+    used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+    made = {name: model.predict(shown[getattr(split, name)]) for name in ("val", "test")}
+    rows = [
+        {**head, "variant": variant, "weights": model.weights, **used}
+        | _metrics(data, split, {name: of.mean for name, of in made.items()})
+    ]
+    if task == "regression":
+        rows[0]["intervals"] = _intervals(data, split, made)
+    if len(model.weights) > 1:
+        rows += [
+            {**head, "variant": f"{variant}/{part}"}
+            | _metrics(data, split, {name: of.parts[part] for name, of in made.items()})
+            for part in model.weights
+        ]
+        equal = {n: torch.stack([*of.parts.values()]).mean(0) for n, of in made.items()}
+        rows.append(head | {"variant": f"{variant}/equal"} | _metrics(data, split, equal))
+    return rows
+
+
+def _baseline(name: str) -> Callable[[_Data, parts.Split, int], dict[str, Tensor]]:
+    def predict(data: _Data, split: parts.Split, seed: int) -> dict[str, Tensor]:
+        train, y, task = data.inputs[split.train], data.y[split.train], data.dataset.task
+        return {
+            part: baseline_predictions(
+                train, y, data.inputs[getattr(split, part)], task, seed=seed
+            )[name]
+            for part in ("val", "test")
+        }
+
+    return predict
+
+
+def _forest(name: str) -> Callable[[_Data, parts.Split, int], dict[str, Tensor]]:
+    def predict(data: _Data, split: parts.Split, seed: int) -> dict[str, Tensor]:
+        model = forests.fit(
+            name, data.inputs[split.train], data.y[split.train], data.dataset.task, seed
+        )
+        return {
+            part: forests.predict(model, data.inputs[getattr(split, part)], data.dataset.task)
+            for part in ("val", "test")
+        }
+
+    return predict
+
+
+_OTHERS = {
+    "mean": _baseline("mean"),
+    "kernel_ridge": _baseline("kernel_ridge"),
+    "forest": _forest("forest"),
+    "boosting": _forest("boosting"),
+}
+
+
+def _metrics(data: _Data, split: parts.Split, made: dict[str, Tensor]) -> record.Record:
+    return {
+        name: parts.metrics_of(data.dataset.task, data.y[getattr(split, name)], predicted)
+        for name, predicted in made.items()
+    }
+
+
+def _intervals(data: _Data, split: parts.Split, made: dict[str, Prediction]) -> record.Record:
+    """Coverage and mean width on the test part, of intervals by the standard deviation and even."""
+    y_val, y = data.y[split.val], data.y[split.test]
+    found = {}
+    for kind in ("normalised", "constant"):
+        stds = [of.std if kind == "normalised" else torch.ones_like(of.std) for of in made.values()]
+        calibrator = IntervalCalibrator.fit(y_val, made["val"].mean, stds[0])
+        low, high = calibrator.interval(made["test"].mean, stds[1], coverage=COVERAGE)
+        held = ((y >= low) & (y <= high)).double().mean()
+        found[kind] = {"coverage": float(held), "width": float((high - low).mean())}
+    return found
+
+
+def table(found: list[record.Record], part: str) -> str:
+    """Every variant's metric on every data set: each split, and the mean of the random ones."""
+    newest = {(row["variant"], row["dataset"], row["split"]): row for row in found}
+    rows = []
+    for dataset in parts.DATASETS.values():
+        for variant in dict.fromkeys(row["variant"] for row in found):
+            known = [newest.get((variant, dataset.name, which)) for which in parts.SPLITS]
+            values = [None if row is None else row[part][dataset.metric] for row in known]
+            if any(value is not None for value in values):
+                random = [value for value in values[:3] if value is not None]
+                mean = statistics.mean(random) if len(random) == 3 else None
+                cells = [_cell(value) for value in (*values[:3], mean, values[3])]
+                rows.append([dataset.name, dataset.metric, variant, *cells])
+    head = ["data", "metric", "variant", "0", "1", "2", "mean", "scaffold"]
+    return tables.markdown(head, rows, text=3)
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.molecules.search", description=main.__doc__
+    )
+    names = [*VARIANTS, *_OTHERS]
+    parser.add_argument("variants", nargs="*", default=names, metavar="VARIANT")
+    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
+    parser.add_argument("--splits", nargs="+", choices=parts.SPLITS, default=[*parts.SPLITS])
+    parser.add_argument("--seed", type=int, default=0, help="of the model")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--table", choices=["val", "test"], help="print what was measured before")
+    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-search.jsonl")
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

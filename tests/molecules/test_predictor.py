@@ -1,0 +1,182 @@
+"""The predictor: what it promises of means, errors, parts, gaps and its own state."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("rdkit")
+pytest.importorskip("lightning")
+
+from gattn.data import morgan_fingerprints, tanimoto_ridge
+from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.settings import MoleculeSettings, Task
+
+CHAINS = [
+    f"{head}{'C' * length}{tail}"
+    for head, length, tail in product(("O", "N", "F", "OC(=O)"), range(1, 8), ("C", "O", "C#N"))
+]
+TINY = {"width": 16, "layers": 2, "heads": 4, "epochs": 2}
+
+
+def made() -> tuple[MoleculeInputs, Tensor]:
+    """Chains, and two targets: how many atoms they have, and whether they begin with oxygen."""
+    inputs = featurise(CHAINS).inputs
+    first = torch.tensor([text.startswith("O") for text in CHAINS]).double()
+    order = torch.randperm(len(CHAINS), generator=torch.Generator().manual_seed(0))
+    y = torch.stack([inputs.molecules.arrays.ptr.diff().double(), first], 1)
+    return inputs[order], y[order]
+
+
+def fitted(y: Tensor, task: Task = "regression", **settings) -> MoleculePredictor:
+    inputs, _ = made()
+    return MoleculePredictor.fit(
+        inputs[:60], y[:60], inputs[60:], y[60:], task, MoleculeSettings(**(TINY | settings))
+    )
+
+
+def assert_equal(one: Prediction, other: Prediction) -> None:
+    for name in ("mean", "std", "members", "nearest"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    assert one.parts.keys() == other.parts.keys()
+    assert all(torch.equal(one.parts[name], other.parts[name]) for name in one.parts)
+
+
+@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "ridge"])
+def test_a_restored_model_predicts_the_same(model: str) -> None:
+    inputs, y = made()
+    predictor = fitted(y, model=model, ensemble=2)
+    tensors, facts = predictor.state()
+    again = MoleculePredictor.from_state(tensors, facts)
+    found = predictor.predict(inputs)
+    assert_equal(found, again.predict(inputs))
+    assert found.mean.shape == found.std.shape == (len(CHAINS), 2)
+    assert found.members.shape == (0 if model == "ridge" else 2, len(CHAINS), 2)
+    assert found.mean.dtype == found.std.dtype == torch.float64
+    assert (found.std > 0).all()
+    assert len(predictor.history) == len(predictor.networks)
+
+
+def test_the_mean_is_that_of_the_parts_and_the_part_that_knows_weighs_more() -> None:
+    inputs, y = made()
+    predictor = fitted(y)
+    found, weights = predictor.predict(inputs), predictor.weights
+    wanted = sum(weights[name] * part for name, part in found.parts.items())
+    torch.testing.assert_close(found.mean, wanted)
+    assert sum(weights.values()) == pytest.approx(1)
+    assert weights["ridge"] > 0.8  # the network has seen two epochs, and descriptors count atoms
+    assert (found.mean - y)[60:, 0].abs().max() < 0.5
+    torch.testing.assert_close(found.members.mean(0), found.parts["attention"])
+
+
+def test_the_unit_of_a_target_is_that_of_mean_and_std() -> None:
+    inputs, y = made()
+    one, other = (fitted(y * scale + shift).predict(inputs) for scale, shift in ((1, 0), (1e3, 5)))
+    torch.testing.assert_close(other.mean, 1e3 * one.mean + 5, rtol=1e-3, atol=1)
+    torch.testing.assert_close(other.std, 1e3 * one.std, rtol=1e-2, atol=1)
+
+
+def test_same_seed_same_numbers() -> None:
+    inputs, y = made()
+    one, same, other = (fitted(y, seed=seed).predict(inputs) for seed in (0, 0, 1))
+    assert_equal(one, same)
+    assert not torch.equal(one.members, other.members)
+
+
+def test_members_differ_and_the_first_is_the_network_alone() -> None:
+    inputs, y = made()
+    several, alone = (fitted(y, ensemble=number).predict(inputs).members for number in (2, 1))
+    assert not torch.equal(several[0], several[1])
+    assert torch.equal(several[0], alone[0])
+
+
+@pytest.mark.parametrize("class_weight", ["none", "balanced"])
+def test_classes_with_gaps_are_probabilities(class_weight: str) -> None:
+    inputs, y = made()
+    y = torch.stack([y[:, 1], (y[:, 0] > 6).double()], 1)
+    y[::4, 0] = torch.nan
+    y[60:, 1] = torch.nan  # nothing of the second is known in the validation part
+    found = fitted(y, "classification", class_weight=class_weight).predict(inputs)
+    for probability in (found.mean, found.members, *found.parts.values()):
+        assert ((probability >= 0) & (probability <= 1)).all()
+    assert ((found.mean > 0.5) == (y == 1))[y.isfinite()].double().mean() > 0.9
+    assert (found.std >= 0).all()
+
+
+def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
+    _, y = made()
+    y = y[:, 1:].clone()
+    y[60:] = 1
+    predictor = fitted(y, "classification")
+    assert list(predictor.weights.values()) == [0.5, 0.5]
+    assert predictor.history[0].chosen == TINY["epochs"] - 1
+
+
+def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> None:
+    inputs, y = made()
+    found = fitted(y, model="ridge").predict(inputs).nearest
+    bits = morgan_fingerprints(inputs.molecules)
+    both = bits @ bits[:60].t()
+    either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
+    torch.testing.assert_close(found, (both / either).amax(1))
+    assert (found[:60] == 1).all()
+
+
+def test_no_molecules_and_embeddings() -> None:
+    inputs, y = made()
+    predictor = fitted(y)
+    found = predictor.predict(inputs[:0])
+    assert found.mean.shape == found.std.shape == (0, 2)
+    assert found.members.shape == (1, 0, 2)
+    assert found.nearest.shape == (0,)
+    assert predictor.embed(inputs).shape == (len(CHAINS), 5 * TINY["width"])
+    assert predictor.embed(inputs[:0]).shape == (0, 5 * TINY["width"])
+    with pytest.raises(ValueError, match="embed needs a network"):
+        fitted(y, model="ridge").embed(inputs)
+
+
+def test_wrong_shapes_and_missing_labels_are_told() -> None:
+    inputs, y = made()
+    for wrong in (y[:, 0], y[:3]):
+        with pytest.raises(ValueError, match=r"y must be \(84, t\)"):
+            MoleculePredictor.fit(inputs, wrong, inputs, y, "regression", MoleculeSettings())
+    with pytest.raises(ValueError, match="a measured value of every target"):
+        fitted(torch.cat([y, torch.full_like(y[:, :1], torch.nan)], 1))
+
+
+def test_a_wrong_state_is_told() -> None:
+    _, y = made()
+    tensors, facts = fitted(y).state()
+    with pytest.raises(ValueError, match="not the tensors and facts of a model"):
+        MoleculePredictor.from_state({}, facts)
+    with pytest.raises(ValueError, match="not the tensors and facts of a model"):
+        MoleculePredictor.from_state(tensors, facts | {"targets": 3})
+    settings = facts["settings"]
+    assert isinstance(settings, dict)
+    wrong = {**facts, "settings": {**settings, "width": "many"}}
+    with pytest.raises(ValueError, match="width"):
+        MoleculePredictor.from_state(tensors, wrong)
+
+
+def test_settings_are_checked() -> None:
+    for wrong in (
+        {"model": "forest"}, {"epochs": 0}, {"learning_rate": 0.0}, {"dropout": 1.0},
+        {"seed": -1}, {"width": 30}, {"weight_decay": -1.0}, {"class_weight": "some"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            MoleculeSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_baselines_are_the_mean_and_the_ridge_of_what_is_known() -> None:
+    inputs, y = made()
+    y[::3, 0] = torch.nan
+    found = baseline_predictions(inputs[:60], y[:60], inputs[60:], "regression")
+    torch.testing.assert_close(found["mean"][0], y[:60].nanmean(0))
+    bits, known = morgan_fingerprints(inputs.molecules), y[:60, 0].isfinite()
+    wanted = tanimoto_ridge(bits[:60][known], y[:60, 0][known], bits[60:])
+    torch.testing.assert_close(found["kernel_ridge"][:, 0], wanted)
+    classes = baseline_predictions(inputs[:60], y[:60, 1:], inputs[60:], "classification")
+    assert ((classes["kernel_ridge"] >= 0) & (classes["kernel_ridge"] <= 1)).all()
