@@ -200,6 +200,17 @@ def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     assert style.number(value) == text
 
 
+@pytest.mark.parametrize(
+    "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
+)
+def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
+    plots.parity([1.0, 2.0], [1.0, 2.0], name=name)
+    plots.roc([0, 1], [0.2, 0.8], name=name)
+    plots.coverage(INTERVALS, name=name)
+    for one in axes:
+        assert len(one.get_title(loc="left").split("\n")[0]) <= style.LONGEST + name.count("$")
+
+
 def test_threads_draw_the_same() -> None:
     """Settings of matplotlib are those of the process: drawing takes turns."""
     alone = DRAWN["parity"](dark=False), DRAWN["parity"](dark=True)

@@ -1,6 +1,6 @@
 """Plots of a run as PNG: matplotlib without a window and without global state.
 
-Every function returns the bytes of one picture, for a light page or a dark one, 4.4 inches wide:
+Every function returns the bytes of one picture, for a light page or a dark one, 4.1 inches wide:
 in a report on a telephone of 400 pixels its text is still 11 pixels high. Labels of shape [k] are
 NaN where nothing was measured; such rows are left out.
 """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gattn.training.plots.style import note, render
+from gattn.training.plots.style import note, render, title
 from gattn.training.theme import Theme
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
-        axes.set_title(name)
+        axes.set_title(title(name))
         axes.set_xlabel("promised coverage")
         axes.set_ylabel("measured values inside")
         axes.set_aspect("equal")
@@ -89,7 +89,7 @@ def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> by
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         upper, lower = panels
-        upper.set_title(name)
+        upper.set_title(title(name))
         upper.set_ylabel("frequency of class 1")
         lower.set_ylabel("rows")
         lower.set_xlabel("predicted probability of class 1")

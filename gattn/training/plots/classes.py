@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.training.plots.style import known, note, number, render
+from gattn.training.plots.style import known, note, number, render, title
 from gattn.training.theme import Theme
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _square(axes: Axes, x: str, y: str) -> None:
 
 
 def _areas(name: str, area: str, curves: Sequence[_Curve], left_out: int) -> str:
-    lines = [name] if name else []
+    lines = [title(name)] if name else []
     if curves:
         mean = float(np.mean([found.area for found in curves]))
         lines.append(f"{'mean ' if len(curves) > 1 else ''}{area} {number(mean)}")

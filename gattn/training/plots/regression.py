@@ -60,7 +60,7 @@ def parity(
         axes.set_xlabel("measured")
         axes.set_ylabel("predicted")
         if not len(measured):
-            axes.set_title(name)
+            axes.set_title(title(name))
             return note(axes, "no measured value", theme)
         errors = regression_metrics(torch.from_numpy(measured), torch.from_numpy(guess))
         axes.set_title(title(name, errors))
@@ -151,7 +151,7 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool 
         axes.set_ylabel("rows")
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not len(error):
-            axes.set_title(name)
+            axes.set_title(title(name))
             return note(axes, "no measured value", theme)
         bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))  # Rice's rule, within reason
         reach = float(np.abs(error).max()) or 1.0

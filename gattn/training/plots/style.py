@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "Draw", "known", "note", "number", "render", "title"]
 
-WIDTH = 4.4  # inches: shown 360 pixels wide, 10 points are 11 pixels
-DOTS = 220
+WIDTH = 4.1  # inches: shown 325 pixels wide, as on a page of 400, 10 points are 11 pixels
+DOTS = 230
+LONGEST = 38  # letters that fit above a plot
 METRICS = {
     "rmse": "RMSE",
     "mae": "MAE",
@@ -71,7 +73,7 @@ def _settings(theme: Theme) -> dict[str, object]:
     }
 
 
-def render(draw: Draw, *, dark: bool, height: float = 4.4, ratios: Sequence[float] = (1,)) -> bytes:
+def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[float] = (1,)) -> bytes:
     """Draw a figure and return it as PNG: the same bytes for the same drawing.
 
     Args:
@@ -94,7 +96,14 @@ def render(draw: Draw, *, dark: bool, height: float = 4.4, ratios: Sequence[floa
     theme = DARK if dark else LIGHT
     stream = io.BytesIO()
     # From matplotlib's own settings, so that a user's do not reach a report.
-    with _TURN, style.context("default"), rc_context(RcParams(_settings(theme))):
+    with (
+        _TURN,
+        style.context("default"),
+        rc_context(RcParams(_settings(theme))),
+        warnings.catch_warnings(),
+    ):
+        # A name in a script that the font lacks is drawn as boxes; the page has it as text.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=(WIDTH, height), dpi=DOTS, layout=layout)
         FigureCanvasAgg(figure)
@@ -138,10 +147,18 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def title(text: str, metrics: Mapping[str, float]) -> str:
-    """A title and, on a line of its own, the metrics under the names that readers know."""
-    facts = "   ".join(f"{METRICS.get(key, key)} {number(at)}" for key, at in metrics.items())
-    return "\n".join(part for part in (text, facts) if part)
+def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
+    """A title and, on a line of its own, the metrics under the names that readers know.
+
+    A long text is cut. Dollars stay dollars: matplotlib would read them as mathematics.
+
+    >>> title("price of a $x$", {"rmse": 0.5})
+    'price of a \\\\$x\\\\$\\nRMSE 0.500'
+    """
+    text = " ".join(text.split())
+    text = f"{text[: LONGEST - 1]}…" if len(text) > LONGEST else text
+    facts = (f"{METRICS.get(key, key)} {number(at)}" for key, at in (metrics or {}).items())
+    return "\n".join(part for part in (text.replace("$", r"\$"), "   ".join(facts)) if part)
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:
