@@ -203,6 +203,33 @@ def predict(
 
 
 @app.command()
+def explain(
+    run: Run,
+    table: Table,
+    out: Annotated[Path, Option(help="A new folder for pictures and tables.")],
+    method: Annotated[
+        list[str] | None,
+        Option(
+            help="integrated_gradients, masking, gradient_x_input or attention; once for each.",
+            show_default="all",
+        ),
+    ] = None,
+    target: Annotated[str | None, Option(help="The target, where the model has several.")] = None,
+    smiles: Smiles = None,
+    encoding: Encoding = None,
+    workers: Workers = RUN.workers,
+) -> None:
+    """Draw the weight of every atom, and say how far the weights can be trusted."""
+    from gattn.molecules.runs.explain import explain_table
+
+    counts = explain_table(
+        run, table, out, methods=method or (), target=target, smiles=smiles, encoding=encoding,
+        workers=workers, say=say,
+    )  # fmt: skip
+    say(f"{out}: {counts.rows:,} rows, {counts.bad:,} of them with an error")
+
+
+@app.command()
 def embed(
     run: Run,
     table: Table,

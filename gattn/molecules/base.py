@@ -222,13 +222,14 @@ class MoleculeEstimator(BaseEstimator, ABC):
             NotFittedError: the estimator was not fitted.
         """
         check_is_fitted(self)
-        from gattn.molecules.explain import DEFAULT_METHOD, explain
+        from gattn.molecules.attributions import DEFAULT_METHOD
+        from gattn.molecules.explain import explain
 
         texts = as_texts(smiles)
         found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
         warn_of(bad_rows(texts, found))
         method = DEFAULT_METHOD if method is None else method
-        made = iter(explain(self.predictor_, found.inputs, method=method, target=target))
+        made = iter(explain(self.predictor_, found.inputs, method, target=target))
         return [None if error else next(made) for error in found.errors]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -292,6 +293,9 @@ class MoleculeEstimator(BaseEstimator, ABC):
 
         mean, std = self._for_each(smiles, make)
         return mean, std
+
+    def _stream(self, smiles: Iterable[str]) -> Iterator[Featurised]:
+        return stream(smiles, max_atoms=self.max_atoms, workers=self.workers, canonical=False)
 
     def _score(
         self,

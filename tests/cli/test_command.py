@@ -18,7 +18,7 @@ def run(*arguments, code="import gattn.cli; gattn.cli.main()", cwd=None):
 def test_what_there_is():
     done = run("molecules", "--help")
     assert done.returncode == 0
-    for command in ("train", "predict", "embed", "evaluate"):
+    for command in ("train", "predict", "explain", "embed", "evaluate"):
         assert command in done.stdout
 
 

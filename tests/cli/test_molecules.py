@@ -275,6 +275,36 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
         assert "no labelled molecule that the model was not trained on" in told
 
 
+def test_explanations(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
+    out = tmp_path / "why"
+    code, told = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
+                       "--method", "masking", "--method", "attention")  # fmt: skip
+    assert code == 0, told
+    assert "3 rows, 1 of them with an error" in told
+    assert {path.name for path in out.iterdir()} == {
+        "atoms.csv", "molecules.csv", "errors.csv",
+        *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "attention") for e in
+          ("svg", "png")),
+    }  # fmt: skip
+    atoms = pd.read_csv(out / "atoms.csv")
+    assert atoms.row.tolist() == [0] * 4 + [2] * 2
+    assert "".join(atoms.symbol) == "CCCOCN"
+    assert [row["row"] for row in _rows(out / "errors.csv")] == ["1"]
+    explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"], method="masking")
+    assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
+    table = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"]
+    for options, word in (
+        ([out], "there already"),
+        ([tmp_path / "new", "--method", "guess"], "method must be one of"),
+        ([tmp_path / "new", "--target", "z"], "target must be one of y"),
+    ):
+        code, told = gattn(*table, *options)
+        assert code == 2
+        assert word in told.splitlines()[-1]
+    assert not (tmp_path / "new").exists()
+
+
 def _with(**changes):
     """The table with some columns exchanged, as text."""
     table = pd.DataFrame(ROWS, columns=["smiles", "y", "kind"]).assign(constant=3, **changes)

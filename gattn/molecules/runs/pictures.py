@@ -1,10 +1,13 @@
-"""The molecules that a model predicts worst, drawn."""
+"""The molecules that a model predicts worst, drawn with the weights of their atoms."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gattn.draw import draw_molecule
+import torch
+
+from gattn.draw import draw_molecule, shared_scale
+from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.training.plots.style import number
@@ -21,6 +24,7 @@ DRAWN = 100
 """Larger molecules are left to their rows in the table: nobody could read the picture."""
 SIZE = 320, 240
 """Pixels of one picture."""
+METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Prediction) -> Section:
@@ -32,30 +36,44 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
         made: their predictions.
 
     Returns:
-        A section of a report. With several targets the errors are in units of each target's
-        standard deviation in the part.
+        A section of a report, its pictures on one scale. With several targets the errors are in
+        units of each target's standard deviation in the part, and a molecule stands for the target
+        that was missed by most.
     """
-    error = (made.mean - known.y).abs()
-    spread = (known.y - known.y.nanmean(0)).square().nanmean(0).sqrt()
-    largest, target = (error / spread.clamp(min=1e-300)).nan_to_num(-1).max(1)
-    order = largest.argsort(descending=True, stable=True).tolist()
-    figures = []
-    for i in order:
-        smiles = known.inputs.molecules.smiles[i]
-        if len(figures) == WORST or len(known.inputs.molecules[i].x) > DRAWN:
-            continue
-        figures.append(
-            Figure(
-                draw_molecule(smiles, size=SIZE),
-                f"The structure of {smiles}",
-                _caption(estimator, known, made, i, int(target[i])),
-            )
+    rows, targets = _worst(known, made)
+    weights = [
+        attribute(estimator.predictor_, known.inputs[row : row + 1], target=target)[0]
+        for row, target in zip(rows, targets)
+    ]
+    scale, smiles = shared_scale(weights), known.inputs.molecules.smiles
+    figures = tuple(
+        Figure(
+            draw_molecule(
+                smiles[row], own, scale=scale, size=SIZE, label=f"contribution by {METHOD}"
+            ),
+            f"The structure of {smiles[row]} with a weight on each atom",
+            _caption(estimator, known, made, row, target),
         )
-    text = (
-        "The molecules of the test part whose labels were missed by most, the worst first. "
-        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training part."
+        for row, target, own in zip(rows, targets, weights)
     )
-    return Section("Predicted worst", (text,), figures=tuple(figures), gallery=True)
+    text = (
+        "The molecules of the test part whose labels were missed by most, the worst first. A disc "
+        f"tells what its atom gives to the prediction, by {METHOD}: orange more, blue less. These "
+        "are the model's reasons, which here led it astray.",
+        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training part.",
+    )
+    return Section("Predicted worst", text, figures=figures, gallery=True)
+
+
+def _worst(known: Labelled, made: Prediction) -> tuple[list[int], list[int]]:
+    """The positions of the largest errors that can be drawn, and the target of each."""
+    spread = (known.y - known.y.nanmean(0)).square().nanmean(0).sqrt()
+    error = (made.mean - known.y).abs() / torch.where(spread > 0, spread, 1.0)
+    error[known.inputs.molecules.arrays.ptr.diff() > DRAWN] = torch.nan
+    largest, target = error.nan_to_num(nan=-1.0).max(1)
+    rows = largest.argsort(descending=True, stable=True)[:WORST]
+    rows = rows[largest[rows] >= 0]
+    return rows.tolist(), target[rows].tolist()
 
 
 def _caption(
