@@ -24,7 +24,6 @@ from torch import nn
 from gattn.training.checkpoint import SafeCheckpointIO
 from gattn.training.loading import ordered_loader, shuffled_loader
 from gattn.training.module import TrainingModule
-from gattn.training.processes import number_of_processes
 from gattn.training.progress import StepBar
 from gattn.training.records import Batches, History, LoopSettings, Loss, TrainingError
 
@@ -102,7 +101,8 @@ def _checkpoint(folder: Path | None) -> Path | None:
 
 def _trainer(settings: LoopSettings, callbacks: list[Callback], folder: Path | None) -> Trainer:
     """A trainer that does what the settings say and nothing else."""
-    world, here = number_of_processes(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    # As torchrun says.
+    world, here = (int(os.environ.get(f"{of}WORLD_SIZE", "1")) for of in ("", "LOCAL_"))
     if settings.devices not in (1, world):
         raise TrainingError(
             f"to train in {settings.devices} processes start the program with torchrun "
