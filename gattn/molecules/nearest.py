@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.data import tanimoto
+from gattn.molecules.kernel import count_tanimoto
 
 __all__ = ["nearest_similarity"]
 
@@ -28,7 +28,7 @@ def nearest_similarity(train: Tensor, counts: Tensor) -> Tensor:
         >>> nearest_similarity(bits, torch.tensor([[3, 1, 0], [0, 0, 1]], dtype=torch.uint8))
         tensor([1., 0.])
     """
-    bits, best = (counts > 0).float(), torch.zeros(len(counts))
+    bits, best = (counts > 0).to(torch.uint8), torch.zeros(len(counts))
     for some in train.split(ROWS):
-        best = torch.maximum(best, tanimoto(bits, some.float()).amax(1))
+        best = torch.maximum(best, count_tanimoto(bits, some.to(torch.uint8)).amax(1))
     return best
