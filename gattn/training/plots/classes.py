@@ -60,7 +60,8 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = Fa
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
-        axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
+        if curves:
+            axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
         _lines(axes, curves, theme, steps=False)
         _square(axes, "false positive rate", "true positive rate")
         axes.set_title(_areas(name, "ROC-AUC", curves, left_out))
@@ -148,7 +149,7 @@ def _curves(
 def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, *, steps: bool) -> None:
     """One curve, or thin ones and their mean."""
     if not curves:
-        return note(axes, "both classes are known of no target", theme)
+        return note(axes, "no target has both classes", theme)
     style = "steps-pre" if steps else "default"
     if len(curves) == 1:
         axes.plot(curves[0].x, curves[0].y, color=theme.first, drawstyle=style)
