@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
@@ -141,3 +143,33 @@ def test_wrong_arguments_are_named():
         featurise(["CCO"], max_atoms=0)
     with pytest.raises(ValueError, match="chunk must be at least 1; got 0"):
         stream(["CCO"], chunk=0)
+
+
+WORDS = """
+C N O * . # = ( ) [ ] @ 1 %10 -> c1ccccc1 F/C=C/F C(=O)O S(=O)(=O) [Si] [2H] [Na+] [Cl-] [235U]
+[nH] [C@@H] [Fe+2] [*:1] é
+"""
+ATOM = st.sampled_from([*WORDS.split(), " ", "\n", "\0", "\udcff"])
+TEXTS = st.lists(st.lists(ATOM, max_size=8).map("".join) | st.text(max_size=8), max_size=12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(TEXTS, st.integers(1, 5))
+def test_any_text_is_a_molecule_or_an_error_of_its_own_row(texts, chunk):
+    found = featurise(texts, max_atoms=30)
+    assert len(found.errors) == len(texts)
+    readable = [i for i, error in enumerate(found.errors) if not error]
+    assert found.rows.tolist() == readable
+    assert found.inputs.molecules.smiles == [texts[i].strip() for i in readable]
+    assert len(found.canonical) == len(found.inputs.counts) == len(readable)
+    assert found.inputs.descriptors.isfinite().all()
+    assert found.inputs.molecules.arrays.x.isfinite().all()
+    pieces = list(stream(texts, chunk=chunk, max_atoms=30, workers=1))
+    assert [error for piece in pieces for error in piece.errors] == found.errors
+
+
+def test_a_long_polymer_is_read_where_it_may_be():
+    found = featurise(["CC(c1ccccc1)" * 625], max_atoms=5000)
+    assert found.inputs.molecules.arrays.ptr.tolist() == [0, 5000]
+    assert found.inputs.descriptors.isfinite().all()
+    assert featurise(["CCO" * 1666]).errors == ["4998 atoms are more than max_atoms=1000"]
