@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gattn.data import Molecules
 from gattn.data.molecules import Positions, positions_of
+from gattn.data.packing import PackedInputs, read_packed
 from gattn.data.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.packing import PackedInputs, read_packed
 from gattn.molecules.processes import in_order
 from gattn.molecules.store import fingerprint, read_inputs, write_inputs
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gattn.data.archives import BROKEN, read_archive, write_archive
 from gattn.data.molecules import Positions, positions_of
+from gattn.data.packing import PackedInputs
 from gattn.data.smiles import MAX_ATOMS
 from gattn.molecules.inputs import Featurised, MoleculeInputs, read_pieces, unpack
-from gattn.molecules.packing import PackedInputs
 from gattn.molecules.store import read_inputs, write_inputs
 
 __all__ = ["InputShards", "write_shards"]

@@ -17,7 +17,7 @@ from gattn.data.archives import BROKEN, read_archive, write_archive
 from gattn.data.building import PackedMolecules, PackedRows
 from gattn.data.features import FEATURISER
 from gattn.data.fingerprints import COUNTS, PackedCounts
-from gattn.molecules.packing import PackedInputs
+from gattn.data.packing import PackedInputs
 
 __all__ = ["fingerprint", "read_inputs", "write_inputs"]
 

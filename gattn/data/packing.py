@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gattn.data import DESCRIPTORS
 from gattn.data.building import MoleculeBuilder, PackedMolecules
-from gattn.data.descriptors import defined, descriptor_row
+from gattn.data.descriptors import DESCRIPTORS, defined, descriptor_row
 from gattn.data.fingerprints import MorganCounter, PackedCounts
 from gattn.data.smiles import parse_or_reason
 
