@@ -27,7 +27,7 @@ DRAWN_ATOMS = 300
 
 _BOND = 30.0
 """Length of a bond where there is room for it; in a small panel everything shrinks."""
-_TITLE, _LINE, _LEGEND = 24, 16, 48
+_TITLE, _LINE, _LEGEND = 24, 16, 52
 _MARGIN = 10
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _FEWEST = 0.02
