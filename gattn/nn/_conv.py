@@ -15,7 +15,7 @@ from torch_geometric.nn.dense.linear import Linear
 from gattn import pyg_internals
 from gattn.graph import Graph
 from gattn.nn._edges import with_loop_features
-from gattn.nn._features import as_columns, is_plain, tile_heads
+from gattn.nn._features import as_columns, features_and_weight, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
 from gattn.nn.checks import check_features, check_settings
 
@@ -100,7 +100,7 @@ class AttentionConv(MessagePassing):
         if self.aggr not in ("add", "sum"):
             return f"aggr is {self.aggr!r}, not the sum"
         if not self._edge_map_is_plain:
-            return "lin_edge does more than multiply by its weight"
+            return "lin_edge does more than multiply and add its bias"
         for name in _EQUATIONS:
             if name in self.__dict__:
                 return f"{name} was replaced on the instance"
@@ -168,7 +168,8 @@ class AttentionConv(MessagePassing):
         lin_edge, columns = self._given_edge_map(), as_columns(self.edge_features(edge_attr, graph))
         if isinstance(lin_edge.weight, UninitializedParameter):
             lin_edge(columns[:0])
-        weight = tile_heads(lin_edge.weight.unflatten(0, (self.heads, -1)), 0, like.shape[1])
+        columns, weight = features_and_weight(lin_edge, columns)
+        weight = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, like.shape[1])
         return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:

@@ -158,7 +158,7 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     """
     if isinstance(getattr(lin, "weight", None), UninitializedParameter):
         lin(x[:0])  # takes its width from the input
-    if not is_plain(lin) or lin.bias is not None:
+    if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
     check_features(name, x, lin.weight.shape[1], lin.weight)
     heads, channels = att.shape[-2:]
@@ -174,6 +174,19 @@ def is_plain(linear: Any) -> bool:
         and not isinstance(linear.weight, UninitializedParameter)
         and is_untouched(linear)
     )
+
+
+def is_product(linear: Any) -> bool:
+    """Whether calling the map does nothing but multiply by its weight."""
+    return is_plain(linear) and linear.bias is None
+
+
+def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
+    """What a plain map multiplies, [e, d] and [h * c, d]: a bias weighs a feature of ones."""
+    if linear.bias is None:
+        return edge_attr, linear.weight
+    weight = torch.cat([linear.weight, linear.bias[:, None]], dim=1)
+    return F.pad(edge_attr, (0, 1), value=1.0), weight
 
 
 def is_untouched(module: torch.nn.Module) -> bool:

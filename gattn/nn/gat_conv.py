@@ -21,6 +21,7 @@ from gattn.nn._features import (
     channel_pair,
     folded_score,
     glorot_linear,
+    is_product,
     merge_heads,
     node_inputs,
     skip,
@@ -234,7 +235,8 @@ class GATConv(AttentionConv):
         if self.att_edge is None:
             self.warn_of_ignored(edge_attr)
             return None
-        if self.add_self_loops and is_linear(self.fill_value):
+        linear = is_linear(self.fill_value) and is_product(self.lin_edge)
+        if self.add_self_loops and linear:
             score = with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
         else:
             score = self._edge_term(self.edge_features(edge_attr, graph))

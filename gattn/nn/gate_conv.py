@@ -135,7 +135,7 @@ class GATEConv(AttentionConv):
         source = graph.edge_index[0]
         if is_plain(self.lin1):
             of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)
-            hidden = F.linear(x, of_node)[source] + F.linear(edge_attr, of_edge)
+            hidden = F.linear(x, of_node)[source] + F.linear(edge_attr, of_edge, self.lin1.bias)
         else:
             hidden = self.lin1(torch.cat([x[source], edge_attr], dim=-1))
         return F.linear(F.leaky_relu(hidden), self.att_l)

@@ -13,6 +13,7 @@ from torch.nn import Linear, Module, Parameter
 from gattn.graph import Graph, as_graph
 from gattn.nn._edges import batch_first
 from gattn.nn._features import (
+    features_and_weight,
     is_plain,
     merge_heads,
     nodes_first,
@@ -257,6 +258,7 @@ class GraphAttention(Module):
         features, weight = edge_attr, self.lin_edge.weight
         if is_plain(self.lin_edge):
             check_features("edge_attr", features, weight.shape[1], weight)
+            features, weight = features_and_weight(self.lin_edge, features)
         else:  # what the map gives needs no more projecting
             features = self.lin_edge(edge_attr)
             weight = torch.eye(features.shape[-1], device=key.device)

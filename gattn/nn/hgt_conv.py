@@ -195,7 +195,7 @@ class HGTConv(AttentionConv):
         scale: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor:
         """The rows of each edge type by the maps of that type, one type after the other."""
-        if type(linear) is not HeteroLinear or not is_untouched(linear):
+        if type(linear) is not HeteroLinear or linear.bias is not None or not is_untouched(linear):
             return self._call(linear, like, rows, scale)
         weight = linear.weight.unflatten(0, (self.heads, -1))
         related = [like.new_empty(0, *like.shape[1:])]

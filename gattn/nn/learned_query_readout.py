@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Parameter
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
-from gattn.nn._features import is_plain
+from gattn.nn._features import is_plain, is_product
 from gattn.nn._readout import SegmentReadout
 from gattn.nn.checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
@@ -128,7 +128,7 @@ class LearnedQueryReadout(SegmentReadout):
     def _pool(self, x: Tensor, segments: Graph) -> Tensor:
         """Values summed with the weights: [g, k, h c]."""
         dropout = self.dropout if self.training else 0.0
-        if is_plain(self.lin_value):
+        if is_product(self.lin_value):
             weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
             return learned_query_pool(self._score(x), x, weight, segments, dropout)
         value = self.lin_value(x).unflatten(1, (self.heads, -1))

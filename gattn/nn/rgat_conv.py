@@ -16,7 +16,7 @@ from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
-from gattn.nn._features import add_bias, as_columns, glorot_linear
+from gattn.nn._features import add_bias, as_columns, features_and_weight, glorot_linear
 from gattn.nn._typed import TypedGraph, typed_graph
 from gattn.nn.checks import check_at_least
 
@@ -252,7 +252,8 @@ class RGATConv(AttentionConv):
         edge_attr = as_columns(edge_attr)
         if not self._edge_map_is_plain:
             return self.lin_edge(edge_attr) @ self.e
-        return F.linear(edge_attr, self.e.t() @ self.lin_edge.weight)
+        columns, weight = features_and_weight(self.lin_edge, edge_attr)
+        return F.linear(columns, self.e.t() @ weight)
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
         """The weight of each edge from alpha, but for what is constant around a node."""

@@ -192,5 +192,5 @@ class TransformerConv(AttentionConv):
         if not is_plain(self.lin_beta):
             return out.lerp(skip, self.lin_beta(torch.cat([out, skip, out - skip], -1)).sigmoid())
         w1, w2, w3 = self.lin_beta.weight.chunk(3, dim=-1)
-        beta = (F.linear(out, w1 + w3) + F.linear(skip, w2 - w3)).sigmoid()
+        beta = (F.linear(out, w1 + w3, self.lin_beta.bias) + F.linear(skip, w2 - w3)).sigmoid()
         return out.lerp(skip, beta)

@@ -227,7 +227,7 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
     assert layer.why_not_fused == "explain mode is on"
     layer.explain = False
     handle = layer.lin_edge.register_forward_hook(lambda m, given, out: None)
-    assert layer.why_not_fused == "lin_edge does more than multiply by its weight"
+    assert layer.why_not_fused == "lin_edge does more than multiply and add its bias"
     handle.remove()
     handle = layer.register_message_forward_hook(lambda m, given, out: None)
     assert layer.why_not_fused == "a hook on message wants to see its edges"

@@ -6,7 +6,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models import attentive_fp
 
 import gattn.nn as ours
-from gattn import Graph
+from gattn import Graph, convert
 from gattn.graph import as_graph
 
 EDGES = torch.randint(0, 20, (2, 80), generator=torch.Generator().manual_seed(1))
@@ -49,6 +49,87 @@ def test_maps_are_called(layer, part, how):
         found.append([out, *torch.autograd.grad(out.sin().sum(), [x, attr])])
     for expected, got in zip(*found):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def _biased(like):
+    """A map of the same widths, with a bias that nobody can miss."""
+    linear = torch.nn.Linear(like.weight.shape[1], like.weight.shape[0])
+    torch.nn.init.normal_(linear.bias, std=3)
+    return linear
+
+
+X, ATTR = (
+    torch.randn(n, d, generator=torch.Generator().manual_seed(d)) for n, d in [(20, 8), (80, 3)]
+)
+KIND = torch.arange(80) % 2
+BIASED = {
+    "GATConv, mean": (lambda p: p.GATConv(8, 4, 2, edge_dim=3), "lin_edge", (ATTR,)),
+    "GATConv, sum": (
+        lambda p: p.GATConv(8, 4, 2, edge_dim=3, fill_value="add"), "lin_edge", (ATTR,)
+    ),
+    "GATv2Conv": (lambda p: p.GATv2Conv(8, 4, 2, edge_dim=3), "lin_edge", (ATTR,)),
+    "TransformerConv": (lambda p: p.TransformerConv(8, 4, 2, edge_dim=3), "lin_edge", (ATTR,)),
+    "TransformerConv, gated": (lambda p: p.TransformerConv(8, 4, 2, beta=True), "lin_beta", ()),
+    "RGATConv": (lambda p: p.RGATConv(8, 4, 2, heads=2, edge_dim=3), "lin_edge", (KIND, ATTR)),
+    "GATEConv": (
+        lambda p: (attentive_fp if p is pyg else p).GATEConv(8, 8, 3), "lin1", (ATTR,)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_a_bias_where_the_layer_makes_none_is_added(name):
+    make, part, args = BIASED[name]
+    theirs, mine = make(pyg), make(ours)
+    mine.load_state_dict(theirs.state_dict())
+    plain = mine(X, EDGES, *args)
+    biased = _biased(getattr(mine, part))
+    for layer in (theirs, mine):
+        setattr(layer, part, biased)
+    expected = theirs(X, EDGES, *args)
+    for layer in (mine, convert(theirs)):
+        out = layer(X, EDGES, *args)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+        (bias,) = torch.autograd.grad(out.sin().sum(), [biased.bias])
+    (wanted,) = torch.autograd.grad(expected.sin().sum(), [biased.bias])
+    torch.testing.assert_close(bias, wanted, rtol=1e-3, atol=1e-3)
+    assert mine.why_not_fused == ""
+    assert not torch.allclose(out, plain)
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_a_bias_of_the_edges_map_of_graph_attention_is_added(score):
+    layer = ours.GraphAttention(8, heads=2, edge_dim=3, score=score)
+    layer.lin_edge = _biased(layer.lin_edge)
+    graph = Graph(EDGES, 20)
+    found = layer(X, X, X, graph, edge_attr=ATTR)
+    layer.lin_edge.register_forward_hook(lambda module, inputs, out: None)
+    torch.testing.assert_close(found, layer(X, X, X, graph, edge_attr=ATTR))
+
+
+@pytest.mark.parametrize("part", ["lin_key", "lin_value"])
+def test_a_bias_of_the_maps_of_a_readout_is_added(part):
+    readout = ours.LearnedQueryReadout(8, 8, num_queries=2, heads=2)
+    setattr(readout, part, _biased(getattr(readout, part)))
+    index = torch.arange(20) // 4
+    found = readout(X, index)
+    getattr(readout, part).register_forward_hook(lambda module, inputs, out: None)
+    torch.testing.assert_close(found, readout(X, index))
+
+
+@pytest.mark.parametrize("part", ["k_rel", "v_rel"])
+def test_a_bias_of_typed_maps_is_added(part):
+    to, back = ("a", "to", "b"), ("b", "back", "a")
+    theirs, mine = (nn.HGTConv(8, 8, (["a", "b"], [to, back]), heads=2) for nn in (pyg, ours))
+    mine.load_state_dict(theirs.state_dict())
+    biased = pyg.HeteroLinear(4, 4, 4)
+    torch.nn.init.normal_(biased.bias, std=3)
+    for layer in (theirs, mine):
+        setattr(layer, part, biased)
+    x, edges = {"a": X, "b": X.sin()}, {to: EDGES, back: EDGES.flip(0)}
+    expected, found = theirs(x, edges), mine(x, edges)
+    for key in x:
+        torch.testing.assert_close(found[key], expected[key])
 
 
 @pytest.mark.parametrize("part", ["lin_key", "lin_value"])
