@@ -42,6 +42,9 @@ TWINS: dict[type[Module], type[Module]] = {
 """PyG's layers and models that have one with the same attributes and parameters here."""
 
 
+pyg_internals.know(*TWINS)
+
+
 def _attentional(theirs: Any) -> Module:
     gate = theirs.gate_mlp if theirs.gate_nn is None else theirs.gate_nn
     return gattn.nn.AttentionalReadout(gate, theirs.mlp if theirs.nn is None else theirs.nn)
@@ -353,10 +356,13 @@ def _own(kind: type, known: type) -> str:
 
 
 def _unusual(module: Any) -> str:
+    if overrides := pyg_internals.overridden(type(module)):
+        return overrides
     replaced = [
         name
         for name in vars(module)
-        if name not in pyg_internals.BOUND and callable(getattr(type(module), name, None))
+        if callable(getattr(type(module), name, None))
+        and not pyg_internals.is_bound_by_pyg(module, name)
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"

@@ -6,6 +6,8 @@
 |                                                     | edge, and their ``why_not_fused`` says so |
 | ``_user_args``, ``_fused_user_args``, ``inspector``,| they are not carried to a converted layer,|
 | ``_edge_user_args``, ``fuse``, ``_explain``         | but set there by PyG's constructor        |
+| ``_jinja_propagate``, ``_jinja_edge_updater`` and   | taken for a user's own: layers run edge   |
+| what they replace, ``_orig_*``                      | by edge, and ``convert`` leaves PyG's     |
 
 ``tests/test_pyg_internals.py`` takes each of them away.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch.nn import Module
+from torch_geometric.nn import MessagePassing
 
 EDGE_HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -35,7 +38,66 @@ CLASS_STATE = (
 """What ``MessagePassing`` reads from the equations of a class, or sets with its own switch."""
 
 BOUND = ("propagate", "edge_updater")
-"""Methods that ``MessagePassing`` binds to an instance in some modes."""
+"""Methods that ``MessagePassing`` writes into its subclasses, and binds to some instances."""
+
+EQUATIONS = (
+    "edge_update",
+    "message",
+    "message_and_aggregate",
+    "aggregate",
+    "update",
+    "get_attention",
+    *BOUND,
+)
+"""What a user may override to change what a layer computes along its edges."""
+
+_known: dict[type, dict[str, Any]] = {}
+"""The equations of each layer of PyG and gattn, as its own class defines them."""
+
+
+def know(*kinds: type) -> None:
+    """Take the equations that these classes define, as they are now, for their own."""
+    for kind in kinds:
+        _known[kind] = {name: vars(kind)[name] for name in EQUATIONS if name in vars(kind)}
+
+
+know(MessagePassing)
+
+
+def equations(kind: type) -> dict[str, Any]:
+    """The equations that instances of a class run, its own or inherited."""
+    return {name: getattr(kind, name) for name in EQUATIONS if hasattr(kind, name)}
+
+
+def overridden(kind: type) -> str:
+    """Which equations come from a class that is not known, or were replaced there, in words."""
+    found: dict[str, list[str]] = {}
+    for name in equations(kind):
+        owner = next(base for base in kind.__mro__ if name in vars(base))
+        if _known.get(owner, {}).get(name) is not vars(owner)[name] and not _wrote(owner, name):
+            found.setdefault(owner.__name__, []).append(name)
+    return ", ".join(f"{owner} overrides {', '.join(names)}" for owner, names in found.items())
+
+
+def _wrote(owner: type, name: str) -> bool:
+    """Whether PyG wrote this method of a class, from a template, in the place of an inherited."""
+    own = vars(owner)
+    return own[name] is own.get(f"_jinja_{name}") and own[name] is not own.get(f"_orig_{name}")
+
+
+def replaced(layer: Module) -> list[str]:
+    """Which equations somebody replaced on the instance; PyG binds its own there, too."""
+    own = vars(layer)
+    return [name for name in EQUATIONS if name in own and not is_bound_by_pyg(layer, name)]
+
+
+def is_bound_by_pyg(layer: Module, name: str) -> bool:
+    """Whether an attribute of an instance is the method that PyG itself bound to it."""
+    bound, kind = vars(layer)[name], type(layer)
+    if name not in BOUND or getattr(bound, "__self__", None) is not layer:
+        return False
+    written = (getattr(kind, f"_{how}_{name}", None) for how in ("orig", "jinja"))
+    return getattr(bound, "__func__", name) in written
 
 
 def edge_hooks(layer: Module) -> str:

@@ -54,12 +54,16 @@ _has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", 
 
 def has_hooks(module: torch.nn.Module) -> bool:
     """Whether calling a module runs a hook, too: one of its own, or one for all modules."""
+    return has_own_hooks(module) or _has_any_global_hook()
+
+
+def has_own_hooks(module: torch.nn.Module) -> bool:
+    """Whether calling a module runs a hook of its own, too."""
     return (
         len(module._forward_hooks) > 0
         or len(module._forward_pre_hooks) > 0
         or len(module._backward_hooks) > 0
         or len(module._backward_pre_hooks) > 0
-        or _has_any_global_hook()
     )
 
 

@@ -62,3 +62,16 @@ def test_every_kind_of_hook_is_seen():
             assert one.why_not_fused == f"a hook on {equation} wants to see its edges"
         handle.remove()
         assert layer.why_not_fused == ""
+
+
+@pytest.mark.parametrize("name", pyg_internals.BOUND)
+@pytest.mark.parametrize("how", ["jinja", "orig"])
+def test_methods_that_pyg_may_have_written_are_run(monkeypatch, name, how):
+    layer = nn.GATConv(8, 4)
+    assert layer.why_not_fused == ""
+    monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")
+    if how == "jinja":
+        assert pyg_internals.overridden(nn.GATConv) == f"GATConv overrides {name}"
+    else:  # it replaced nothing that could be a user's
+        assert pyg_internals.overridden(nn.GATConv) == ""
+    layer(X, EDGES)

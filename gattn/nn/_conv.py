@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import MessagePassing, SumAggregation
 from torch_geometric.nn.dense.linear import Linear
 
 from gattn import pyg_internals
@@ -18,8 +18,7 @@ from gattn.nn._edges import with_loop_features
 from gattn.nn._features import as_columns, features_and_weight, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
 from gattn.nn.checks import check_features, check_settings
-
-_EQUATIONS = ("edge_update", "message", "message_and_aggregate", "aggregate", "update")
+from gattn.torch_internals import has_own_hooks
 
 
 class Nodes(NamedTuple):
@@ -36,8 +35,9 @@ class AttentionConv(MessagePassing):
     """A layer with two paths: the fused operator, and PyG's edge-by-edge one.
 
     The fused path runs unless something wants to see or change single edges: explain mode, a
-    hook on messages, propagation or edge updates, an equation overridden in a subclass or on the
-    instance, another aggregation than the sum, or a reversed flow. :attr:`why_not_fused` tells.
+    hook on messages, propagation or edge updates, an equation overridden in a subclass, a mixin or
+    on the instance, another aggregation than the sum, or a reversed flow. :attr:`why_not_fused`
+    tells.
 
     A layer says what its attention is by ``_score``, for the fused path, and by
     ``_edge_by_edge`` and the equations of ``MessagePassing``, for the other.
@@ -61,8 +61,8 @@ class AttentionConv(MessagePassing):
     edge_dim: int | None
     fill_value: float | Tensor | str
     lin_edge: Linear | None
-    _overrides = ""
-    """Which equations of a layer a subclass has overridden, in words."""
+    _noted: tuple[str, dict[str, Any]] = "", {}
+    """Which equations of the class are overridden, in words, and all that it had at that time."""
     _warned = False
 
     def __init__(self, options: dict[str, Any], **settings: Any) -> None:
@@ -76,12 +76,33 @@ class AttentionConv(MessagePassing):
         check_settings(**settings)
         for name, value in settings.items():
             setattr(self, name, value)
+        self._note()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = [name for name in _EQUATIONS if name in vars(cls)]
-        if own and not cls.__module__.startswith("gattn."):
-            cls._overrides = f"{cls.__name__} overrides {', '.join(own)}"
+        if cls.__module__.startswith("gattn."):
+            pyg_internals.know(cls)
+
+    def __setstate__(self, data: dict[str, Any]) -> None:
+        super().__setstate__(data)
+        self._note()
+
+    @classmethod
+    def _note(cls) -> None:
+        """Note the equations of the class, once PyG has written its own into it."""
+        found = pyg_internals.equations(cls)
+        if found != cls._noted[1]:
+            cls._noted = pyg_internals.overridden(cls), found
+
+    @property
+    def _overrides(self) -> str:
+        """Which equations of the class are overridden, in words; also by what came after it."""
+        words, noted = self._noted
+        kind = type(self)
+        for name, equation in noted.items():
+            if getattr(kind, name) is not equation:
+                return pyg_internals.overridden(kind)
+        return words
 
     @property
     def fused(self) -> bool:
@@ -93,17 +114,17 @@ class AttentionConv(MessagePassing):
         """Why the next forward runs edge by edge, slowly, in words; empty where it does not."""
         if self.explain:
             return "explain mode is on"
-        if self._overrides:
-            return self._overrides
+        if overrides := self._overrides:
+            return overrides
         if self.flow != "source_to_target":
             return f"flow is {self.flow!r}"
-        if self.aggr not in ("add", "sum"):
-            return f"aggr is {self.aggr!r}, not the sum"
+        aggr = self._modules.get("aggr_module")
+        if type(aggr) is not SumAggregation or has_own_hooks(aggr) or "forward" in vars(aggr):
+            return f"it aggregates by {aggr}, not by the plain sum"
         if not self._edge_map_is_plain:
             return "lin_edge does more than multiply and add its bias"
-        for name in _EQUATIONS:
-            if name in self.__dict__:
-                return f"{name} was replaced on the instance"
+        for name in pyg_internals.replaced(self):
+            return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)
 
     @property

@@ -8,7 +8,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch_geometric.nn.models.attentive_fp import GATEConv
 
-from gattn import graphs, models, nn
+from gattn import conversion_report, convert, graphs, models, nn
 from gattn.nn._features import project
 
 EDGES = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
@@ -220,7 +220,10 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
     assert layer.why_not_fused == ""
     assert Mine(6, 4).why_not_fused == "Mine overrides message, aggregate"
     assert Heir(6, 4).why_not_fused == "Mine overrides message, aggregate"
-    assert nn.GATConv(6, 4, aggr="max").why_not_fused == "aggr is 'max', not the sum"
+    assert (
+        nn.GATConv(6, 4, aggr="max").why_not_fused
+        == "it aggregates by MaxAggregation(), not by the plain sum"
+    )
     reverse = nn.GATConv(6, 4, flow="target_to_source")
     assert reverse.why_not_fused == "flow is 'target_to_source'"
     layer.explain = True
@@ -237,6 +240,133 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
     assert not layer.fused
     del layer.message
     assert layer.fused
+
+
+class Doubled:
+    """A mixin, whose equation goes before that of the layer."""
+
+    def message(self, x_j, alpha):
+        return 2 * alpha.unsqueeze(-1) * x_j
+
+
+def _mixed(base):
+    return type("Mixed", (Doubled, base), {})(6, 4, 2)
+
+
+def _given_later(base):
+    kind = type("Later", (base,), {})
+    layer = kind(6, 4, 2)
+    layer(X, EDGES)
+    kind.message = Doubled.message
+    return layer
+
+
+def _overriding(name):
+    def make(base):
+        def twice(self, *args, **options):
+            return 2 * getattr(base, name)(self, *args, **options)
+
+        return type("Overriding", (base,), {name: twice})(6, 4, 2)
+
+    return make
+
+
+def _replacing(name):
+    def make(base):
+        layer = base(6, 4, 2)
+        plain = getattr(layer, name)
+        setattr(layer, name, lambda *args, **options: 2 * plain(*args, **options))
+        return layer
+
+    return make
+
+
+def _aggregating(aggr):
+    def make(base):
+        layer = base(6, 4, 2)
+        layer.aggr_module = aggr()
+        return layer
+
+    return make
+
+
+def _hooked_sum():
+    aggr = pyg.SumAggregation()
+    aggr.register_forward_hook(lambda module, given, out: 2 * out)
+    return aggr
+
+
+CHANGED = {
+    "mixin": (_mixed, "Doubled overrides message"),
+    "given to the class": (_given_later, "Later overrides message"),
+    "propagate": (_overriding("propagate"), "Overriding overrides propagate"),
+    "edge_updater": (_overriding("edge_updater"), "Overriding overrides edge_updater"),
+    "own propagate": (_replacing("propagate"), "propagate was replaced on the instance"),
+    "own edge_updater": (_replacing("edge_updater"), "edge_updater was replaced on the instance"),
+    "mean": (
+        _aggregating(pyg.MeanAggregation),
+        "it aggregates by MeanAggregation(), not by the plain sum",
+    ),
+    "hooked sum": (
+        _aggregating(_hooked_sum),
+        "it aggregates by SumAggregation(), not by the plain sum",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_changes_a_layer_of_pyg_changes_ours(name):
+    make, reason = CHANGED[name]
+    theirs, ours = make(pyg.GATConv), make(nn.GATConv)
+    ours.load_state_dict(theirs.state_dict())
+    expected = theirs(X, EDGES)
+    for layer in (ours, copy.deepcopy(ours)):
+        assert layer.why_not_fused == reason
+    torch.testing.assert_close(ours(X, EDGES), expected)
+    kept, _ = convert(torch.nn.ModuleList([theirs, pyg.GATConv(6, 4)]))
+    torch.testing.assert_close(kept(X, EDGES), expected)
+
+
+def test_a_class_that_gets_its_equation_back_is_fused_again():
+    layer = _given_later(nn.GATConv)
+    assert not layer.fused
+    del type(layer).message
+    assert layer.fused
+
+
+def test_an_attention_of_its_own_is_run():
+    def flat(self, edge_index_i, x_i, x_j, num_nodes, return_logits=False):
+        return torch.ones_like(x_j[..., 0])
+
+    theirs, ours = (
+        type("Flat", (base,), {"get_attention": flat})(6, 4, 2).eval()
+        for base in (pyg.SuperGATConv, nn.SuperGATConv)
+    )
+    ours.load_state_dict(theirs.state_dict())
+    assert ours.why_not_fused == "Flat overrides get_attention"
+    torch.testing.assert_close(ours(X, EDGES), theirs(X, EDGES))
+
+
+@pytest.mark.parametrize("package", [pyg, nn])
+def test_methods_that_pyg_binds_by_itself_are_its_own(package):
+    layer = package.GATConv(6, 4)
+    expected = layer(X, EDGES)
+    layer.explain = True
+    layer.explain = False
+    assert "propagate" in vars(layer)
+    ours = convert(layer)
+    assert ours.why_not_fused == ""
+    torch.testing.assert_close(ours(X, EDGES), expected)
+    decomposed = package.AGNNConv(decomposed_layers=2)
+    assert "propagate" in vars(decomposed)
+    assert convert(decomposed).why_not_fused == ""
+
+
+def test_an_equation_replaced_in_a_class_of_pyg_is_not_lost(monkeypatch):
+    layer = pyg.GATConv(6, 4)
+    monkeypatch.setattr(pyg.GATConv, "message", Doubled.message)
+    model = convert(torch.nn.ModuleList([layer, pyg.GATv2Conv(6, 4)]))
+    assert conversion_report(model).left == {"0": "GATConv overrides message"}
 
 
 # Precision, quantization, tracing, tensors without data
