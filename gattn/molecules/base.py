@@ -294,9 +294,6 @@ class MoleculeEstimator(BaseEstimator, ABC):
         mean, std = self._for_each(smiles, make)
         return mean, std
 
-    def _stream(self, smiles: Iterable[str]) -> Iterator[Featurised]:
-        return stream(smiles, max_atoms=self.max_atoms, workers=self.workers, canonical=False)
-
     def _score(
         self,
         metric: Callable[..., float],
