@@ -59,21 +59,17 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
     """Read texts in this process, each parsed once."""
     from rdkit import Chem, rdBase
 
-    builder, counter = MoleculeBuilder(), MorganCounter()
-    descriptors: list[list[float]] = []
-    errors: list[str] = []
-    written: list[str] = []
     with rdBase.BlockLogs():
-        for row, text in enumerate(smiles):
-            molecule = parse_or_reason(text, max_atoms)
-            if isinstance(molecule, str):
-                errors.append(molecule)
-                continue
-            errors.append("")
-            builder.add(molecule, text, row)
+        found = [parse_or_reason(text, max_atoms) for text in smiles]
+        errors = [molecule if isinstance(molecule, str) else "" for molecule in found]
+        read = [(row, mol) for row, mol in enumerate(found) if not isinstance(mol, str)]
+        # One kind of work after the other: what it needs stays in the processor's caches.
+        builder, counter = MoleculeBuilder(), MorganCounter()
+        for row, molecule in read:
+            builder.add(molecule, smiles[row], row)
+        for _, molecule in read:
             counter.add(molecule)
-            descriptors.append(descriptor_row(molecule))
-            if canonical:
-                written.append(Chem.MolToSmiles(molecule))
+        descriptors = [descriptor_row(molecule) for _, molecule in read]
+        written = [Chem.MolToSmiles(molecule) for _, molecule in read] if canonical else []
     held = np.array(descriptors, np.float32).reshape(-1, len(DESCRIPTORS))
     return PackedInputs(builder.pack(), counter.pack(), defined(held), errors, written)
