@@ -1,0 +1,171 @@
+"""Attributions beside exact truth: Crippen's logP and the polar surface are sums over atoms.
+
+    python -m benchmarks.molecules.attributions                        # both data sets and models
+    python -m benchmarks.molecules.attributions --data esol --epochs 5 # a trial run
+
+Models are trained on the logP and on the polar surface that RDKit computes. For every method the
+weights of the test molecules' atoms are compared with RDKit's own contributions: the mean over
+molecules of Pearson's correlation. A hydrogen's logP counts to its heavy atom, as it does in the
+target; ``heavy`` leaves hydrogens out. Molecules whose contributions are all alike have no
+correlation: they are left out and counted.
+
+The descriptors of the stacked model hold both answers, so that it learns them almost exactly; the
+network of ``--model attention`` reads atoms and bonds alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.core import record
+from benchmarks.data.datasets import root
+from gattn.data import load_molecules, random_split
+from gattn.molecules.attributions import METHODS, attribute
+from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.predictor import MoleculePredictor
+from gattn.molecules.settings import MoleculeSettings
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+DATA = ("chembl2321810", "esol")
+MODELS = ("stacked", "attention")
+TRUTHS = ("logp", "tpsa")
+
+
+def contributions(molecule: Mol, truth: str) -> dict[str, np.ndarray]:
+    """RDKit's exact contributions of the heavy atoms: [n] with and without hydrogens' own."""
+    from rdkit import Chem
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    if truth == "tpsa":
+        return {"exact": np.array(rd._CalcTPSAContribs(molecule))}
+    everything = Chem.AddHs(molecule)
+    terms = np.array(rd._CalcCrippenContribs(everything))[:, 0]
+    heavy = terms[: molecule.GetNumAtoms()]
+    exact = heavy.copy()
+    for atom in list(everything.GetAtoms())[molecule.GetNumAtoms() :]:
+        exact[atom.GetNeighbors()[0].GetIdx()] += terms[atom.GetIdx()]
+    return {"exact": exact, "heavy": heavy}
+
+
+def compare(smiles: Sequence[str], weights: Sequence[Tensor], truth: str) -> dict[str, float]:
+    """Mean correlation with each truth over the molecules that have one, and how many do not."""
+    from rdkit import Chem
+
+    found: dict[str, list[float]] = {}
+    alike = 0
+    for text, given in zip(smiles, weights):
+        known = contributions(Chem.MolFromSmiles(text), truth)
+        if any(values.std() < 1e-9 for values in known.values()):
+            alike += 1
+            continue
+        for name, values in known.items():
+            found.setdefault(name, []).append(_correlation(given.numpy(), values))
+    means = {name: float(np.mean(values)) for name, values in found.items()}
+    return {**means, "molecules": len(smiles) - alike, "left_out": alike}
+
+
+def _correlation(given: np.ndarray, values: np.ndarray) -> float:
+    """Pearson's; weights that are all alike tell nothing: 0."""
+    return float(np.corrcoef(given, values)[0, 1]) if given.std() > 1e-12 else 0.0
+
+
+def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> record.Record:
+    """Train on the logP or the surface, and compare every method on the test part."""
+    from rdkit import Chem
+
+    molecules = load_molecules(data, root(), on_error="skip", download=False)
+    inputs = featurise(molecules.smiles).inputs
+    y = torch.tensor(
+        [[_total(Chem.MolFromSmiles(text), truth)] for text in inputs.molecules.smiles]
+    ).double()
+    parts, begin = random_split(len(inputs), seed=0), time.perf_counter()
+    predictor = MoleculePredictor.fit(
+        inputs[parts.train], y[parts.train], inputs[parts.val], y[parts.val],
+        "regression", settings,
+    )  # fmt: skip
+    seconds, test = time.perf_counter() - begin, parts.test[:limit]
+    error = (predictor.predict(inputs[test]).mean - y[test]).square().mean().sqrt()
+    return {
+        "data": data, "truth": truth, "model": settings.model, "epochs": settings.epochs,
+        "ensemble": settings.ensemble, "rmse": float(error), "std": float(y[test].std()),
+        "seconds": seconds, "weights": predictor.weights,
+        "methods": {m: _measure(predictor, inputs[test], m, truth) for m in METHODS},
+    }  # fmt: skip
+
+
+def _measure(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str, truth: str
+) -> dict[str, float]:
+    begin = time.perf_counter()
+    weights = attribute(predictor, inputs, method)
+    seconds = time.perf_counter() - begin
+    return {**compare(inputs.molecules.smiles, weights, truth), "seconds": seconds}
+
+
+def _total(molecule: Mol, truth: str) -> float:
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    return rd.CalcTPSA(molecule) if truth == "tpsa" else rd.CalcCrippenDescriptors(molecule)[0]
+
+
+def table(found: Sequence[record.Record]) -> str:
+    """One line a model, data set and truth, one column a method; the last line is the mean."""
+    lines = ["| model | data | truth | RMSE | " + " | ".join(METHODS) + " |", "|---" * 8 + "|"]
+    for one in found:
+        numbers = " | ".join(f"{one['methods'][method]['exact']:.3f}" for method in METHODS)
+        told = f"{one['model']} | {one['data']} | {one['truth']} | {one['rmse']:.3g}"
+        lines.append(f"| {told} | {numbers} |")
+    means = [np.mean([one["methods"][method]["exact"] for one in found]) for method in METHODS]
+    lines.append("| mean | | | | " + " | ".join(f"{mean:.3f}" for mean in means) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train, compare, print the table, and record the runs if a file is named."""
+    options = _parser().parse_args(arguments)
+    known, found = record.environment("benchmarks.molecules.attributions", arguments), []
+    torch.set_num_threads(options.threads)
+    for model in options.model:
+        settings = MoleculeSettings(
+            model=model, epochs=options.epochs, ensemble=options.ensemble, seed=options.seed
+        )
+        for data in options.data:
+            for truth in TRUTHS:
+                found.append(measure(data, truth, settings, options.molecules))
+                print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+                if options.out:
+                    record.append(options.out, {**found[-1], "environment": known})
+    print(table(found))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    default = MoleculeSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.molecules.attributions", description=main.__doc__
+    )
+    parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
+    parser.add_argument("--model", nargs="+", choices=(*MODELS, "ridge"), default=MODELS)
+    parser.add_argument("--epochs", type=int, default=default.epochs)
+    parser.add_argument("--ensemble", type=int, default=default.ensemble)
+    parser.add_argument("--seed", type=int, default=default.seed, help="of the networks")
+    parser.add_argument("--molecules", type=int, default=1000, help="of the test part, at most")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--out", type=Path, help="file that gets a JSON line for each model")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
