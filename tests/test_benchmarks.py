@@ -323,6 +323,7 @@ def folder_of(name: str) -> str:
 
 COMMANDS = [
     *sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py")),
+    "molecules.attributions",
     "molecules.chemprop",
     "molecules.search",
 ]

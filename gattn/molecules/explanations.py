@@ -13,7 +13,7 @@ from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
 
-__all__ = ["WrittenExplanations", "describe", "write_explanations"]
+__all__ = ["WrittenExplanations", "describe", "label_of", "write_explanations"]
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,12 @@ def describe(explanation: Explanation) -> list[str]:
     found = explanation.faithfulness
     count = len(found.atoms)
     atoms = f"top {count} atoms" if count > 1 else "top atom"
-    return [
+    lines = [
         f"predicted {explanation.prediction:.3g} ± {explanation.std:.2g}",
         f"without the {atoms}: drop {found.top:+.2g}; random: {found.random:+.2g} "
         f"± {found.random_std:.2g}",
     ]
+    return [line.replace("-", "−") for line in lines]
 
 
 def label_of(method: str, name: str) -> str:

@@ -61,7 +61,10 @@ def _terms(molecule: Mol) -> dict[str, np.ndarray]:
     """What is known of each atom's part in each descriptor: [n] by the descriptor's name."""
     terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
     for name, pattern in _patterns().items():
-        terms[name] = _spread(molecule, molecule.GetSubstructMatches(pattern))
+        # RDKit stops at 1,000 matches unless told otherwise: a polymer has more.
+        most = 4 * molecule.GetNumAtoms()
+        found = molecule.GetSubstructMatches(pattern, maxMatches=most)
+        terms[name] = _spread(molecule, found)
     return terms
 
 
