@@ -16,7 +16,7 @@ from gattn.ops.shapes import Out, acc, out_acc
 
 ADDITIVE = Family(
     "additive",
-    inputs={"query_score": "n h", "key_score": "m h", "value": "m g c", "edge_score": "e h?"},
+    inputs={"query_score": "n h", "key_score": "m h", "value": "m u c", "edge_score": "e h?"},
     settings={"negative_slope": float, "dropout": float},
     flags=["save_positive_part"],
     outputs={

@@ -8,7 +8,7 @@ from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.ops import checks
 from gattn.ops.derivatives import by_kernel
-from gattn.ops.library import Given, Gradients, Operator
+from gattn.ops.library import LENGTHS, Given, Gradients, Operator
 from gattn.ops.shapes import Out
 
 
@@ -167,8 +167,9 @@ _softmax = Operator(
 )
 _aggregate = Operator(
     "aggregate",
-    inputs={"weight": "e h", "value": "k g c"},
+    inputs={"weight": "e h", "value": "k u c"},
     settings={"transposed": bool},
+    lengths={**LENGTHS, "k": None},
     outputs={"out": Out("n h c")},
     reference=reference.aggregate,
     derivative=_aggregate_gradients,
@@ -176,9 +177,9 @@ _aggregate = Operator(
 )
 _dot = Operator(
     "edge_dot",
-    inputs={"query": "n h c", "key": "m g c"},
+    inputs={"query": "n h c", "key": "m u c"},
     outputs={"out": Out("e h")},
-    lengths={"h": "heads", "g": "key_heads", "c": "channels"},
+    lengths={**LENGTHS, "u": "key_heads"},
     reference=reference.edge_dot,
     derivative=_dot_gradients,
     saves=["query", "key"],

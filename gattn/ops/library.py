@@ -32,10 +32,12 @@ Setting = type[float] | type[bool] | tuple[str, ...]
 OPERATORS: dict[str, Operator] = {}
 """Every operator that is declared, by name."""
 
-LENGTHS = {
-    "h": "heads", "g": "value_heads", "c": "channels", "w": "value_channels", "d": "features",
+LENGTHS: dict[str, str | None] = {
+    "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
+    "w": "value_channels", "d": "features",
 }  # fmt: skip
-"""What the C++ kernels call the lengths that letters stand for."""
+"""What the C++ kernels call the lengths that letters stand for; None for those that they are told
+otherwise, as by a layout. A shape may have no other letter."""
 
 _library = torch.library.Library("gattn", "DEF")
 _TRANSFORMED = (
@@ -64,7 +66,7 @@ class Operator:
         settings: Mapping[str, Setting] | None = None,
         flags: Iterable[str] = (),
         instead: Mapping[str, str] | None = None,
-        lengths: Mapping[str, str] = LENGTHS,
+        lengths: Mapping[str, str | None] = LENGTHS,
         reference: Callable[..., Tensor] | None = None,
         derivative: Derivative | None = None,
         saves: Iterable[str] = (),
@@ -99,8 +101,12 @@ class Operator:
         self.name = name
         self.inputs, self.parameters, self.outputs = tuple(inputs), tuple(types), tuple(outputs)
         self.reference, self.derivative = reference, derivative
-        self._flags, self._lengths = tuple(flags), lengths
+        self.settings, self._flags = dict(settings), tuple(flags)
         self._shapes = Shapes(self.parameters, inputs, outputs, instead or {})
+        unknown = set(self._shapes.letters) - lengths.keys()
+        if unknown:
+            raise ValueError(f"{name}: lengths must say what {min(unknown)!r} is to a C++ kernel")
+        self._lengths = tuple(map(lengths.__getitem__, self._shapes.letters))
         named = (*self.parameters, *self.outputs)
         self._words = tuple(
             (named.index(n), kind) for n, kind in settings.items() if isinstance(kind, tuple)
@@ -175,10 +181,20 @@ class Operator:
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
         """The C++ kernel, which has a field for each parameter, output and length."""
-        lengths = (self._lengths.get(letter) for letter in self._shapes.letters)
-        names = (*self.parameters, *self.outputs, *lengths)
-        apart = (None, "backend", *self._flags)
-        return cpu.Launcher(self.name, {n: at for at, n in enumerate(names) if n not in apart})
+        names = (*self.parameters, *self.outputs, *self._lengths)
+        fields = self._fields
+        places = {n: at for at, n in enumerate(names) if n in fields}
+        # Kernels of one file share their fields: a tensor or a length may be another's alone. A
+        # setting of one is a setting of all, or it would be zero here in silence.
+        alike = [o for o in OPERATORS.values() if cpu.share_fields(o.name, self.name)]
+        absent = set().union(*(o._fields.difference(o.settings) for o in alike))
+        return cpu.Launcher(self.name, places, absent if "seed" in fields else {*absent, "dropout"})
+
+    @property
+    def _fields(self) -> set[str]:
+        """What its C++ kernel is given, by name."""
+        names = {*self.parameters, *self.outputs, *filter(None, self._lengths)}
+        return names.difference(self._flags, ("backend",))
 
     def _returned(self, outputs: list[Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

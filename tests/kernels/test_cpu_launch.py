@@ -30,9 +30,18 @@ def test_every_kernel_names_its_fields():
 def test_what_a_kernel_does_not_take_is_refused():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel dropout has no field colour"):
         cpu.Launcher("dropout", {"x": 0, "colour": 1})
-    launch = cpu.Launcher("node_scores", {"value": 0, "vectors": 1})
+    every = {name for name, _ in cpu._kernels.kernels()["node_scores"]}
+    launch = cpu.Launcher("node_scores", {"value": 0, "vectors": 1}, absent=every)
     with pytest.raises(TypeError, match=r"vectors must be torch.float32; got torch.float64"):
         launch([torch.zeros(3, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64)])
+
+
+def test_a_field_without_a_value_is_refused():
+    given = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
+    with pytest.raises(TypeError, match="edge_dot is given no value for its field channels, key_h"):
+        cpu.Launcher("edge_dot", given)
+    with pytest.raises(TypeError, match=r"there is no C\+\+ kernel edge_dott: it has "):
+        cpu.Launcher("edge_dott", given)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])

@@ -17,7 +17,7 @@ from gattn.testing import awkward_graphs, random_graphs
 class Operator:
     """A function of gattn.functional with the shapes of its tensors.
 
-    Letters: n, m, e, h, c, d as everywhere, g heads of value, w channels of value.
+    Letters: n, m, e, h, c, d as everywhere, u heads of value, w channels of value.
     """
 
     function: object
@@ -33,7 +33,7 @@ class Operator:
     def inputs(self, graph, heads=2, channels=4, *, dtype=torch.float64, seed=0, grad=True, **dims):
         """Normal draws, as leaves."""
         sizes = {"n": graph.num_dst, "m": graph.num_src, "e": graph.num_edges}
-        sizes |= {"h": heads, "c": channels, "d": 3, "g": heads, "w": channels + 1} | dims
+        sizes |= {"h": heads, "c": channels, "d": 3, "u": heads, "w": channels + 1} | dims
         generator = torch.Generator().manual_seed(seed)
         return {
             name: torch.randn([sizes[x] for x in letters], generator=generator, dtype=torch.float64)
@@ -63,7 +63,7 @@ SCALARS = {"query_score": "nh", "key_score": "mh"}
 OPERATORS = {
     "additive": Operator(F.additive_attention, SCALARS | {"value": "mhc"}),
     "additive, edges": Operator(
-        F.additive_attention, SCALARS | {"value": "mgc", "edge_score": "eh"}
+        F.additive_attention, SCALARS | {"value": "muc", "edge_score": "eh"}
     ),
     "dot": Operator(F.dot_product_attention, QKV),
     "dot, wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "bias": "eh"}),
@@ -74,8 +74,8 @@ OPERATORS = {
     "mlp, edges": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES),
     "mlp, tanh": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES, {"activation": "tanh"}),
     "edge_softmax": Operator(F.edge_softmax, {"score": "eh"}),
-    "aggregate": Operator(F.aggregate, {"weight": "eh", "value": "mgc"}),
-    "edge_dot": Operator(F.edge_dot, {"query": "nhc", "key": "mgc"}),
+    "aggregate": Operator(F.aggregate, {"weight": "eh", "value": "muc"}),
+    "edge_dot": Operator(F.edge_dot, {"query": "nhc", "key": "muc"}),
 }  # fmt: skip
 ATTENTION = [name for name in OPERATORS if name.split(",")[0] in ("additive", "dot", "mlp")]
 WIDTHS = [(8, 1), (1, 3), (3, 4), (16, 8), (8, 16), (2, 17), (9, 32), (2, 64), (3, 128)]

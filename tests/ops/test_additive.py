@@ -19,7 +19,7 @@ def test_slopes(variant, slope, operators, compare, random_graph):
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_grouped_value_heads(groups, precision, operators, compare, hub_graph):
     operator = operators["additive, edges"]
-    compare(operator, hub_graph, 8, 16, dtype=precision, dims={"g": groups})
+    compare(operator, hub_graph, 8, 16, dtype=precision, dims={"u": groups})
 
 
 def test_a_row_of_one_edge_copies_its_value(operators):

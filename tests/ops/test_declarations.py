@@ -49,6 +49,31 @@ def test_a_value_without_a_field_is_refused():
         cpu.Launcher("edge_dot", {"query": 0, "gate": 1, "bias": 2})
 
 
+@built
+def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
+    """Nor may one operator of a C++ file leave out a setting that another has."""
+    number, fields = cpu._KERNELS["edge_softmax"]
+    for name in ("edge_softmax", "edge_softmax_backward"):
+        changed = number, [*fields, ("temperature", "float")]
+        monkeypatch.setitem(cpu._KERNELS, name, changed)
+    softmax = library.OPERATORS["edge_softmax"]
+    monkeypatch.delitem(vars(softmax), "_launch", raising=False)
+    with pytest.raises(TypeError, match="edge_softmax is given no value for its field temperature"):
+        softmax._launch  # noqa: B018
+    score = library.OPERATORS["mlp_score"]
+    monkeypatch.delitem(vars(score), "_launch", raising=False)
+    fewer = tuple(n for n in score.parameters if n != "activation")
+    monkeypatch.setattr(score, "parameters", fewer)
+    with pytest.raises(TypeError, match="mlp_score is given no value for its field activation"):
+        score._launch  # noqa: B018
+
+
+def test_a_letter_without_a_length_is_refused():
+    with pytest.raises(ValueError, match="rotary: lengths must say what 'r' is to a C"):
+        library.Operator("rotary", inputs={"query": "n h r"}, outputs={"out": shapes.Out("n h")})
+    assert "rotary" not in library.OPERATORS
+
+
 def test_the_schema_of_a_family():
     assert str(ADDITIVE.forward.overload._schema) == (
         "gattn::additive_forward(Tensor query_score, Tensor key_score, Tensor value, "

@@ -10,7 +10,7 @@ from gattn.functional import aggregate, edge_dot, edge_softmax
 @pytest.mark.parametrize("variant", ["aggregate", "edge_dot"])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_grouped_heads(variant, groups, precision, operators, compare, hub_graph):
-    compare(operators[variant], hub_graph, 8, 16, dtype=precision, dims={"g": groups})
+    compare(operators[variant], hub_graph, 8, 16, dtype=precision, dims={"u": groups})
 
 
 def test_softmax_of_one_row_is_torchs():

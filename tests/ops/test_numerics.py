@@ -161,7 +161,7 @@ def test_a_view_with_a_pending_sign_is_resolved(operator, random_graph):
     assert torch.equal(operator(lazy, random_graph), operator(plain, random_graph))
 
 
-@pytest.mark.parametrize("dims", [{"h": 0, "g": 0}, {"c": 0}, {"d": 0}, {"w": 0}], ids=str)
+@pytest.mark.parametrize("dims", [{"h": 0, "u": 0}, {"c": 0}, {"d": 0}, {"w": 0}], ids=str)
 @pytest.mark.parametrize("impl", ["cpu", "reference"])
 def test_zero_wide_shapes(operator, dims, impl, random_graph):
     inputs = operator.inputs(random_graph, **dims)

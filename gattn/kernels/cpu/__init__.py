@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,27 @@ def description() -> str:
     return f"C++, {_kernels.isa()}" if _kernels is not None else ""
 
 
+def share_fields(kernel: str, other: str) -> bool:
+    """Whether two kernels take the same arguments, as those of one file do."""
+    return _fields(kernel)[1] == _fields(other)[1]
+
+
+def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
+    """The number of a kernel, and the names and kinds of its fields."""
+    if kernel not in _KERNELS:
+        raise TypeError(f"there is no C++ kernel {kernel}: it has {', '.join(_KERNELS)}")
+    return _KERNELS[kernel]
+
+
 class Launcher:
     """Runs one kernel on values in a fixed order, of which it was told once which is which."""
 
-    def __init__(self, kernel: str, positions: Mapping[str, int]) -> None:
+    def __init__(
+        self, kernel: str, positions: Mapping[str, int], absent: Collection[str] = ()
+    ) -> None:
         """``positions`` has that of each value by the name of its field; "layout" stands for those
-        of a layout. Fields without a value are zero or absent."""
-        number, fields = _KERNELS[kernel]
+        of a layout. The fields of these names may be ``absent``: they are zero or null."""
+        number, fields = _fields(kernel)
         codes, places = "", {}
         for name, kind in fields:
             places[name] = len(codes), kind
@@ -81,6 +95,10 @@ class Launcher:
         unknown = ", ".join(sorted(positions.keys() - places.keys() - {"layout"}))
         if unknown:
             raise TypeError(f"the C++ kernel {kernel} has no field {unknown}")
+        told = {"dtype", *(_LAYOUT if "layout" in positions else ())}
+        missing = ", ".join(sorted(places.keys() - positions.keys() - told - set(absent)))
+        if missing:
+            raise TypeError(f"the C++ kernel {kernel} is given no value for its field {missing}")
 
         def of_kind(*kinds: str) -> tuple[tuple[int, int, str], ...]:
             given = ((*places[n], at, n) for n, at in positions.items() if n in places)
