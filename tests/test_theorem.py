@@ -18,6 +18,7 @@ from gattn.testing import (
     assert_permutation_equivariant,
     assert_permutation_invariant,
 )
+from tests.families import FAMILIES
 from tests.layers import every, layers
 
 WIDTH = 4
@@ -138,10 +139,23 @@ def test_no_layer_is_left_out():
     assert proven == {name for table in tables for name in table}
 
 
+def of_nodes(attention):
+    """An attention as a function of (x, graph): x, a channel of it or ones for every tensor."""
+
+    def function(x, g):
+        kinds = {"nhc": x, "mhc": x, "hc": x.new_ones(1, WIDTH)}
+        columns = iter(x.unbind(-1))
+        given = {
+            name: next(columns) if shape in ("nh", "mh") else kinds[shape]
+            for name, shape in attention.shapes.items()
+        }
+        return attention(given, g)
+
+    return function
+
+
 OPERATORS = {
-    "dot_product_attention": lambda x, g: functional.dot_product_attention(x, x, x, g),
-    "additive_attention": lambda x, g: functional.additive_attention(x[..., 0], x[..., 1], x, g),
-    "mlp_attention": lambda x, g: functional.mlp_attention(x, x, x, x.new_ones(1, WIDTH), g),
+    **{name: of_nodes(family.variants[""]) for name, family in FAMILIES.items()},
     "aggregate of edge_softmax": lambda x, g: functional.aggregate(
         functional.edge_softmax(functional.edge_dot(x, x, g), g), x, g
     ),

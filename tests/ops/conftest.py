@@ -1,83 +1,16 @@
-"""Every operator as a table, and the comparison of a backend with the reference and float64."""
+"""Every operator as a parameter, and its comparison with the reference and float64."""
 
-import dataclasses
 import math
 
 import pytest
 import torch
 
 from gattn import Graph
-from gattn import functional as F
 from gattn.kernels import cpu
 from gattn.kernels.layout import Layout
 from gattn.testing import awkward_graphs, random_graphs
+from tests.families import ATTENTION, OPERATORS
 
-
-@dataclasses.dataclass(frozen=True)
-class Operator:
-    """A function of gattn.functional with the shapes of its tensors.
-
-    Letters: n, m, e, h, c, d as everywhere, u heads of value, w channels of value.
-    """
-
-    function: object
-    shapes: dict
-    options: dict = dataclasses.field(default_factory=dict)
-    shared: dict = dataclasses.field(default_factory=dict)
-    """Arguments that are the very tensor of another one."""
-
-    def but(self, **fields):
-        """The same with other fields."""
-        return dataclasses.replace(self, **fields)
-
-    def inputs(self, graph, heads=2, channels=4, *, dtype=torch.float64, seed=0, grad=True, **dims):
-        """Normal draws, as leaves."""
-        sizes = {"n": graph.num_dst, "m": graph.num_src, "e": graph.num_edges}
-        sizes |= {"h": heads, "c": channels, "d": 3, "u": heads, "w": channels + 1} | dims
-        generator = torch.Generator().manual_seed(seed)
-        return {
-            name: torch.randn([sizes[x] for x in letters], generator=generator, dtype=torch.float64)
-            .to(dtype)
-            .requires_grad_(grad)
-            for name, letters in self.shapes.items()
-        }
-
-    def __call__(self, tensors, graph, **options):
-        shared = {name: tensors[other] for name, other in self.shared.items()}
-        return self.function(**tensors, **shared, graph=graph, **{**self.options, **options})
-
-    def gradients(self, tensors, graph, grad=None, **options):
-        """The output and the gradients of <grad, output>, by name."""
-        out = self(tensors, graph, **options)
-        if grad is None:
-            generator = torch.Generator().manual_seed(5)
-            grad = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.dtype)
-        wanted = {name: t for name, t in tensors.items() if t.requires_grad}
-        found = torch.autograd.grad(out, list(wanted.values()), grad, allow_unused=True)
-        return {"out": out.detach(), **dict(zip(wanted, found))}
-
-
-QKV = {"query": "nhc", "key": "mhc", "value": "mhc"}
-EDGES = {"edge_attr": "ed", "edge_proj": "hcd"}
-SCALARS = {"query_score": "nh", "key_score": "mh"}
-OPERATORS = {
-    "additive": Operator(F.additive_attention, SCALARS | {"value": "mhc"}),
-    "additive, edges": Operator(
-        F.additive_attention, SCALARS | {"value": "muc", "edge_score": "eh"}
-    ),
-    "dot": Operator(F.dot_product_attention, QKV),
-    "dot, wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "bias": "eh"}),
-    "dot, edges": Operator(F.dot_product_attention, QKV | {"bias": "eh"} | EDGES),
-    "mlp": Operator(F.mlp_attention, {"query": "nhc", "key": "mhc", "weight": "hc"},
-                    shared={"value": "key"}),
-    "mlp, wide": Operator(F.mlp_attention, QKV | {"value": "mhw", "weight": "hc"}),
-    "mlp, edges": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES),
-    "mlp, tanh": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES, {"activation": "tanh"}),
-    "edge_softmax": Operator(F.edge_softmax, {"score": "eh"}),
-    "aggregate": Operator(F.aggregate, {"weight": "eh", "value": "muc"}),
-    "edge_dot": Operator(F.edge_dot, {"query": "nhc", "key": "muc"}),
-}  # fmt: skip
-ATTENTION = [name for name in OPERATORS if name.split(",")[0] in ("additive", "dot", "mlp")]
 WIDTHS = [(8, 1), (1, 3), (3, 4), (16, 8), (8, 16), (2, 17), (9, 32), (2, 64), (3, 128)]
 """Heads and channels: channel counts that are compiled in and ones that are not."""
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -88,7 +21,7 @@ def pytest_generate_tests(metafunc):
     given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     for name, values in {
         "operator": OPERATORS.items(),
-        "attention": [(name, OPERATORS[name]) for name in ATTENTION],
+        "attention": ATTENTION.items(),
         "graph": GRAPHS.items(),
         "precision": [(str(d).split(".")[1], d) for d in DTYPES],
         "width": [("x".join(map(str, width)), width) for width in WIDTHS],

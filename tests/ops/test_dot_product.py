@@ -8,19 +8,19 @@ from gattn.functional import dot_product_attention
 
 @pytest.mark.parametrize("features", [1, 2, 7, 16, 33])
 def test_edge_features_of_every_width(features, operators, compare, random_graph):
-    operator = operators["dot, edges"]
+    operator = operators["dot_product, edges"]
     for dtype in (torch.float64, torch.float32):
         compare(operator, random_graph, 3, 8, dtype=dtype, dims={"d": features})
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -2.0])
 def test_scales(scale, operators, compare, random_graph):
-    compare(operators["dot, edges"], random_graph, 3, 8, scale=scale)
+    compare(operators["dot_product, edges"], random_graph, 3, 8, scale=scale)
 
 
 @pytest.mark.parametrize("frozen", ["query", "key", "value", "bias", "edge_attr", "edge_proj"])
 def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
-    operator = operators["dot, edges"]
+    operator = operators["dot_product, edges"]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
     others = operator.shapes.keys() - {frozen}
     assert set(compare(operator, random_graph, 3, 4, frozen=others)) == {"out", frozen}
@@ -41,7 +41,7 @@ def test_one_tensor_for_query_key_and_value(random_graph):
 @pytest.mark.parametrize("given", [torch.bfloat16, torch.float32, torch.float64])
 def test_autocast_leaves_the_dtype_of_the_inputs(given, operators, random_graph):
     """The projections around the kernel must not hand it another dtype."""
-    operator = operators["dot, edges"]
+    operator = operators["dot_product, edges"]
     inputs = operator.inputs(random_graph, 2, 8, dtype=given)
     wanted = operator(inputs, random_graph)
     with torch.autocast("cpu", torch.bfloat16):

@@ -6,6 +6,7 @@ import torch
 from gattn import Graph
 from gattn.functional import aggregate
 from gattn.kernels import philox
+from tests.families import ATTENTION, FAMILIES
 
 
 def _seed():
@@ -35,7 +36,14 @@ def graph_():
     return Graph(pairs[torch.randperm(1800, generator=generator)[:900]].t(), (60, 30))
 
 
-@pytest.mark.parametrize("name", ["additive", "dot, wide", "mlp, wide"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, attention in ATTENTION.items()
+        if not (FAMILIES[attention.family].edges_in_value and "edge_attr" in attention.shapes)
+    ],
+)
 @pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("heads", [1, 3, 8])
 def test_the_mask_is_philox(name, dropout, heads, operators, graph_):
@@ -107,10 +115,10 @@ def test_the_rate(dropout):
 
 
 def test_the_expectation_is_the_output_without(operators, graph_):
-    inputs = operators["dot"].inputs(graph_, 2, 4, grad=False)
-    plain = operators["dot"](inputs, graph_)
+    inputs = operators["dot_product"].inputs(graph_, 2, 4, grad=False)
+    plain = operators["dot_product"](inputs, graph_)
     torch.manual_seed(0)
-    mean = sum(operators["dot"](inputs, graph_, dropout=0.5) for _ in range(400)) / 400
+    mean = sum(operators["dot_product"](inputs, graph_, dropout=0.5) for _ in range(400)) / 400
     torch.testing.assert_close(mean, plain, atol=0.25, rtol=0)
     assert (mean - plain).abs().mean() < 0.03
 
@@ -130,7 +138,7 @@ def test_independent_of_the_order_of_edges(attention, graph_):
 def test_aggregate_of_returned_weights_is_the_output_before_dropout(operators, random_graph):
     from gattn.functional import dot_product_attention_weights
 
-    inputs = operators["dot"].inputs(random_graph, grad=False)
+    inputs = operators["dot_product"].inputs(random_graph, grad=False)
     weights = dot_product_attention_weights(inputs["query"], inputs["key"], random_graph)
-    plain = operators["dot"](inputs, random_graph)
+    plain = operators["dot_product"](inputs, random_graph)
     torch.testing.assert_close(aggregate(weights, inputs["value"], random_graph), plain)

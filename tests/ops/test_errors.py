@@ -1,10 +1,14 @@
 """Bad input gets one clear error that says what was wanted and what came."""
 
+from inspect import signature
+
 import pytest
 import torch
 
 from gattn import functional as F
+from gattn.ops import library
 from gattn.ops.backend import backend_info
+from tests.families import ATTENTION, FAMILIES, declared, distinct_settings, numbers
 
 
 def test_every_wrong_shape_names_the_argument(operator, random_graph):
@@ -71,7 +75,7 @@ def test_every_wrong_device(operator, random_graph):
 def test_what_is_no_dense_tensor(operator, impl, random_graph):
     for name, letters in operator.shapes.items():
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
-        optional = name in ("edge_score", "bias", "edge_attr", "edge_proj")
+        optional = signature(operator.function).parameters[name].default is None
         with pytest.raises(TypeError, match=rf"{name} must be a tensor; got list"):
             operator({**inputs, name: inputs[name].tolist()}, random_graph, impl=impl)
         with pytest.raises(TypeError, match=rf"{name} must be a dense tensor; got a torch.spa"):
@@ -105,15 +109,14 @@ def test_a_dropout_out_of_range(attention, dropout, random_graph):
 def test_numbers_are_numbers(attention, value, random_graph):
     """A tensor would lose its gradient in silence."""
     inputs = attention.inputs(random_graph)
-    option = "scale" if attention.function is F.dot_product_attention else "negative_slope"
-    for name in ("dropout", option):
+    for name in numbers(attention.family):
         with pytest.raises(
             TypeError, match=rf"{name} must be a number; got {type(value).__name__}"
         ):
             attention(inputs, random_graph, **{name: value})
 
 
-@pytest.mark.parametrize("name", ["dot, edges", "mlp, edges"])
+@pytest.mark.parametrize("name", [name for name, x in ATTENTION.items() if "edge_attr" in x.shapes])
 def test_edge_features_without_their_projection(name, operators, random_graph):
     for left in ("edge_attr", "edge_proj"):
         inputs = operators[name].inputs(random_graph)
@@ -122,10 +125,12 @@ def test_edge_features_without_their_projection(name, operators, random_graph):
             operators[name](inputs, random_graph)
 
 
-def test_an_unknown_activation(operators, random_graph):
-    inputs = operators["mlp"].inputs(random_graph)
-    with pytest.raises(ValueError, match=r"activation must be one of .*; got 'relu'"):
-        operators["mlp"](inputs, random_graph, activation="relu")
+def test_an_unknown_word(attention, random_graph):
+    inputs = attention.inputs(random_graph)
+    for name, kind in declared(attention.family).items():
+        if isinstance(kind, tuple):
+            with pytest.raises(ValueError, match=rf"{name} must be one of .*; got 'softplus'"):
+                attention(inputs, random_graph, **{name: "softplus"})
 
 
 def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
@@ -149,13 +154,19 @@ def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
     assert torch.equal(by_environment, operator(inputs, random_graph, impl="reference"))
 
 
-def test_a_launcher_reads_no_tensor_as_another_type(random_graph):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
     """The last guard before raw pointers."""
-    args = torch.randn(25, 2), torch.randn(25, 2), torch.randn(25, 2, 4).bfloat16(), None
-    with pytest.raises(TypeError, match=r"value must be torch.float32; got torch.bfloat16"):
-        torch.ops.gattn.additive_forward(
-            *args, list(random_graph.layout), None, 0.2, 0.0, False, False, "cpu"
-        )
+    plain, operator = FAMILIES[family].variants[""], library.OPERATORS[f"{family}_forward"]
+    given = plain.inputs(random_graph, dtype=torch.float32, grad=False)
+    given |= {"layout": list(random_graph.layout), "dropout": 0.0, "backend": "cpu"}
+    given |= distinct_settings(family)[0]
+    missing = [name for name in operator.parameters if name not in given]
+    given |= {name: None if name in (*operator.inputs, "seed") else False for name in missing}
+    for name in list(plain.shapes)[1:]:
+        args = {**given, name: given[name].bfloat16()}
+        with pytest.raises(TypeError, match=rf"{name} must be torch.float32; got torch.bfloat16"):
+            operator.overload(*map(args.__getitem__, operator.parameters))
 
 
 def test_what_is_missing_for_triton_is_told(monkeypatch):

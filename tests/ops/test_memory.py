@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -59,35 +60,30 @@ PEAK = """
 import sys
 import torch
 from gattn import Graph
-from gattn import functional as F
+from tests.families import FAMILIES
 import resource
 torch.set_num_threads(1)
-n, e, h, c, d = 400, 60_000, 8, 64, 4
-graph = Graph(torch.randint(0, n, (2, e)), n)
-node, row = lambda: torch.randn(n, h, c, requires_grad=True), lambda: torch.randn(e, d)
-attr, proj = row().requires_grad_(), torch.randn(h, c, d, requires_grad=True)
-score, edge = torch.randn(n, h, requires_grad=True), torch.randn(e, h, requires_grad=True)
-weight = torch.randn(h, c, requires_grad=True)
-calls = [
-    lambda g: F.additive_attention(score, score, node(), g, edge_score=edge),
-    lambda g: F.dot_product_attention(node(), node(), node(), g, edge_attr=attr, edge_proj=proj),
-    lambda g: F.mlp_attention(node(), node(), node(), weight, g, edge_attr=attr, edge_proj=proj),
+n, e, h, c = 400, 60_000, 8, 64
+graph, tiny = (Graph(torch.randint(0, n, (2, size)), n) for size in (e, 0))
+attentions = [family.variants["edges"] for family in FAMILIES.values()]
+inputs = [
+    [x.inputs(g, h, c, dtype=torch.float32, d=4, w=c) for g in (tiny, graph)] for x in attentions
 ]
-tiny = Graph(torch.randint(0, n, (2, 0)), n)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-edge, whole, attr, all_attr = edge[:0], edge, attr[:0], attr
-for call in calls:
-    call(tiny).sum().backward()
-edge, attr = whole, all_attr
+for attention, (few, _) in zip(attentions, inputs):
+    attention(few, tiny).sum().backward()
 start = peak()
-for call in calls:
-    call(graph).sum().backward()
+for attention, (_, all_of_them) in zip(attentions, inputs):
+    attention(all_of_them, graph).sum().backward()
 print((peak() - start) / (4 * e * h * c))
 """
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss differs elsewhere")
 def test_resident_memory_with_the_kernels_scratch():
-    """All three attentions, forward and backward: a fraction of one [e, h, c] tensor."""
-    ran = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    """Every attention, forward and backward: a fraction of one [e, h, c] tensor."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert float(ran.stdout) < 0.35

@@ -5,8 +5,13 @@ import torch
 
 from gattn import Graph
 from gattn.functional import additive_attention, dot_product_attention, edge_softmax
+from tests.families import ATTENTION, FAMILIES
 
-DROPPED = {"additive, edges": "edge_score", "dot, wide": "bias", "dot, edges": "bias"}
+DROPPED = {
+    name: drops
+    for name, operator in ATTENTION.items()
+    if (drops := FAMILIES[operator.family].drops) in operator.shapes
+}
 """The argument whose -inf drops an edge."""
 
 

@@ -5,9 +5,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gattn import Graph
-from gattn import functional as F
 from gattn.ops import features, library
 from gattn.ops.node import node_scores
+from tests.families import FAMILIES
 
 torch_warns = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 
@@ -38,14 +38,12 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
     """Schema, autograd registration, fake tensors and AOT dispatch, on what really comes."""
-    for name, operator in operators.items():
-        takes = name.split(",")[0] in ("additive", "dot", "mlp")
+    for operator in operators.values():
         inputs = operator.inputs(tiny, 2, 4)
-        operator.gradients(inputs, tiny, **({"dropout": dropout} if takes else {}))
-        if name == "mlp":
-            F.mlp_attention_weights(
-                inputs["query"], inputs["key"], inputs["weight"], tiny, activation="tanh"
-            )
+        operator.gradients(inputs, tiny, **({"dropout": dropout} if operator.family else {}))
+        if operator.family:
+            of_scores = {name: t for name, t in inputs.items() if name != "value"}
+            operator.but(function=FAMILIES[operator.family].weights, shared={})(of_scores, tiny)
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     (node_scores(x, x[:1].detach()).sum() + features.dropout(x, 0.5).sum()).backward()
     assert calls.keys() == library.OPERATORS.keys()

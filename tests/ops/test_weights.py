@@ -4,14 +4,9 @@ import pytest
 import torch
 
 from gattn import Graph
-from gattn import functional as F
 from gattn.functional import aggregate
+from tests.families import FAMILIES
 
-TWINS = {
-    "additive": F.additive_attention_weights,
-    "dot": F.dot_product_attention_weights,
-    "mlp": F.mlp_attention_weights,
-}
 each_impl = pytest.mark.parametrize("impl", ["cpu", "reference"])
 
 
@@ -20,10 +15,9 @@ def split():
     """An attention's twin, and what its weights are to be summed with."""
 
     def of(attention, inputs):
-        twin = next(t for f, t in TWINS.items() if f in attention.function.__name__)
         inputs = dict(inputs)
         value = inputs.pop("value", inputs.get("key"))
-        return attention.but(function=twin, shared={}), inputs, value
+        return attention.but(function=FAMILIES[attention.family].weights, shared={}), inputs, value
 
     return of
 
@@ -31,8 +25,8 @@ def split():
 @each_impl
 def test_they_are_the_weights_that_apply(attention, impl, split, random_graph):
     inputs = attention.inputs(random_graph, 4, 5)
-    if "edge_attr" in inputs and "dot" in attention.function.__name__:
-        inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])  # it adds to the values, too
+    if "edge_attr" in inputs and FAMILIES[attention.family].edges_in_value:
+        inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])
     twin, rest, value = split(attention, inputs)
     weights = twin(rest, random_graph, impl=impl)
     assert weights.shape == (random_graph.num_edges, 4)

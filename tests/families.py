@@ -1,0 +1,189 @@
+"""The registry of score families: an entry takes a family through all generic tests.
+
+Those of ``tests/ops`` that ask for an ``operator`` or an ``attention``, those of the Triton
+kernels, the theorem and the check of memory draw on it. Scores are written down here once more,
+from the paper and not from the code under test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gattn import functional as F
+from gattn.ops import library
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """A function of gattn.functional with the shapes of its tensors.
+
+    Letters: n, m, e, h, c, d as everywhere, u heads of value, w channels of value.
+    """
+
+    function: Callable[..., Any]
+    shapes: dict[str, str]
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    shared: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Arguments that are the very tensor of another one."""
+    family: str = ""
+    """The name of its family of scores; none for a building block."""
+
+    def but(self, **fields: Any) -> Operator:
+        """The same with other fields."""
+        return dataclasses.replace(self, **fields)
+
+    def inputs(
+        self, graph, heads=2, channels=4, *, dtype=torch.float64, seed=0, grad=True, **dims
+    ) -> dict[str, torch.Tensor]:
+        """Normal draws on the graph's device, as leaves."""
+        sizes = {"n": graph.num_dst, "m": graph.num_src, "e": graph.num_edges}
+        sizes |= {"h": heads, "c": channels, "d": 3, "u": heads, "w": channels + 1} | dims
+        generator = torch.Generator().manual_seed(seed)
+        return {
+            name: torch.randn([sizes[x] for x in letters], generator=generator, dtype=torch.float64)
+            .to(graph.device, dtype)
+            .requires_grad_(grad)
+            for name, letters in self.shapes.items()
+        }
+
+    def __call__(self, tensors, graph, **options) -> torch.Tensor:
+        shared = {name: tensors[other] for name, other in self.shared.items()}
+        return self.function(**tensors, **shared, graph=graph, **{**self.options, **options})
+
+    def gradients(self, tensors, graph, grad=None, **options) -> dict[str, torch.Tensor]:
+        """The output and the gradients of <grad, output>, by name."""
+        out = self(tensors, graph, **options)
+        if grad is None:
+            generator = torch.Generator().manual_seed(5)
+            grad = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
+        wanted = {name: t for name, t in tensors.items() if t.requires_grad}
+        found = torch.autograd.grad(out, list(wanted.values()), grad, allow_unused=True)
+        return {"out": out.detach(), **dict(zip(wanted, found))}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A family of scores, under the name that its operators are declared by."""
+
+    attention: Callable[..., Any]
+    weights: Callable[..., Any]
+    """Its twin, which gives the weights."""
+    score: Callable[..., torch.Tensor]
+    """The score [e, h] of tensors with a row for each edge, and of the settings, all by name."""
+    variants: dict[str, Operator]
+    """Ways to call it: "" without what may be absent, "edges" with all of that."""
+    drops: str | None = None
+    """The input whose -inf drops an edge."""
+    edges_in_value: bool = False
+    """Whether W a_ij is added to the values, too."""
+    gradients_apart: tuple[str, ...] = ()
+    """Inputs whose gradient is a kernel of its own in Triton."""
+
+
+def _edges(edge_attr, edge_proj):
+    """W a_ij, [e, h, c]."""
+    return 0.0 if edge_attr is None else torch.einsum("ed,hcd->ehc", edge_attr, edge_proj)
+
+
+def _leaky(x, slope):
+    return torch.where(x > 0, x, slope * x)
+
+
+def additive_score(query_score, key_score, edge_score=0.0, *, negative_slope):
+    return _leaky(query_score + key_score + edge_score, negative_slope)
+
+
+def dot_product_score(query, key, bias=0.0, edge_attr=None, edge_proj=None, *, scale):
+    return scale * (query * (key + _edges(edge_attr, edge_proj))).sum(-1) + bias
+
+
+def mlp_score(query, key, weight, edge_attr=None, edge_proj=None, *, activation, negative_slope):
+    hidden = query + key + _edges(edge_attr, edge_proj)
+    hidden = hidden.tanh() if activation == "tanh" else _leaky(hidden, negative_slope)
+    return (weight * hidden).sum(-1)
+
+
+SCALARS = {"query_score": "nh", "key_score": "mh"}
+QKV = {"query": "nhc", "key": "mhc", "value": "mhc"}
+QKW = {"query": "nhc", "key": "mhc", "weight": "hc"}
+EDGES = {"edge_attr": "ed", "edge_proj": "hcd"}
+
+FAMILIES = {
+    "additive": Family(
+        F.additive_attention,
+        F.additive_attention_weights,
+        additive_score,
+        {
+            "": Operator(F.additive_attention, SCALARS | {"value": "mhc"}),
+            "edges": Operator(F.additive_attention, SCALARS | {"value": "muc", "edge_score": "eh"}),
+        },
+        drops="edge_score",
+    ),
+    "dot_product": Family(
+        F.dot_product_attention,
+        F.dot_product_attention_weights,
+        dot_product_score,
+        {
+            "": Operator(F.dot_product_attention, QKV),
+            "wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "bias": "eh"}),
+            "edges": Operator(F.dot_product_attention, QKV | {"bias": "eh"} | EDGES),
+        },
+        drops="bias",
+        edges_in_value=True,
+        gradients_apart=("edge_proj",),
+    ),
+    "mlp": Family(
+        F.mlp_attention,
+        F.mlp_attention_weights,
+        mlp_score,
+        {
+            "": Operator(F.mlp_attention, QKW, shared={"value": "key"}),
+            "wide": Operator(F.mlp_attention, QKW | {"value": "mhw"}),
+            "edges": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES),
+            "tanh": Operator(
+                F.mlp_attention, QKV | {"weight": "hc"} | EDGES, {"activation": "tanh"}
+            ),
+        },
+    ),
+}
+"""Every family that is declared: a test fails where one is missing here."""
+
+ATTENTION = {
+    f"{name}, {variant}" if variant else name: operator.but(family=name)
+    for name, family in FAMILIES.items()
+    for variant, operator in family.variants.items()
+}
+"""Every variant of every family."""
+
+OPERATORS = {
+    **ATTENTION,
+    "edge_softmax": Operator(F.edge_softmax, {"score": "eh"}),
+    "aggregate": Operator(F.aggregate, {"weight": "eh", "value": "muc"}),
+    "edge_dot": Operator(F.edge_dot, {"query": "nhc", "key": "muc"}),
+}
+"""Those, and the building blocks."""
+
+
+def declared(family: str) -> dict[str, library.Setting]:
+    """The settings that a family is declared with, by name, with what each may be."""
+    return library.OPERATORS[f"{family}_forward"].settings
+
+
+def numbers(family: str) -> list[str]:
+    """Its settings that are numbers."""
+    return [name for name, kind in declared(family).items() if kind is float]
+
+
+def distinct_settings(family: str) -> list[dict[str, Any]]:
+    """Its settings but dropout, every number another one, for each of the words that it takes."""
+    chosen = {}
+    for number, (name, kind) in enumerate(declared(family).items()):
+        if name != "dropout":
+            chosen[name] = kind if isinstance(kind, tuple) else (0.3 + 0.17 * number,)
+            chosen[name] = (False, True) if kind is bool else chosen[name]
+    return [dict(zip(chosen, values)) for values in itertools.product(*chosen.values())]
