@@ -26,10 +26,10 @@ import torch
 
 from benchmarks.core import record
 from benchmarks.data import graphs
+from benchmarks.sides.families import OPERATORS
 from benchmarks.suites import gpu
 from benchmarks.tools import gpu_table
 
-OPERATORS = ("additive", "mlp", "dot_product", "dot_product+edges")
 SHAPES = ((8, 16), (4, 32), (1, 128), (4, 64))
 FEW = ("arxiv", "products/16", "molecules-1024")
 

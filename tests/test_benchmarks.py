@@ -19,9 +19,11 @@ from benchmarks.core import isolate, memory, record, tables, timing, verify
 from benchmarks.core.case import Contender, Settings, Topology
 from benchmarks.data import graphs
 from benchmarks.sides import layers
+from benchmarks.sides.families import FAMILIES, OPERATORS
 from benchmarks.suites import growth
 from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
 from benchmarks.tools import report
+from gattn.ops import library
 
 ROOT = Path(__file__).parents[1]
 SCALE = 0.001
@@ -57,7 +59,7 @@ def test_power_law_graph_has_the_size_and_skew_of_ogbn_arxiv() -> None:
     assert torch.equal(edge_index, graphs.make("arxiv").edge_index)
 
 
-@pytest.mark.parametrize("name", ["additive", "mlp+edges", "dot_product+edges"])
+@pytest.mark.parametrize("name", OPERATORS)
 def test_operator_cases_pass_their_check(name: str) -> None:
     found = comparisons()[f"power-law/operator/{name}"].check(SCALE * 16)
     assert found["error"] < 1e-5
@@ -161,7 +163,12 @@ def test_a_process_of_its_own_may_have_so_much_memory_and_time() -> None:
         isolate.call(os._exit, 3, threads=1)
 
 
-@pytest.mark.parametrize("name", growth.OPERATORS)
+def test_every_family_of_scores_is_measured() -> None:
+    declared = {name.removesuffix("_forward") for name in library.OPERATORS if "_forward" in name}
+    assert declared == FAMILIES.keys()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_growth_checks_and_counts(name: str) -> None:
     found = growth.grow(name, 10_000)
     assert found["edges"] == pytest.approx(10_000, rel=0.01)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.core.case import Topology
 from benchmarks.core.seeds import leaf, normal
+from benchmarks.sides.families import EDGES, FAMILIES
 
 WIDTH, HEADS, CHANNELS, EDGE_DIM = 128, 8, 16, 16
 """Input channels, heads, channels of a head, numbers of an edge's features."""
@@ -19,7 +20,7 @@ class Shape:
     """An operator, its widths and its numbers."""
 
     operator: str
-    """additive, mlp or dot_product; +edges where edges have features."""
+    """One of :data:`benchmarks.sides.families.OPERATORS`."""
     heads: int = HEADS
     channels: int = CHANNELS
     dtype: torch.dtype = torch.float32
@@ -27,12 +28,12 @@ class Shape:
     @property
     def family(self) -> str:
         """The operator's name without what its edges have."""
-        return self.operator.removesuffix("+edges")
+        return self.operator.removesuffix(EDGES)
 
     @property
     def has_edges(self) -> bool:
         """Whether edges have features."""
-        return self.operator.endswith("+edges")
+        return self.operator.endswith(EDGES)
 
 
 def edge_attr(topology: Topology, dtype: torch.dtype) -> Tensor:
@@ -48,15 +49,13 @@ def operator_inputs(
 
     All of them are leaves, but that edge_attr is one only where its gradient is asked for.
     """
-    n, heads, channels = topology.num_nodes, shape.heads, shape.channels
-    rows = n, heads, channels
-    sizes: dict[str, tuple[int, ...]] = {
-        "additive": {"query_score": (n, heads), "key_score": (n, heads), "value": rows},
-        "mlp": {"query": rows, "key": rows, "weight": (heads, channels)},
-        "dot_product": {"query": rows, "key": rows, "value": rows},
-    }[shape.family]
+    lengths = {"n": topology.num_nodes, "h": shape.heads, "c": shape.channels}
+    sizes = {
+        name: tuple(map(lengths.__getitem__, letters))
+        for name, letters in FAMILIES[shape.family].shapes.items()
+    }
     if shape.has_edges:
-        sizes["edge_proj"] = heads, channels, EDGE_DIM
+        sizes["edge_proj"] = shape.heads, shape.channels, EDGE_DIM
     inputs = {
         name: leaf(*size, seed=seed, dtype=shape.dtype, device=topology.device)
         for seed, (name, size) in enumerate(sizes.items())

@@ -60,6 +60,13 @@ def launchers() -> ModuleType:
     return gattn.kernels.triton
 
 
+def operators() -> dict[str, Any]:
+    """Every operator as it is declared, by name."""
+    from gattn.ops import library
+
+    return library.OPERATORS
+
+
 def tiles() -> ModuleType:
     """The rules that choose a kernel's tile: ``override``, ``tuned``, ``seen``."""
     from gattn.kernels.triton import tiles

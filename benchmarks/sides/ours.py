@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 import gattn
 from benchmarks.core.case import Function, Topology
+from benchmarks.sides.families import FAMILIES
 
 
 def graph_of(topology: Topology) -> gattn.Graph:
@@ -21,22 +20,12 @@ def graph_of(topology: Topology) -> gattn.Graph:
 
 def operator(family: str, graph: gattn.Graph, impl: str | None = None) -> Function:
     """An attention on a graph, as a function of its projected inputs by name."""
-    functional = gattn.functional
-    if family == "additive":
-        return lambda query_score, key_score, value: functional.additive_attention(
-            query_score, key_score, value, graph, impl=impl
-        )
-    if family == "mlp":
+    known = FAMILIES[family]
+    attention, shared = getattr(gattn.functional, known.attention), known.shared
 
-        def mlp(
-            query: Tensor, key: Tensor, weight: Tensor, value: Tensor | None = None, **edges: Any
-        ) -> Tensor:
-            value = key if value is None else value
-            return functional.mlp_attention(query, key, value, weight, graph, **edges, impl=impl)
+    def attend(**inputs: Tensor) -> Tensor:
+        for name, other in shared.items():
+            inputs.setdefault(name, inputs[other])
+        return attention(**inputs, graph=graph, impl=impl)
 
-        return mlp
-
-    def dot_product(query: Tensor, key: Tensor, value: Tensor, **edges: Any) -> Tensor:
-        return functional.dot_product_attention(query, key, value, graph, **edges, impl=impl)
-
-    return dot_product
+    return attend

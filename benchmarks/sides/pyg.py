@@ -21,6 +21,8 @@ def operator(shape: Shape, topology: Topology) -> Function:
     options: dict[str, Any] = {"heads": shape.heads, "bias": False}
     if shape.has_edges:
         options["edge_dim"] = EDGE_DIM
+    if shape.family not in _LAYERS:
+        raise CannotRun(f"no layer of PyG's has the score {shape.family}")
     layer: Any = _LAYERS[shape.family](1, shape.channels, **options)
 
     def additive(query_score: Tensor, key_score: Tensor, value: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.core.case import Case, Contender, Topology
 from benchmarks.data import datasets, graphs
-from benchmarks.sides import layers
+from benchmarks.sides import families, layers
 from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
 from benchmarks.sides.layers import Maker
 from benchmarks.suites.alone import HasOneSide
@@ -62,10 +62,7 @@ OTHER_LAYERS = {
     "AGNNConv": functools.partial(layers.layer, name="AGNNConv", requires_grad=True),
     "SuperGATConv": layers.supervised,
 }
-OPERATORS = {
-    name: functools.partial(layers.operator, name=name)
-    for name in ("additive", "mlp", "mlp+edges", "dot_product", "dot_product+edges")
-}
+OPERATORS = {name: functools.partial(layers.operator, name=name) for name in families.OPERATORS}
 READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "LearnedQueryReadout": (layers.learned_queries, ("gattn", "set_transformer")),
     "SetTransformerReadout": (layers.set_transformer, ("gattn", "pyg")),

@@ -29,6 +29,7 @@ from benchmarks.core.case import CannotRun, Contender, Function, Topology
 from benchmarks.core.record import Record
 from benchmarks.data import graphs
 from benchmarks.sides import anemoi, flex, internals, ours, pyg, sdpa
+from benchmarks.sides.families import FAMILIES
 from benchmarks.sides.inputs import EDGE_DIM, Shape, operator_inputs
 from benchmarks.suites.gpu_check import Ground, check
 
@@ -275,11 +276,12 @@ def floor_bytes(topology: Topology, shape: Shape) -> dict[str, int]:
     n, e, h, s = topology.num_nodes, topology.num_edges, shape.heads, shape.dtype.itemsize
     row = h * shape.channels * s
     edges = EDGE_DIM * s * e if shape.has_edges else 0
-    once, gathered = {
-        "additive": (n * (7 * row + 40 * h + 8), e * (2 * row + 16 * h + 8) + n * 6 * row),
-        "mlp": (n * (9 * row + 24 * h + 8), e * (4 * row + 8 * h + 12) + n * 8 * row),
-        "dot_product": (n * (12 * row + 24 * h + 8), e * (6 * row + 8 * h + 12) + n * 10 * row),
-    }[shape.family]
+    floor = FAMILIES[shape.family].floor
+    once, gathered = (
+        count * (rows * row + of_head * h + more)
+        for count, (rows, of_head, more) in ((n, floor.once), (e, floor.gathered))
+    )
+    gathered += n * floor.written * row
     return {"both_once": once + 8 * e + 4 * edges, "both_gathered": gathered + 4 * edges}
 
 

@@ -16,9 +16,9 @@ from benchmarks.core.case import Contender, Settings, Topology
 from benchmarks.core.seeds import leaf
 from benchmarks.data import graphs
 from benchmarks.sides import ours
+from benchmarks.sides.families import FAMILIES
 from benchmarks.sides.inputs import Shape, operator_inputs
 
-OPERATORS = ("additive", "mlp", "dot_product")
 SMALLEST = 4
 CHANNELS = 16
 EDGES_PER_NODE = 15
@@ -31,7 +31,7 @@ class Growth:
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         powers = range(SMALLEST, int(math.log10(settings.largest)) + 1)
-        rows = [self._row(name, power, settings) for name in OPERATORS for power in powers]
+        rows = [self._row(name, power, settings) for name in FAMILIES for power in powers]
         worst = max(row["error"] for row in rows if "error" in row)
         return {"dtype": "float32", "check": {"error": worst}, "growth": rows}
 
@@ -56,8 +56,8 @@ def grow(name: str, edges: int) -> dict[str, float]:
         "layout_peak_bytes": laid_out.bytes,
     }
     inputs = operator_inputs(topology, Shape(name, heads=1, channels=CHANNELS))
-    if name == "mlp":  # in general the values are not the keys
-        inputs["value"] = leaf(nodes, 1, CHANNELS, seed=3, dtype=torch.float32)
+    for shared, other in FAMILIES[name].shared.items():  # in general they are not the same
+        inputs[shared] = leaf(*inputs[other].shape, seed=3, dtype=torch.float32)
     del topology
     contender = Contender.of(ours.operator(name, graph), inputs)
     if edges <= CHECKED:

@@ -15,10 +15,11 @@ from benchmarks.core import timing, verify
 from benchmarks.core.case import Settings, Topology
 from benchmarks.core.seeds import normal
 from benchmarks.sides import internals
+from benchmarks.sides.families import FAMILIES
 from benchmarks.sides.inputs import CHANNELS, HEADS
 from benchmarks.sides.layers import Maker
 
-ROWS_PER_EDGE = {"additive": 1, "mlp": 1, "dot_product": 2}
+ROWS_PER_EDGE = {name: family.rows_per_edge for name, family in FAMILIES.items()}
 
 
 @dataclass(frozen=True)

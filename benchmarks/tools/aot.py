@@ -11,9 +11,10 @@ import contextlib
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -75,59 +76,78 @@ class ShapeClass:
     """"general"; "runs", as for complete and causal graphs; "graphs", as for small graphs."""
 
 
+BANDED = ("dot_product",)
+"""Families that have kernels of their own for runs, without features of the edges."""
+
+
 def call_all(shape: ShapeClass) -> None:
-    """Call every launcher that serves a shape class."""
-    heads, channels, path, options = shape.heads, shape.channels, shape.path, shape.options
-    n = m = max(1, EDGES // shape.degree)
-    e, d = EDGES, EDGE_DIM
+    """Call every launcher that serves a shape class, on what its operator is declared to take."""
+    launchers, operators = internals.launchers(), internals.operators()
+    families = [name.removesuffix("_forward") for name in operators if name.endswith("_forward")]
+    layout = layout_of(shape)
+    for family in BANDED if shape.path == "runs" else families:
+        given: dict[str, Any] = {"layout": layout}
+        forward, backward = (operators[f"{family}_{part}"] for part in ("forward", "backward"))
+        found = call(launchers, forward, shape, given)
+        found["out_acc"] = internals.value_sum(found["out"], found["out_acc"])
+        call(launchers, backward, shape, {**given, **found})
+        if len(forward.flags) > 1:  # more than needs_backward: they are kernels of their own
+            call(launchers, forward, shape, {**given, **dict.fromkeys(forward.flags, False)})
+    for name in launchers.__all__ if shape.path == "general" else ():
+        operator = operators[name]
+        has_options = any(letters.endswith("?") for letters in operator.shapes.values())
+        if name.rsplit("_", 1)[0] in families and name.endswith(("_forward", "_backward")):
+            continue
+        if has_options or not shape.options:
+            call(launchers, operator, shape, {"layout": layout, "transposed": False})
+        if "transposed" in operator.settings and not shape.options:
+            call(launchers, operator, shape, {"layout": layout, "transposed": True})
 
-    def new(*shape: int, dtype: torch.dtype = shape.dtype) -> torch.Tensor:
-        return torch.empty(*shape, dtype=dtype, device="meta")
 
-    sizes = (n + 1, e, e, m + 1, e, e)
-    indices = [new(size, dtype=torch.int32) for size in sizes]
-    graph_ptr = new(n // 25 + 1, dtype=torch.int32) if path == "graphs" else None
-    layout = internals.layout_of(indices, is_runs=path == "runs", graph_ptr=graph_ptr)
-    kernels, value_sum = internals.launchers(), internals.value_sum
-    rows, sources, edges = new(n, heads, channels), new(m, heads, channels), new(e, heads)
-    a, b, w = new(n, heads), new(m, heads), new(heads, channels)
-    attr, proj = new(e, d), new(heads, channels, d)
-    seed, p = (new(1, dtype=torch.int64), 0.5) if options else (None, 0.0)
+def call(
+    launchers: ModuleType, operator: Any, shape: ShapeClass, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Call an operator's launcher on empty tensors and on what is given; its outputs by name."""
+    n = m = nodes(shape)
+    lengths = {"n": n, "m": m, "k": m, "e": EDGES, "h": shape.heads, "u": shape.heads}
+    lengths |= {"c": shape.channels, "w": shape.channels, "d": EDGE_DIM}
+    args: dict[str, Any] = {"seed": None, **dict.fromkeys(operator.flags, True)}
+    if shape.options:
+        args["seed"] = empty(1, dtype=torch.int64)
+    for name, letters in operator.shapes.items():
+        size = [lengths[letter] for letter in letters.rstrip("?").split()]
+        is_left_out = not shape.options or (shape.path == "runs" and "d" in letters)
+        if letters.endswith("?") and (is_left_out or name in operator.instead):
+            args[name] = None
+        else:
+            args[name] = empty(*size, dtype=shape.dtype)
+    for name, kind in operator.settings.items():
+        args[name] = kind[-1 if shape.options else 0] if isinstance(kind, tuple) else 0.25
+    args["dropout"] = 0.5 if shape.options else 0.0
+    args |= {f"wants_{name}": args[name] is not None for name in operator.shapes}
+    args |= given
+    launch = getattr(launchers, operator.name)
+    found = launch(*(args[name] for name in operator.parameters if name != "backend"))
+    return dict(zip(operator.outputs, found if isinstance(found, tuple) else (found,)))
 
-    has_features = options and path != "runs"
-    features = (attr, proj) if has_features else (None, None)
-    inputs = rows, sources, sources, edges if options else None, *features
-    out, *saved, out_acc, edge_out = kernels.dot_product_forward(
-        *inputs, layout, seed, 0.25, p, True
-    )
-    saved = value_sum(out, out_acc), *saved, edge_out
-    kernels.dot_product_backward(rows, *inputs, *saved, layout, seed, 0.25, p, True)
-    if path == "runs":
-        return
 
-    extra = edges if options else None
-    out, *saved, out_acc = kernels.additive_forward(
-        a, b, sources, extra, layout, seed, 0.2, p, True, True
-    )
-    saved = value_sum(out, out_acc), *saved
-    kernels.additive_forward(a, b, sources, extra, layout, seed, 0.2, p, False, False)
-    kernels.additive_backward(rows, a, b, sources, extra, *saved, layout, seed, 0.2, p)
+def nodes(shape: ShapeClass) -> int:
+    """Sources, and destinations, of a shape class's graph."""
+    return max(1, EDGES // shape.degree)
 
-    inputs = rows, sources, None, w, *((attr, proj) if options else (None, None))
-    act = "tanh" if options else "leaky_relu"
-    out, *saved, out_acc = kernels.mlp_forward(*inputs, layout, seed, act, 0.2, p, True)
-    saved = value_sum(out, out_acc), *saved
-    kernels.mlp_backward(rows, *inputs, *saved, layout, seed, act, 0.2, p, options)
-    if path == "graphs":
-        return
-    kernels.mlp_score(rows, sources, *inputs[3:], layout, act, 0.2)
 
-    if not options:
-        kernels.edge_softmax(edges, layout)
-        kernels.edge_softmax_backward(edges, edges, layout)
-        kernels.aggregate(edges, sources, layout, False)
-        kernels.aggregate(edges, rows, layout, True)
-        kernels.edge_dot(rows, sources, layout)
+def layout_of(shape: ShapeClass) -> list[torch.Tensor]:
+    """A layout of its sizes, without numbers."""
+    n = m = nodes(shape)
+    sizes = (n + 1, EDGES, EDGES, m + 1, EDGES, EDGES)
+    indices = [empty(size, dtype=torch.int32) for size in sizes]
+    graph_ptr = empty(n // 25 + 1, dtype=torch.int32) if shape.path == "graphs" else None
+    return internals.layout_of(indices, is_runs=shape.path == "runs", graph_ptr=graph_ptr)
+
+
+def empty(*size: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor that has no memory."""
+    return torch.empty(*size, dtype=dtype, device="meta")
 
 
 def resources(kernel: Any) -> dict[str, int]:

@@ -20,10 +20,10 @@ from benchmarks.core.case import Contender
 from benchmarks.core.record import Record
 from benchmarks.data import graphs
 from benchmarks.sides import internals, ours
+from benchmarks.sides.families import FAMILIES
 from benchmarks.sides.inputs import Shape, operator_inputs
 from benchmarks.tools import aot
 
-OPERATORS = ("additive", "mlp", "dot_product")
 PATHS = ("whole graphs", "rows and segments")
 MOLECULES = 64
 HEADS, CHANNELS = 8, 16
@@ -52,7 +52,7 @@ def run(seconds: float) -> Iterator[Record]:
     card = IdleCard()
     triton.runtime.driver.set_active(card)
     with internals.triton_on_cpu():
-        for operator in OPERATORS:
+        for operator in FAMILIES:
             for path in PATHS:
                 yield measure(card, operator, path, seconds)
 

@@ -101,8 +101,9 @@ class Operator:
         self.name = name
         self.inputs, self.parameters, self.outputs = tuple(inputs), tuple(types), tuple(outputs)
         self.reference, self.derivative = reference, derivative
-        self.settings, self._flags = dict(settings), tuple(flags)
-        self._shapes = Shapes(self.parameters, inputs, outputs, instead or {})
+        self.shapes, self.settings, self.flags = dict(inputs), dict(settings), tuple(flags)
+        self.instead = dict(instead or {})
+        self._shapes = Shapes(self.parameters, inputs, outputs, self.instead)
         unknown = set(self._shapes.letters) - lengths.keys()
         if unknown:
             raise ValueError(f"{name}: lengths must say what {min(unknown)!r} is to a C++ kernel")
@@ -115,7 +116,7 @@ class Operator:
         self._out_acc = named.index("out_acc") if "out_acc" in outputs else None
         self._saved = tuple(saves)
         self._saved_at = tuple(named.index(n) for n in self._saved)
-        self._unsaved = (*settings, *self._flags, "backend")
+        self._unsaved = (*settings, *self.flags, "backend")
         self._unsaved_at = slice(-len(self._unsaved), None)
         self._function = type(f"_{name}", (_Recorded,), {})
         self.overload = self._register(types)
@@ -194,7 +195,7 @@ class Operator:
     def _fields(self) -> set[str]:
         """What its C++ kernel is given, by name."""
         names = {*self.parameters, *self.outputs, *filter(None, self._lengths)}
-        return names.difference(self._flags, ("backend",))
+        return names.difference(self.flags, ("backend",))
 
     def _returned(self, outputs: list[Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

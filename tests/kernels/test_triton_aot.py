@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.sides.families import FAMILIES
+
 pytest.importorskip("triton")
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +31,7 @@ def test_what_an_operator_launches(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = {line["case"]: line for line in map(json.loads, out.read_text().splitlines())}
-    for operator in ("additive", "mlp", "dot_product"):
+    for operator in FAMILIES:
         assert found[f"{operator}/whole graphs"]["launches"] == {
             "forward": 1, "forward+backward": 2
         }  # fmt: skip
