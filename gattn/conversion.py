@@ -115,6 +115,8 @@ class ConversionReport:
         left: reason by path of those that do not, and that :func:`convert` leaves.
         convertible: class by path of PyG's layers that :func:`convert` would replace.
         seen: number by class of the other modules; told where there is none of the above.
+        edge_by_edge: reason by path of gattn's layers that do not run on the kernels, as their
+            ``why_not_fused`` has it.
 
     Example:
         >>> from gattn import ConversionReport
@@ -127,9 +129,13 @@ class ConversionReport:
     left: dict[str, str] = field(default_factory=dict)
     convertible: dict[str, str] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
+    edge_by_edge: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"gattn runs {_layers(self.replaced)}{_listed(self.replaced)}"]
+        if self.edge_by_edge:
+            slow = _listed(self.edge_by_edge)
+            lines.append(f"edge by edge, as PyG's and as slowly, {len(self.edge_by_edge)}{slow}")
         if self.convertible:
             found = f"{_layers(self.convertible)}{_listed(self.convertible)}"
             lines.append(f"gattn.convert would replace {found}")
@@ -208,6 +214,9 @@ def conversion_report(model: Module) -> ConversionReport:
     """
     report, seen, wholes = ConversionReport(), Counter[str](), list[str]()
     for path, module in model.named_modules():
+        slow = getattr(module, "why_not_fused", "") if _is_ours(module) else ""
+        if slow:
+            report.edge_by_edge[path] = slow
         kind, reason = type(module), _why_not(module)
         part = path.startswith(tuple(wholes))
         if isinstance(module, _OURS if part else (*_OURS, *_NEW)) and not reason:

@@ -208,7 +208,7 @@ LAYERS = (
         Layer(f"GraphAttention{note}", _own(**options), call=_on_graph)
         for note, options in {
             "": {},
-            ", gaussian": {"score": "gaussian"},
+            ", embedded Gaussian": {"score": "embedded_gaussian"},
             ", additive": {"score": "additive"},
             ", cosine": {"score": "cosine"},
         }.items()

@@ -506,6 +506,21 @@ def test_a_subclass_of_gattn_s_layer_counts_as_gattn_s():
     assert report.replaced == {"0": "Mine"}
 
 
+def test_a_report_tells_which_layers_run_edge_by_edge_and_why():
+    class Doubled(gattn.nn.GATConv):
+        def message(self, x_j, alpha):
+            return 2 * alpha.unsqueeze(-1) * x_j
+
+    layers = {"plain": gattn.nn.GATConv(4, 4), "hooked": gattn.nn.GATConv(4, 4)}
+    layers |= {"doubled": Doubled(4, 4), "own": gattn.nn.GraphAttention(4, score=torch.add)}
+    layers["hooked"].register_message_forward_hook(lambda layer, inputs, out: None)
+    report = conversion_report(torch.nn.ModuleDict(layers))
+    assert report.replaced.keys() == layers.keys()
+    assert report.edge_by_edge == {n: x.why_not_fused for n, x in layers.items() if n != "plain"}
+    assert report.edge_by_edge["doubled"] == "Doubled overrides message"
+    assert "\nedge by edge, as PyG's and as slowly, 3: hooked (a hook on message" in str(report)
+
+
 def test_a_report_before_conversion_tells_what_would_be_replaced():
     parts = [pyg.GPSConv(8, pyg.GATConv(8, 8), heads=2), MyGATConv(8, 8)]
     model = torch.nn.ModuleList(parts)

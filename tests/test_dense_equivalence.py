@@ -143,7 +143,7 @@ def formula(name, attention, x, y, mask):
     q = attention.lin_query(x).view(-1, 1, h, c)
     k = attention.lin_key(y).view(1, -1, h, c)
     v = attention.lin_value(y).view(-1, h, c)
-    if name in ("dot", "gaussian"):
+    if name in ("dot", "embedded_gaussian"):
         score = (q * k).sum(-1)
     elif name == "scaled_dot":
         score = (q * k).sum(-1) / c**0.5
@@ -152,7 +152,7 @@ def formula(name, attention, x, y, mask):
     else:
         norms = q.norm(dim=-1) * k.norm(dim=-1)
         score = attention.beta * (q * k).sum(-1) / norms
-    if name == "gaussian":  # the embedded Gaussian: exp(q . k) over its sum, no maximum taken out
+    if name == "embedded_gaussian":  # exp(q . k) over its sum, no maximum taken out
         kernel = score.exp() * mask[..., None]
         alpha = kernel / kernel.sum(1, keepdim=True)
     else:
@@ -160,7 +160,7 @@ def formula(name, attention, x, y, mask):
     return attention.lin_out(torch.einsum("ijh,jhc->ihc", alpha, v).flatten(1))
 
 
-@pytest.mark.parametrize("score", ["dot", "scaled_dot", "gaussian", "additive", "cosine"])
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"])
 @pytest.mark.parametrize(
     "name", ["complete", "causal", "band", "grid, 3-D", "bipartite", "window and global tokens"]
 )

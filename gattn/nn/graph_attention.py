@@ -30,7 +30,7 @@ from gattn.nn.checks import (
 )
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-SCORES = ("dot", "scaled_dot", "gaussian", "additive", "cosine")
+SCORES = ("dot", "scaled_dot", "embedded_gaussian", "additive", "cosine")
 
 
 class GraphAttention(Module):
@@ -44,9 +44,11 @@ class GraphAttention(Module):
 
     - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the Transformer's;
     - ``"dot"``: :math:`q \cdot (k + W_e e)`;
-    - ``"gaussian"``: the same by its other name, as its softmax is the embedded Gaussian
+    - ``"embedded_gaussian"``: the same by its other name, as its softmax is the embedded Gaussian
       :math:`\exp(q \cdot k)` over its sum;
-    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, Bahdanau's; e is not in the values;
+    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, Bahdanau's, which he calls additive. It
+      is a perceptron's, :func:`gattn.functional.mlp_attention`, not the sum of two scalars of
+      :func:`gattn.functional.additive_attention`; e is not in the values;
     - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e;
     - a callable from q_i [e, h, c], k_j [e, h, c] and edge_attr to [e, h]; e is not in the values.
 
@@ -155,6 +157,14 @@ class GraphAttention(Module):
             torch.nn.init.xavier_uniform_(self.weight)
         if self.beta is not None:
             torch.nn.init.ones_(self.beta)
+
+    @property
+    def why_not_fused(self) -> str:
+        """What of a forward runs edge by edge, slowly, in words; empty where nothing does."""
+        if callable(self.score):
+            return ("its score is a callable, which takes the query and the key of every edge "
+                    "([e, h, c]); only the softmax and the sum run on the kernels")  # fmt: skip
+        return ""
 
     def forward(
         self,

@@ -20,8 +20,9 @@ def select(impl: str | None, device: torch.device) -> str:
     """Name of the backend for tensors on this device.
 
     ``impl``, else the environment variable ``GATTN_BACKEND``, forces one; otherwise the C++
-    kernels serve CPU tensors, Triton serves CUDA tensors, and the reference serves the rest. What
-    torch.onnx.export traces, which runs on no backend of ours, is always the reference.
+    kernels serve CPU tensors, Triton serves CUDA tensors (ROCm's, too, go by that name), and the
+    reference serves the rest, which is told once. What torch.onnx.export traces is the reference,
+    even where another is forced: the model that it writes runs on no backend of ours.
 
     Raises:
         ValueError: for an unknown name.
@@ -43,22 +44,28 @@ def select(impl: str | None, device: torch.device) -> str:
 
 def _default(device_type: str) -> str:
     if device_type not in _defaults:
-        _defaults[device_type] = _find_default(device_type)
+        backend, reason = _find_default(device_type)
+        if reason:
+            warnings.warn(f"gattn runs on its plain PyTorch reference: {reason}", stacklevel=4)
+        _defaults[device_type] = backend
     return _defaults[device_type]
 
 
 # A plain dict, which torch.compile can read; its functions tell it nothing of functools.cache.
 # What is known at once stands in it: code traced before the first call would be traced again.
-_defaults: dict[str, str] = {} if cpu.unavailable_reason() else {"cpu": "cpu"}
+# Tensors on the device "meta" have no numbers: they want no kernels.
+_defaults = {"meta": "reference"}
+if not cpu.unavailable_reason():
+    _defaults["cpu"] = "cpu"
 
 
-def _find_default(device_type: str) -> str:
-    wanted = {"cpu": "cpu", "cuda": "triton"}.get(device_type, "reference")
+def _find_default(device_type: str) -> tuple[str, str]:
+    """The backend for a type of device and, if it is the reference for want of kernels, why."""
+    wanted = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
+    if wanted is None:
+        return "reference", f"it has no kernels for tensors on {device_type}"
     reason = why_not(wanted, device_type)
-    if not reason:
-        return wanted
-    warnings.warn(f"gattn runs on its plain PyTorch reference: {reason}", stacklevel=5)
-    return "reference"
+    return ("reference", reason) if reason else (wanted, "")
 
 
 def why_not(backend: str, device_type: str) -> str:
@@ -90,19 +97,24 @@ def backend_info() -> dict[str, Any]:
     """What runs here and why.
 
     Returns:
-        For each backend its state, beside the versions and the instruction set in use.
+        For each backend its state, beside torch's version, the backend that is forced, and
+        ``"devices"``: which backend serves the tensors on each type of device that torch sees,
+        where none is forced.
 
     Example:
         >>> import gattn
         >>> sorted(gattn.backend_info())
-        ['cpu', 'forced', 'reference', 'torch', 'triton']
+        ['cpu', 'devices', 'forced', 'reference', 'torch', 'triton']
     """
+    found = torch.accelerator.current_accelerator(check_available=True)
+    types = ["cpu"] if found is None else ["cpu", found.type]
     return {
         "torch": torch.__version__,
         "forced": os.environ.get("GATTN_BACKEND") or None,
         "reference": "available",
         "cpu": why_not("cpu", "cpu") or f"available ({cpu.description()})",
         "triton": _why_no_triton() or "available",
+        "devices": {name: _find_default(name)[0] for name in types},
     }
 
 

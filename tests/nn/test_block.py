@@ -81,7 +81,7 @@ def test_with_a_memory_it_is_torchs_decoder_layer(norm):
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("score", ["scaled_dot", "additive", "cosine", "gaussian"])
+@pytest.mark.parametrize("score", ["scaled_dot", "additive", "cosine", "embedded_gaussian"])
 def test_equivariant_with_any_score(score):
     torch.manual_seed(0)
     block = TransformerBlock(4, 2, score=score)

@@ -6,7 +6,7 @@ from gattn import Graph, graphs
 from gattn.nn import GraphAttention
 from gattn.testing import assert_edge_order_independent, assert_permutation_equivariant
 
-SCORES = ["dot", "scaled_dot", "gaussian", "additive", "cosine"]
+SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
 
 
 def _written_out(layer, query, key, value, edge_index, edge_attr=None):
@@ -54,6 +54,12 @@ def test_is_its_equation(score, edge_dim):
     torch.testing.assert_close(layer(query, key, value, graph, edge_attr=edge_attr), expected)
     got = layer.attention_weights(query, key, graph, edge_attr=edge_attr)
     torch.testing.assert_close(got, weights)
+
+
+def test_it_tells_what_runs_edge_by_edge():
+    assert all(GraphAttention(6, score=score).why_not_fused == "" for score in SCORES)
+    layer = GraphAttention(6, score=lambda query, key, edge_attr: (query * key).sum(-1))
+    assert layer.why_not_fused.startswith("its score is a callable, which takes the query and the")
 
 
 def test_a_callable_is_any_score():

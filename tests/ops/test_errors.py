@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gattn import functional as F
-from gattn.ops import library
+from gattn.ops import backend, library
 from gattn.ops.backend import backend_info
 from tests.families import ATTENTION, FAMILIES, declared, distinct_settings, numbers
 
@@ -167,6 +167,24 @@ def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
         args = {**given, name: given[name].bfloat16()}
         with pytest.raises(TypeError, match=rf"{name} must be torch.float32; got torch.bfloat16"):
             operator.overload(*map(args.__getitem__, operator.parameters))
+
+
+def test_a_device_without_kernels_is_told_of_once(monkeypatch):
+    monkeypatch.setattr(backend, "_defaults", dict(backend._defaults))
+    wanted = "gattn runs on its plain PyTorch reference: it has no kernels for tensors on mps"
+    with pytest.warns(UserWarning, match=wanted):
+        assert backend.select(None, torch.device("mps")) == "reference"
+    assert backend.select(None, torch.device("mps")) == "reference"
+    assert backend.select(None, torch.device("meta")) == "reference"  # nor does it want any
+
+
+def test_what_serves_each_device_is_told(monkeypatch):
+    here = {"cpu": backend.select(None, torch.device("cpu"))}
+    every = torch.accelerator
+    monkeypatch.setattr(every, "current_accelerator", lambda **asked: torch.device("mps"))
+    assert backend_info()["devices"] == {**here, "mps": "reference"}
+    monkeypatch.setattr(every, "current_accelerator", lambda **asked: None)
+    assert backend_info()["devices"] == here
 
 
 def test_what_is_missing_for_triton_is_told(monkeypatch):
