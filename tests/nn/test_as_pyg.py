@@ -1,7 +1,9 @@
 """What hooks, subclasses and unusual inputs meet: what they meet in PyG, or one clear sentence."""
 
 import copy
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -205,6 +207,12 @@ def test_ignored_edge_features_are_told_once():
 # Why a layer runs edge by edge
 
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "migrate.md"
+SECTION = GUIDE.read_text().split("## Why the slow path?")[1].split("```")[0]
+REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"why_not_fused"}
+"""Those that the guide lists."""
+
+
 def test_a_layer_tells_why_it_runs_edge_by_edge():
     class Mine(nn.GATConv):
         def message(self, x_j, alpha):
@@ -237,6 +245,16 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
     handle.remove()
     layer.message = lambda x_j, alpha: x_j
     assert layer.why_not_fused == "message was replaced on the instance"
+    assert {
+        "explain mode is on",
+        "Mine overrides message",
+        "message was replaced on the instance",
+        "a hook on message wants to see its edges",
+        "this torch_geometric keeps no _message_forward_hooks: hooks cannot be seen",
+        "flow is 'target_to_source'",
+        "aggr is 'max', not the sum",
+        "lin_edge does more than multiply by its weight",
+    } == REASONS
     assert not layer.fused
     del layer.message
     assert layer.fused
