@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.ops.checks import check_probability
+from gattn.ops.checks import check_probability, check_tensor
 
 __all__ = [
     "check_at_least",
@@ -45,12 +45,6 @@ def check_heads_divide(heads: int, **channels: int) -> None:
     for name, value in channels.items():
         if value % heads:
             raise ValueError(f"heads must divide {name} ({value}); got heads={heads}")
-
-
-def check_tensor(name: str, x: Any) -> None:
-    """Raise unless given a tensor."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
 
 
 def check_width(name: str, x: Any, channels: int) -> None:

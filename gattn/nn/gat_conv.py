@@ -191,7 +191,7 @@ class GATConv(AttentionConv):
         if query is None:
             query = nodes.key.new_zeros(graph.num_dst, nodes.key.shape[1])
         edge = self._edge_score(edge_attr, graph, nodes.key.shape[1])
-        return AdditiveScore(query, nodes.key, edge, self.negative_slope)
+        return AdditiveScore(query, nodes.key, edge=edge, negative_slope=self.negative_slope)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

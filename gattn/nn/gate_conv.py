@@ -108,7 +108,8 @@ class GATEConv(AttentionConv):
             return self.propagate(graph.edge_index, x=x, alpha=alpha)
         query_score = F.linear(x, self.att_r)
         edge_score = self._neighbour_score(x, edge_attr, graph)
-        score = AdditiveScore(query_score, torch.zeros_like(query_score), edge_score, 0.01)
+        key_score = torch.zeros_like(query_score)
+        score = AdditiveScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
         value = as_heads(self.lin2(x))
         return attend(score, value, graph, dropout=self.dropout_now())[0].squeeze(1)
 

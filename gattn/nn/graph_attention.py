@@ -253,9 +253,9 @@ class GraphAttention(Module):
         edge_attr, edge_proj = self._edge_term(edge_attr, key)
         if self.weight is not None:
             weight = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
-            return MLPScore(query, key, weight, edge_attr, edge_proj, "tanh")
+            return MLPScore(query, key, weight, edge_attr, edge_proj, activation="tanh")
         scale = None if self.score == "scaled_dot" else 1.0
-        return DotScore(query, key, edge_attr, edge_proj, bias, scale)
+        return DotScore(query, key, edge_attr, edge_proj, bias=bias, scale=scale)
 
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor
