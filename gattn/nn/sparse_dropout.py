@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from gattn.ops.features import dropout, sparse_dropout
+from gattn.ops.dropout import dropout
+from gattn.ops.features import sparse_dropout
 
 _LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 

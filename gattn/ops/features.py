@@ -11,17 +11,15 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gattn import cache
 from gattn.graph import as_graph
-from gattn.kernels import reference
 from gattn.ops import checks
 from gattn.ops.backend import select
+from gattn.ops.dropout import dropout
 from gattn.ops.edge import aggregate
-from gattn.ops.library import Given, Gradients, Operator, is_transformed
-from gattn.ops.shapes import Out
+from gattn.ops.library import is_transformed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SPARSE = (torch.sparse_coo, torch.sparse_csr)
@@ -90,47 +88,3 @@ def _with_values(x: Tensor, values: Tensor) -> Tensor:
         layout=x.layout,
         **options,
     )
-
-
-def dropout(x: Tensor, p: float) -> Tensor:
-    r"""Dropout that stores no mask: backward draws it again.
-
-    .. math:: y = \frac{m}{1 - p} x, \qquad m \sim \mathrm{Bernoulli}(1 - p)
-
-    On a CPU torch draws one number after the other; here they are drawn by the generator of
-    attention dropout, many at a time. Elsewhere this is torch's own.
-
-    Args:
-        x: dense, [*].
-        p: probability of dropping a number.
-
-    Returns:
-        [*], contiguous on a CPU.
-    """
-    if x.dtype not in checks.FLOATS or is_transformed() or select(None, x.device) != "cpu":
-        return F.dropout(x, p)
-    seed = checks.new_seed(p, x.device)
-    if seed is None:
-        return x
-    return _dropout.overload(x.reshape(-1), seed, p, "cpu").view(x.shape)
-
-
-def _dropout_gradients(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
-) -> Gradients:
-    """The same mask on the gradient."""
-    return {"x": operator.overload(grad, given["seed"], given["dropout"], given["backend"])}
-
-
-_dropout = Operator(
-    "dropout",
-    inputs={"x": "k"},
-    layout=False,
-    seed=True,
-    settings={"dropout": float},
-    lengths={"k": "numel"},
-    outputs={"out": Out("k")},
-    reference=reference.dropout,
-    derivative=_dropout_gradients,
-    saves=["seed"],
-)

@@ -1,4 +1,4 @@
-"""Dropout on the attention weights: Philox, keyed on (seed, CSR position, head)."""
+"""Dropout on the attention weights, and of single numbers: Philox, keyed on (seed, place, head)."""
 
 import pytest
 import torch
@@ -6,6 +6,8 @@ import torch
 from gattn import Graph
 from gattn.functional import aggregate
 from gattn.kernels import philox
+from gattn.ops.backend import why_not
+from gattn.ops.dropout import dropout as drop_numbers
 from tests.families import ATTENTION, FAMILIES
 
 
@@ -142,3 +144,75 @@ def test_aggregate_of_returned_weights_is_the_output_before_dropout(operators, r
     weights = dot_product_attention_weights(inputs["query"], inputs["key"], random_graph)
     plain = operators["dot_product"](inputs, random_graph)
     torch.testing.assert_close(aggregate(weights, inputs["value"], random_graph), plain)
+
+
+# Dropout of single numbers, such as features
+
+of_numbers = pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
+
+
+@of_numbers
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", [0.5, 1.0])
+@pytest.mark.parametrize("shape", [(2500,), (50, 51), (0,), ()])
+def test_of_numbers_it_draws_what_the_reference_draws(dtype, p, shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
+    torch.manual_seed(3)
+    out = drop_numbers(x, p)
+    out.sum().backward()
+    torch.manual_seed(3)
+    seed = torch.randint(-(2**63), 2**63 - 1, (1,))
+    kept = philox.keep(seed, x.numel(), 1, p).view(shape) & (p < 1)
+    scale = kept.double() / (1 - p if p < 1 else 1)
+    assert torch.equal(out, (x.double() * scale).to(dtype))
+    assert torch.equal(x.grad, scale.to(dtype))
+
+
+@of_numbers
+def test_of_numbers_it_is_its_own_derivative():
+    x = torch.randn(60, dtype=torch.float64, requires_grad=True)
+
+    def drop(x):
+        torch.manual_seed(0)
+        return drop_numbers(x * x, 0.4)
+
+    assert torch.autograd.gradcheck(drop, x)
+    assert torch.autograd.gradgradcheck(drop, x)
+
+
+@of_numbers
+def test_of_numbers_it_reads_any_strides_and_no_threads():
+    x = torch.randn(600, 700)
+    threads, outs = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            torch.manual_seed(0)
+            outs.append(drop_numbers(x.t(), 0.5))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*outs)
+    kept = outs[0] != 0
+    assert torch.equal(outs[0][kept], 2 * x.t()[kept])
+    assert abs(kept.double().mean().item() - 0.5) < 0.005
+
+
+@of_numbers
+def test_of_numbers_it_under_transforms_is_torchs():
+    x = torch.ones(4, 100)
+    out = torch.vmap(lambda row: drop_numbers(row, 0.5), randomness="different")(x)
+    assert set(out.unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(out[0], out[1])
+
+
+@of_numbers
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_of_numbers_it_compiles_and_obeys_the_contract_of_operators():
+    seed = torch.tensor([5])
+    x = torch.randn(30, requires_grad=True)
+    torch.library.opcheck(torch.ops.gattn.dropout, (x.flatten(), seed, 0.5, "cpu"))
+    compiled = torch.compile(lambda x: drop_numbers(x, 0.5), fullgraph=True)
+    first, second = compiled(x), compiled(x)
+    assert not torch.equal(first, second)
+    (grad,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(grad != 0, first != 0)

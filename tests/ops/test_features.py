@@ -5,7 +5,6 @@ import torch
 from torch.nn import Linear
 
 from gattn.graph import as_graph
-from gattn.kernels import philox
 from gattn.nn import SparseDropout
 from gattn.nn._features import project
 from gattn.ops import features
@@ -71,68 +70,6 @@ def test_a_wrong_width_or_dtype_is_told(layout):
         project(linear, sparse(10, 9, layout=layout))
     with pytest.raises(TypeError, match=r"x must be .*float64, as the layer; got .*float32"):
         project(linear, sparse(10, 8, torch.float32, layout))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("p", [0.5, 1.0])
-@pytest.mark.parametrize("shape", [(2500,), (50, 51), (0,), ()])
-def test_dropout_draws_what_the_reference_draws(dtype, p, shape):
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
-    torch.manual_seed(3)
-    out = features.dropout(x, p)
-    out.sum().backward()
-    torch.manual_seed(3)
-    seed = torch.randint(-(2**63), 2**63 - 1, (1,))
-    kept = philox.keep(seed, x.numel(), 1, p).view(shape) & (p < 1)
-    scale = kept.double() / (1 - p if p < 1 else 1)
-    assert torch.equal(out, (x.double() * scale).to(dtype))
-    assert torch.equal(x.grad, scale.to(dtype))
-
-
-def test_dropout_is_its_own_derivative():
-    x = torch.randn(60, dtype=torch.float64, requires_grad=True)
-
-    def drop(x):
-        torch.manual_seed(0)
-        return features.dropout(x * x, 0.4)
-
-    assert torch.autograd.gradcheck(drop, x)
-    assert torch.autograd.gradgradcheck(drop, x)
-
-
-def test_dropout_reads_any_strides_and_no_threads():
-    x = torch.randn(600, 700)
-    threads, outs = torch.get_num_threads(), []
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            torch.manual_seed(0)
-            outs.append(features.dropout(x.t(), 0.5))
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(*outs)
-    kept = outs[0] != 0
-    assert torch.equal(outs[0][kept], 2 * x.t()[kept])
-    assert abs(kept.double().mean().item() - 0.5) < 0.005
-
-
-def test_dropout_under_transforms_is_torchs():
-    x = torch.ones(4, 100)
-    out = torch.vmap(lambda row: features.dropout(row, 0.5), randomness="different")(x)
-    assert set(out.unique().tolist()) == {0.0, 2.0}
-    assert not torch.equal(out[0], out[1])
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_dropout_compiles_and_obeys_the_contract_of_operators():
-    seed = torch.tensor([5])
-    x = torch.randn(30, requires_grad=True)
-    torch.library.opcheck(torch.ops.gattn.dropout, (x.flatten(), seed, 0.5, "cpu"))
-    compiled = torch.compile(lambda x: features.dropout(x, 0.5), fullgraph=True)
-    first, second = compiled(x), compiled(x)
-    assert not torch.equal(first, second)
-    (grad,) = torch.autograd.grad(first.sum(), x)
-    assert torch.equal(grad != 0, first != 0)
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo, torch.sparse_csc])
