@@ -106,7 +106,7 @@ SLOW = {
         "x batch",
     ),
     "AttentiveFP": (
-        lambda: Call(AttentiveFP(WIDTH, 8, 2, 3, 2, 2), lambda m, *args: m(*args, 3)),
+        lambda: Call(AttentiveFP(WIDTH, 8, 2, 3, 2, 2), lambda m, *args: m(*args, batch_size=3)),
         "x edges features batch",
     ),
 }  # fmt: skip

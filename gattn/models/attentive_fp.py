@@ -122,6 +122,7 @@ class AttentiveFP(Module):
         edge_index: Adj | Graph,
         edge_attr: Tensor,
         batch: Tensor,
+        *,
         batch_size: int | None = None,
     ) -> Tensor:
         """Embed molecules.
