@@ -56,6 +56,18 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 run_command(line)
 
 
+def test_the_table_of_kernels_names_every_file_and_kernel() -> None:
+    table = (ROOT / "docs" / "design.md").read_text().split("### Which kernels serve what")[1]
+    table = table.split("\n## ")[0]
+    folder = ROOT / "gattn" / "kernels"
+    families = re.findall(r"FAMILY\((\w+)\)", (folder / "cpu" / "kernels.cpp").read_text())
+    wanted = {f"{name}.cpp" for name in families if name != "family"}
+    for path in (folder / "triton").glob("*.py"):
+        kernels = re.findall(r"^def (\w+_kernel)\(", path.read_text(), re.MULTILINE)
+        wanted |= {path.name, *kernels} if kernels else set()
+    assert set(re.findall(r"`(\w+_kernel|\w+\.(?:py|cpp))`", table)) == wanted
+
+
 @pytest.mark.parametrize("name", GUIDE)
 def test_guide_page_has_equation_code_picture_and_costs(name: str) -> None:
     text = (ROOT / "docs" / "guide" / f"{name}.md").read_text()
