@@ -6,6 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gattn import Graph
 from gattn.ops import library
+from gattn.ops.backend import why_not
 from gattn.ops.dropout import dropout as drop_numbers
 from gattn.ops.node import node_scores
 from tests.families import FAMILIES
@@ -188,3 +189,16 @@ def test_a_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
     out.backward(torch.ones(out.shape, dtype=torch.float64))
     for name, t in inputs.items():
         assert torch.equal(t.grad, wanted[name]), name
+
+
+@pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_dropout_of_numbers_compiles_and_obeys_the_contract_of_operators():
+    seed = torch.tensor([5])
+    x = torch.randn(30, requires_grad=True)
+    torch.library.opcheck(torch.ops.gattn.dropout, (x.flatten(), seed, 0.5, "cpu"))
+    compiled = torch.compile(lambda x: drop_numbers(x, 0.5), fullgraph=True)
+    first, second = compiled(x), compiled(x)
+    assert not torch.equal(first, second)
+    (grad,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(grad != 0, first != 0)
