@@ -9,6 +9,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ import gattn
 from gattn import Graph
 from gattn.kernels import facts, philox
 from gattn.nn.segments import lay_out
+from tests.families import ATTENTION, EDGES, FAMILIES, OPERATORS, Operator, distinct_settings
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = torch.cuda.is_available() and not INTERPRETED
@@ -82,70 +86,31 @@ def graph(name: str) -> Graph:
 GRAPHS = ["plain", "bipartite", "hub", "multi", "isolated", "edgeless", "empty"]
 
 
-def inputs(op: str, g: Graph, heads: int, channels: int, **options) -> tuple[dict, dict]:
-    """Differentiable inputs of an operator, by name, in float64, and its options."""
-    generator = torch.Generator().manual_seed(2)
-    n, m, e = g.num_dst, g.num_src, g.num_edges
-
-    def new(*shape):
-        return torch.randn(*shape, dtype=torch.float64, generator=generator).to(DEVICE)
-
-    wide = options.pop("value_channels", channels)
-    value_heads = options.pop("value_heads", heads)
-    features = options.pop("features", None)
-    tensors = {
-        "additive_attention": {
-            "query_score": (n, heads), "key_score": (m, heads), "value": (m, value_heads, channels),
-        },
-        "dot_product_attention": {
-            "query": (n, heads, channels), "key": (m, heads, channels), "value": (m, heads, wide),
-        },
-        "mlp_attention": {
-            "query": (n, heads, channels), "key": (m, heads, channels), "value": (m, heads, wide),
-            "weight": (heads, channels),
-        },
-        "mlp_attention_weights": {
-            "query": (n, heads, channels), "key": (m, heads, channels), "weight": (heads, channels),
-        },
-        "edge_softmax": {"score": (e, heads)},
-        "aggregate": {"weight": (e, heads), "value": (m, value_heads, channels)},
-        "edge_dot": {"query": (n, heads, channels), "key": (m, heads, channels)},
-    }[op]  # fmt: skip
-    tensors = {name: new(*shape) for name, shape in tensors.items()}
-    if options.pop("edge_score", False):
-        tensors["edge_score"] = new(e, heads)
-    if options.pop("bias", False):
-        tensors["bias"] = new(e, heads)
-    if features is not None:
-        tensors["edge_attr"] = new(e, features)
-        tensors["edge_proj"] = new(heads, channels, features)
-    if options.pop("shared", False):
-        tensors["value"] = tensors["key"]
-    return tensors, options
-
-
-def run(op: str, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, impl: str) -> list:
+def run(
+    operator: Operator, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, impl: str
+) -> list:
     """The output and the gradient with respect to every input."""
-    unique = {id(t): t.to(dtype).detach().requires_grad_() for t in tensors.values()}
-    given = {name: unique[id(t)] for name, t in tensors.items()}
-    positional = [given.pop(name) for name in list(given) if name not in KEYWORDS]
+    given = {name: t.to(dtype).detach().requires_grad_() for name, t in tensors.items()}
     torch.manual_seed(3)
-    out = getattr(gattn.functional, op)(*positional, g, **given, **options, impl=impl)
-    grad = torch.linspace(-1, 1, out.numel(), dtype=torch.float64, device=out.device)
-    leaves = list(unique.values())
-    grads = torch.autograd.grad(out, leaves, grad.sin().view_as(out).to(dtype))
+    out = operator(given, g, **options, impl=impl)
+    grads = torch.autograd.grad(out, list(given.values()), gradient_of(out))
     return [out.detach(), *grads]
 
 
-KEYWORDS = ("edge_score", "bias", "edge_attr", "edge_proj")
+def gradient_of(out: torch.Tensor) -> torch.Tensor:
+    grad = torch.linspace(-1, 1, out.numel(), dtype=torch.float64, device=out.device)
+    return grad.sin().view_as(out).to(out.dtype)
 
 
-def check(op: str, g: Graph, heads: int, channels: int, dtype=torch.float64, **options) -> None:
+def check(
+    operator: Operator, g: Graph, heads: int, channels: int, dtype=torch.float64, *, dims=None,
+    **options,
+) -> None:  # fmt: skip
     """Compare with the reference in float64, allowing twice the reference's own error."""
-    tensors, options = inputs(op, g, heads, channels, **options)
-    exact = run(op, g, tensors, options, torch.float64, "reference")
-    plain = run(op, g, tensors, options, dtype, "reference")
-    found = run(op, g, tensors, options, dtype, "triton")
+    tensors = operator.inputs(g, heads, channels, seed=2, **(dims or {}))
+    exact = run(operator, g, tensors, options, torch.float64, "reference")
+    plain = run(operator, g, tensors, options, dtype, "reference")
+    found = run(operator, g, tensors, options, dtype, "triton")
     scale = max([x.abs().max().item() for x in exact if x.numel()], default=0.0)
     for x, p, f in zip(exact, plain, found, strict=True):
         assert f.dtype == dtype
@@ -153,37 +118,60 @@ def check(op: str, g: Graph, heads: int, channels: int, dtype=torch.float64, **o
         if x.numel():
             error = (f.double() - x).abs().max().item()
             own = (p.double() - x).abs().max().item()
-            assert error <= 2 * own + 16 * torch.finfo(dtype).eps * scale
+            # in float64 the reference rounds as well, by as many terms as a row has
+            units = 64 if dtype == torch.float64 else 16
+            assert error <= 2 * own + units * torch.finfo(dtype).eps * scale
 
 
-CASES = [
-    ("additive_attention", {}),
-    ("additive_attention", {"edge_score": True, "dropout": 0.4}),
-    ("additive_attention", {"value_heads": 2, "negative_slope": 0.0}),
-    ("dot_product_attention", {}),
-    ("dot_product_attention", {"bias": True, "features": 3, "dropout": 0.4}),
-    ("dot_product_attention", {"value_channels": 7, "scale": 1.5}),
-    ("mlp_attention", {"shared": True}),
-    ("mlp_attention", {"activation": "tanh", "value_channels": 7, "dropout": 0.4}),
-    ("mlp_attention", {"features": 3, "shared": True}),
-    ("edge_softmax", {}),
-    ("aggregate", {"value_heads": 2}),
-    ("edge_dot", {}),
-]
-NAMES = [f"{op}-{'-'.join(options)}" for op, options in CASES]
+class Case(NamedTuple):
+    """An operator, lengths of its own, and options."""
+
+    operator: Operator
+    dims: dict
+    options: dict
+
+
+def cases_of_families() -> Iterator[tuple[str, Case]]:
+    """The plain variant of each family as it is, the others with dropout and settings of their own.
+
+    A variant that takes the same tensors as another one would run the same kernels.
+    """
+    for name, family in FAMILIES.items():
+        settings, seen = distinct_settings(name), []
+        for number, (variant, operator) in enumerate(family.variants.items()):
+            if operator.shapes not in seen:
+                options = {"dropout": 0.4, **settings[number % len(settings)]} if variant else {}
+                label = f"{name}, {variant}" if variant else name
+                yield label, Case(OPERATORS[label], {}, options)
+            seen.append(operator.shapes)
+
+
+CASES = dict(cases_of_families())
+CASES |= {
+    "additive, grouped values": Case(OPERATORS["additive, edges"], {"u": 2}, {"negative_slope": 0}),
+    "mlp, edges and shared values": Case(
+        OPERATORS["mlp"].but(shapes=OPERATORS["mlp"].shapes | EDGES), {}, {}
+    ),
+    "edge_softmax": Case(OPERATORS["edge_softmax"], {}, {}),
+    "aggregate": Case(OPERATORS["aggregate"], {"u": 2}, {}),
+    "edge_dot": Case(OPERATORS["edge_dot"], {}, {}),
+}
+PLAIN = [family.variants[""].but(family=name) for name, family in FAMILIES.items()]
+"""The plainest attention of each family."""
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+each_attention = pytest.mark.parametrize("attention", PLAIN, ids=FAMILIES)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
-def test_awkward_graphs(op, options, name):
-    check(op, graph(name), 4, 5, **options)
+@each_case
+def test_awkward_graphs(case, name):
+    check(case.operator, graph(name), 4, 5, dims=case.dims, **case.options)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(1, 1), (3, 5), (2, 33)])
-@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
-def test_single_precision_and_odd_shapes(op, options, heads, channels):
-    options = {k: v for k, v in options.items() if k != "value_heads"}
-    check(op, graph("plain"), heads, channels, torch.float32, **options)
+@each_case
+def test_single_precision_and_odd_shapes(case, heads, channels):
+    check(case.operator, graph("plain"), heads, channels, torch.float32, **case.options)
 
 
 def molecules() -> Graph:
@@ -198,9 +186,12 @@ def molecules() -> Graph:
     return gattn.graphs.batched(torch.cat(edges, 1).to(DEVICE), ptr)
 
 
-@pytest.mark.parametrize(("op", "options"), CASES[:9], ids=NAMES[:9])
-def test_whole_graphs_take_one_kernel_each_way(op, options, monkeypatch):
+@pytest.mark.parametrize(
+    "case", [pytest.param(x, id=name) for name, x in CASES.items() if x.operator.family]
+)
+def test_whole_graphs_take_one_kernel_each_way(case, monkeypatch):
     g, launched, original = molecules(), [], launch.launch
+    operator = case.operator
 
     def record(kernel, *args, **kwargs):
         launched.append(getattr(kernel, "fn", kernel).__name__)
@@ -208,11 +199,11 @@ def test_whole_graphs_take_one_kernel_each_way(op, options, monkeypatch):
 
     monkeypatch.setattr(launch, "launch", record)
     with tiles.override(split=4):
-        tensors, others = inputs(op, g, 4, 5, **options)
-        run(op, g, tensors, others, torch.float32, "triton")
-    features = "features" in options and op == "dot_product_attention"
-    assert len(launched) == 2 + features  # the gradient of edge features is apart
-    check(op, g, 4, 5, **options)
+        tensors = operator.inputs(g, 4, 5, **case.dims)
+        run(operator, g, tensors, case.options, torch.float32, "triton")
+    apart = [name for name in FAMILIES[operator.family].gradients_apart if name in operator.shapes]
+    assert len(launched) == 2 + len(apart)
+    check(operator, g, 4, 5, dims=case.dims, **case.options)
 
 
 RUNS = {
@@ -222,15 +213,13 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"bias": True, "dropout": 0.4, "value_channels": 7}], ids=["plain", "options"]
-)
+@pytest.mark.parametrize("variant", ["dot_product", "dot_product, wide"])
 @pytest.mark.parametrize("name", RUNS)
-def test_graphs_made_of_runs(name, options, monkeypatch):
-    g = RUNS[name]()
+def test_graphs_made_of_runs(name, variant, monkeypatch):
+    g, case = RUNS[name](), CASES[variant]
     calls = []
     monkeypatch.setattr(launch, "launch", lambda *args, **kwargs: calls.append(args[0]))
-    check("dot_product_attention", g, 2, 5, torch.float32, **options)
+    check(case.operator, g, 2, 5, torch.float32, **case.options)
     assert not calls  # the tiles of the general path were not asked
 
 
@@ -260,9 +249,9 @@ def test_band_density():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "mlp_attention"])
-def test_half_precision(op, dtype):
-    check(op, graph("hub"), 2, 8, dtype)
+@each_attention
+def test_half_precision(attention, dtype):
+    check(attention, graph("hub"), 2, 8, dtype)
 
 
 @pytest.mark.parametrize("split", [8, 256])
@@ -276,8 +265,8 @@ def test_the_gradients_of_a_rows_scores_sum_to_zero(split):
     assert score.grad.abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("op", ["additive_attention", "dot_product_attention", "edge_softmax"])
-def test_many_cut_rows(op):
+@pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
+def test_many_cut_rows(name):
     """More splits than a program of the merge looks at; splits of a row that it reads in turns."""
     generator = torch.Generator().manual_seed(3)
     degree = torch.tensor([0, 7, 300, 1, 90, 8, 9, 0, 41, 2])
@@ -286,10 +275,7 @@ def test_many_cut_rows(op):
     assert edges.shape[1] // 2 > 2 * launch.MERGE_SPAN
     assert degree.max() // 2 > launch.MERGE_SPLITS
     with tiles.override(split=2, rows=16):
-        check(op, Graph(edges.to(DEVICE), 10), 3, 5)
-
-
-ATTENTION = ["additive_attention", "dot_product_attention", "mlp_attention"]
+        check(OPERATORS[name], Graph(edges.to(DEVICE), 10), 3, 5)
 
 
 def note_degree(graph, degree):
@@ -297,24 +283,24 @@ def note_degree(graph, degree):
         facts.put(graph.layout.facts, position, degree)
 
 
-@pytest.mark.parametrize("op", [*ATTENTION, "edge_softmax"])
+@pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
 @pytest.mark.parametrize("max_degree", [5, 8, 10**6])
-def test_what_is_known_of_the_largest_degree(op, max_degree):
+def test_what_is_known_of_the_largest_degree(name, max_degree):
     """Cut or not, in splits or not: a bound that is too high changes nothing, bit by bit."""
-    g = graph("plain")
+    g, operator = graph("plain"), OPERATORS[name]
     assert g.in_degree().max() <= 5
     assert g.out_degree().max() <= 5
     note_degree(g, max_degree)
     plan = launch.LaunchPlan(g.layout, 2, 4, torch.float32, unroll=1)
     assert plan.num_splits == 4
     assert plan.has_splits == (max_degree >= 8)
-    check(op, g, 2, 4)
+    check(operator, g, 2, 4)
     with tiles.override(split=16):
-        check(op, g, 2, 4)
+        check(operator, g, 2, 4)
     other = graph("plain")
     note_degree(other, 5)
-    tensors, options = inputs(op, g, 2, 4)
-    found = [run(op, x, tensors, options, torch.float32, "triton") for x in (g, other)]
+    tensors = operator.inputs(g, 2, 4)
+    found = [run(operator, x, tensors, {}, torch.float32, "triton") for x in (g, other)]
     for here, there in zip(*found):
         assert torch.equal(here, there)
 
@@ -347,37 +333,35 @@ def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
     torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("op", ["additive_attention", "edge_softmax"])
-def test_default_tiles(op):
+@pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
+def test_default_tiles(name):
     with tiles.override(split=256, rows=1):
-        check(op, graph("hub"), 2, 16, torch.float32)
+        check(OPERATORS[name], graph("hub"), 2, 16, torch.float32)
 
 
 def test_tuned_tiles(tmp_path, monkeypatch):
     monkeypatch.setattr(tiles, "tuned", {})
     tiles.seen.clear()
-    check("edge_dot", graph("plain"), 2, 3)
+    check(OPERATORS["edge_dot"], graph("plain"), 2, 3)
     (shape_class,) = [c for c in tiles.seen if c.startswith("2x4x8B")]
     path = tmp_path / "tiles.jsonl"
     path.write_text(json.dumps({"shape_class": shape_class, "fields": {"warps": 2, "slots": 2}}))
     tiles.load(path)
     tile = tiles.choose(2, 3, torch.float64, 17 / 6, unroll=4)
     assert (tile.warps, tile.slots) == (2, 2)
-    check("edge_dot", graph("plain"), 2, 3)
+    check(OPERATORS["edge_dot"], graph("plain"), 2, 3)
 
 
 def test_long_indices():
     g = graph("hub")
     g = Graph.from_layout(type(g.layout)(*(t.long() for t in g.layout)))
-    check("dot_product_attention", g, 2, 3, features=2)
+    check(OPERATORS["dot_product, edges"], g, 2, 3)
 
 
 def test_twice_the_same_bits():
-    g = graph("hub")
-    tensors, options = inputs("mlp_attention", g, 2, 3, features=2)
-    first, second = (
-        run("mlp_attention", g, tensors, options, torch.float32, "triton") for _ in range(2)
-    )
+    g, operator = graph("hub"), OPERATORS["mlp, edges"]
+    tensors = operator.inputs(g, 2, 3)
+    first, second = (run(operator, g, tensors, {}, torch.float32, "triton") for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -393,29 +377,13 @@ def test_strided_inputs():
         torch.testing.assert_close(got, want)
 
 
-def test_weights():
-    g = graph("hub")
-    for op, tensors in {
-        "additive_attention_weights": [torch.randn(5, 3), torch.randn(5, 3)],
-        "dot_product_attention_weights": [torch.randn(5, 3, 4), torch.randn(5, 3, 4)],
-        "mlp_attention_weights": [torch.randn(5, 3, 4), torch.randn(5, 3, 4), torch.randn(3, 4)],
-    }.items():
-        tensors = [t.double().to(DEVICE) for t in tensors]
-        function = getattr(gattn.functional, op)
-        want, got = (function(*tensors, g, impl=impl) for impl in ("reference", "triton"))
-        torch.testing.assert_close(got, want)
-
-
-def test_mlp_score_with_edge_features():
-    g = graph("plain")
-    tensors, _ = inputs("mlp_attention_weights", g, 3, 5, features=2)
-    names = "query", "key", "weight"
-    positional = [tensors[name] for name in names]
-    edges = {name: tensors[name] for name in ("edge_attr", "edge_proj")}
-    want, got = (
-        gattn.functional.mlp_attention_weights(*positional, g, **edges, impl=impl)
-        for impl in ("reference", "triton")
-    )
+@pytest.mark.parametrize("name", ATTENTION)
+def test_weights(name):
+    g, operator = graph("hub"), ATTENTION[name]
+    twin = operator.but(function=FAMILIES[operator.family].weights, shared={})
+    tensors = operator.inputs(g, 3, 5, grad=False)
+    tensors.pop("value", None)
+    want, got = (twin(tensors, g, impl=impl) for impl in ("reference", "triton"))
     torch.testing.assert_close(got, want)
 
 
@@ -507,8 +475,8 @@ def write_mask(mask, seed, position, threshold, HEADS: tl.constexpr):
 @gpu
 @needs_cuda
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
-def test_large_graph(op, options, dtype):
+@each_case
+def test_large_graph(case, dtype):
     torch.manual_seed(0)
     n, e = 20_000, 300_000
     source = (torch.rand(e, device=DEVICE) ** 3 * n).long()
@@ -516,39 +484,35 @@ def test_large_graph(op, options, dtype):
     g = Graph(torch.stack([source, destination]), n)
     with tiles.override():
         tiles._override.clear()
-        check(op, g, 8, 16, dtype, **options)
+        check(case.operator, g, 8, 16, dtype, dims=case.dims, **case.options)
 
 
 @gpu
 @needs_cuda
-@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
-def test_same_bits_in_twenty_runs(op, options):
+@each_case
+def test_same_bits_in_twenty_runs(case):
     g = graph("hub")
-    tensors, options = inputs(op, g, 4, 16, **options)
-    first = run(op, g, tensors, options, torch.float32, "triton")
+    tensors = case.operator.inputs(g, 4, 16, **case.dims)
+    first = run(case.operator, g, tensors, case.options, torch.float32, "triton")
     for _ in range(20):
-        again = run(op, g, tensors, options, torch.float32, "triton")
+        again = run(case.operator, g, tensors, case.options, torch.float32, "triton")
         assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
 @gpu
 @needs_cuda
-@pytest.mark.parametrize(("op", "options"), CASES, ids=NAMES)
-def test_cuda_graph(op, options):
+@each_case
+def test_cuda_graph(case):
     g = graph("hub")
-    tensors, options = inputs(op, g, 4, 16, **options)
-    options = {k: v for k, v in options.items() if k != "dropout"}
-    want = run(op, g, tensors, options, torch.float32, "triton")
-    unique = {id(t): t.float().requires_grad_() for t in tensors.values()}
-    given = {name: unique[id(t)] for name, t in tensors.items()}
-    positional = [given.pop(name) for name in list(given) if name not in KEYWORDS]
-    leaves = list(unique.values())
-    grad = torch.linspace(-1, 1, want[0].numel(), dtype=torch.float64, device=DEVICE)
-    grad = grad.sin().view_as(want[0]).float()
+    tensors = case.operator.inputs(g, 4, 16, **case.dims)
+    options = {k: v for k, v in case.options.items() if k != "dropout"}
+    want = run(case.operator, g, tensors, options, torch.float32, "triton")
+    given = {name: t.detach().float().requires_grad_() for name, t in tensors.items()}
+    grad = gradient_of(want[0])
 
     def step():
-        out = getattr(gattn.functional, op)(*positional, g, **given, **options, impl="triton")
-        return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
+        out = case.operator(given, g, **options, impl="triton")
+        return [out.detach(), *torch.autograd.grad(out, list(given.values()), grad)]
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -565,31 +529,20 @@ def test_cuda_graph(op, options):
 
 
 SANITIZED = """
-import torch, gattn
-from gattn import functional as F
-edges = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]], device="cuda")
-attr = torch.randn(4, 5, device="cuda", requires_grad=True)
-proj = torch.randn(3, 7, 5, device="cuda", requires_grad=True)
-q = torch.randn(3, 3, 7, device="cuda", requires_grad=True)
-s = torch.randn(3, 3, device="cuda", requires_grad=True)
-w = torch.randn(3, 7, device="cuda", requires_grad=True)
-e = torch.randn(4, 3, device="cuda", requires_grad=True)
-batch = gattn.graphs.batched(edges, torch.tensor([0, 3], device="cuda"))
-for g in (gattn.Graph(edges, 3), batch, gattn.graphs.complete([3], device="cuda")):
-    outs = [
-        F.dot_product_attention(q, q, q, g, dropout=0.5, impl="triton"),
-        F.additive_attention(s, s, q, g, dropout=0.5, impl="triton"),
-        F.mlp_attention(q, q, q, w, g, impl="triton"),
-    ]
-    if g.num_edges == 4:
-        outs += [
-            F.dot_product_attention(q, q, q, g, edge_attr=attr, edge_proj=proj, impl="triton"),
-            F.mlp_attention(q, q, q, w, g, edge_attr=attr, edge_proj=proj, impl="triton"),
-            F.aggregate(F.edge_softmax(e, g, impl="triton"), q, g, impl="triton"),
-        ]
+import sys, torch, gattn
+from tests.families import OPERATORS
+device = sys.argv[1]
+edges = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]], device=device)
+batch = gattn.graphs.batched(edges, torch.tensor([0, 3], device=device))
+for g in (gattn.Graph(edges, 3), batch, gattn.graphs.complete([3], device=device)):
+    outs = []
+    for operator in OPERATORS.values():
+        inputs = operator.inputs(g, 3, 7, dtype=torch.float32, d=5)
+        dropped = {"dropout": 0.5} if operator.family else {}
+        outs += [operator(inputs, g, **options, impl="triton") for options in ({}, dropped)]
     sum(out.sum() for out in outs).backward()
-torch.cuda.synchronize()
 """
+ROOT = Path(__file__).parents[2]
 
 
 @gpu
@@ -597,12 +550,13 @@ torch.cuda.synchronize()
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_compute_sanitizer(tool):
-    command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9"]
+    command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", sys.executable]
     # each tensor in an allocation of its own, or the checker sees none of their ends
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     done = subprocess.run(
-        [*command, sys.executable, "-c", SANITIZED], capture_output=True, text=True, env=environment
-    )
+        [*command, "-c", f"{SANITIZED}torch.cuda.synchronize()", "cuda"],
+        capture_output=True, text=True, env=environment, cwd=ROOT,
+    )  # fmt: skip
     if "Device not supported" in done.stdout:
         pytest.skip("this compute-sanitizer does not know the device")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

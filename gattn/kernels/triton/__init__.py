@@ -2,14 +2,8 @@
 
 A launcher's arguments are those of the operator's schema, in its order, but for the backend.
 
-| file              | operators                  | layers                                          |
-|-------------------|----------------------------|-------------------------------------------------|
-| `additive.py`     | `additive_*`               | GATConv, HANConv, GATEConv, learned queries     |
-| `mlp.py`          | `mlp_forward`, `mlp_score` | GATv2Conv, GraphAttention(score="additive")     |
-| `mlp_backward.py` | `mlp_backward`             | the same                                        |
-| `dot_product.py`  | `dot_product_*`            | TransformerConv, AGNNConv, HGTConv, GPSConv     |
-| `banded.py`       | the same on dense graphs   | self-attention over sets and sequences          |
-| `edge.py`         | `edge_*`, `aggregate`      | custom scores, SuperGATConv, RGATConv, FAConv   |
+Which file and which kernels serve which layer is in one table, under "Which kernels serve what" in
+docs/design.md.
 
 Below them: `work.py` (which edges a program takes), `primitives.py` (what it computes with),
 `merge.py` (rows cut into splits), `tiles.py` (shapes of tiles), `launch.py` (grids and workspaces).

@@ -17,7 +17,8 @@ The backward is one pass over the edges, by source. The gradient of a softmax su
 row. So, with O+ and p+ the output and the softmax mass of the edges whose z = a_i + b_j + c_ij is
 positive, da_i = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without a pass over edges. The
 forward takes that difference before O_i is rounded to 16 bits, where it would lose its digits.
-docs/kernels.md derives it.
+docs/kernels.md derives it. Of a batch of small graphs (`graph_ptr`) a program takes whole ones:
+`additive_backward_key_kernel` then does the part per row, too, and writes da.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ def additive_forward_kernel(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def additive_backward_query_kernel(
-    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+    grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
     num_rows, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
@@ -254,7 +255,7 @@ def additive_backward_query_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
         row, row < num_rows,
-        grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+        grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
         negative_slope, HEADS, CHANNELS, ACC, H, C,
     )  # fmt: skip
 
@@ -262,7 +263,7 @@ def additive_backward_query_kernel(
 @triton.jit
 def write_row_terms(
     row, live,
-    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+    grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
     negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
@@ -273,7 +274,7 @@ def write_row_terms(
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     g = gather(grad_out, row, live, offset, mask, HEADS * CHANNELS, ACC)
-    delta = tl.sum(g * gather(out, row, live, offset, mask, HEADS * CHANNELS, ACC), 2)
+    delta = tl.sum(g * gather(out_acc, row, live, offset, mask, HEADS * CHANNELS, ACC), 2)
     grad_a = tl.zeros_like(delta)
     if out_pos_centered is not None:
         centered = gather(out_pos_centered, row, live, offset, mask, HEADS * CHANNELS, ACC)
@@ -292,7 +293,7 @@ def write_row_terms(
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def additive_backward_key_kernel(
     offsets, graph_ptr, row_index, csr2csc, perm,
-    grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
+    grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
     key_score, value, edge_score, grad_value, grad_key, grad_edge,
     split_grad_value, split_grad_key,
     num_rows, num_splits,
@@ -316,7 +317,7 @@ def additive_backward_key_kernel(
             i = item + tl.arange(0, ROWS)
             write_row_terms(
                 i, i < end,
-                grad_out, out, out_pos_centered, query_score, row_max, row_sum, grad_query,
+                grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query,
                 row_terms, negative_slope, HEADS, CHANNELS, ACC, H, C,
             )  # fmt: skip
             item += stride

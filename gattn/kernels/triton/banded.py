@@ -284,7 +284,7 @@ def gradient_tile(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def dot_product_banded_backward_query_kernel(
-    offsets, col, perm, grad_out, query, key, value, bias, row_max, row_sum, row_delta, out,
+    offsets, col, perm, grad_out, query, key, value, bias, row_max, row_sum, row_delta, out_acc,
     grad_query, grad_bias, num_rows,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
@@ -298,7 +298,7 @@ def dot_product_banded_backward_query_kernel(
     scale, keep_scale = acc_scalar(scale, ACC), acc_scalar(keep_scale, ACC)
     q = load_tile(query, row, is_row, head, HEADS, CHANNELS, C)
     g = load_tile(grad_out, row, is_row, head, HEADS, VALUE_CHANNELS, V)
-    o = load_tile(out, row, is_row, head, HEADS, VALUE_CHANNELS, V)
+    o = load_tile(out_acc, row, is_row, head, HEADS, VALUE_CHANNELS, V)
     delta = tl.sum(g.to(ACC) * o.to(ACC), 1)
     tl.store(row_delta + row.to(tl.int64) * HEADS + head, delta, mask=is_row)
     m_row = safe_max(load_per_row(row_max, row, is_row, head, 0.0, HEADS))

@@ -23,6 +23,9 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F
     backward, by source (`edge.weighted_sum_kernel`)
               per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, scale ds; row, csr2csc
               per row           2 F s + 4             dk_j, dv_j
+
+Of a batch of small graphs (`graph_ptr`) a program takes whole ones: in the backward
+`dot_product_backward_query_kernel` then does the pass by source, too, and writes dk and dv.
 """
 
 from __future__ import annotations
@@ -307,7 +310,7 @@ def dot_product_forward_kernel(
 def dot_product_backward_query_kernel(
     offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
     grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
-    out, edge_out, row_max, row_sum,
+    out_acc, edge_out, row_max, row_sum,
     grad_query, grad_edge_query, split_grad_query, split_grad_edge_query, grad_bias,
     edge_alpha, edge_grad_dot,
     num_rows, num_splits,
@@ -338,7 +341,7 @@ def dot_product_backward_query_kernel(
         live = last > first
         q = gather(query, row, live, offset, mask, HEADS * CHANNELS, ACC) * scale
         g = gather(grad_out, row, live, value_offset, value_mask, width, ACC)
-        delta = tl.sum(g * gather(out, row, live, value_offset, value_mask, width, ACC), 2)
+        delta = tl.sum(g * gather(out_acc, row, live, value_offset, value_mask, width, ACC), 2)
         m_row = safe_max(gather(row_max, row, live, head, head_mask, HEADS, ACC))
         inv_sum = reciprocal(gather(row_sum, row, live, head, head_mask, HEADS, ACC))
         acc = tl.zeros([SLOTS, ROWS, H, C], ACC)

@@ -24,7 +24,9 @@ values add F s per edge where they are not the keys; W and w stay in cache:
               for da_ij         the same and d s      a pass of its own
 
 The pass by source needs act'(z_ij), so it gathers q_i in any case. It reads alpha and ds, so that
-neither the score nor <dO_i, v_j> is computed again.
+neither the score nor <dO_i, v_j> is computed again. Of a batch of small graphs (`graph_ptr`) a
+program takes whole ones: `mlp_backward_query_kernel` then does the pass by source, too, and writes
+dk and dv.
 """
 
 from __future__ import annotations
@@ -194,7 +196,7 @@ def _edge_gradients(
 @triton.jit(do_not_specialize=["num_rows", "num_splits", "num_programs"])
 def mlp_backward_query_kernel(
     offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, query, key, value, weight, edge_attr, edge_proj_t, out, row_max, row_sum,
+    grad_out, query, key, value, weight, edge_attr, edge_proj_t, out_acc, row_max, row_sum,
     grad_query, split_grad_query, partial_grad_weight, edge_alpha, edge_grad_score, destination,
     num_programs, num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -227,7 +229,7 @@ def mlp_backward_query_kernel(
         live = last > first
         q = gather(query, row, live, offset, mask, HEADS * CHANNELS, ACC)
         g = gather(grad_out, row, live, value_offset, value_mask, width, ACC)
-        delta = tl.sum(g * gather(out, row, live, value_offset, value_mask, width, ACC), 2)
+        delta = tl.sum(g * gather(out_acc, row, live, value_offset, value_mask, width, ACC), 2)
         m_row = safe_max(gather(row_max, row, live, head, head_mask, HEADS, ACC))
         inv_sum = reciprocal(gather(row_sum, row, live, head, head_mask, HEADS, ACC))
         acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
