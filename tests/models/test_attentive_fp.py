@@ -40,7 +40,7 @@ def test_a_molecule_is_the_same_alone_and_in_a_batch():
         pairs = torch.combinations(torch.arange(len(x)), r=2).t()
         pairs = pairs[:, index[pairs[0]] == index[pairs[1]]]
         edge_attr = (x[pairs[0]] * x[pairs[1]])[:, :3]
-        return model(x, pairs, edge_attr, index, dim_size)
+        return model(x, pairs, edge_attr, index, batch_size=dim_size)
 
     assert_batch_independent(embed, 6, readout=True)
 
