@@ -122,7 +122,6 @@ class AttentiveFP(Module):
         edge_index: Adj | Graph,
         edge_attr: Tensor,
         batch: Tensor,
-        *,
         batch_size: int | None = None,
     ) -> Tensor:
         """Embed molecules.
