@@ -252,8 +252,8 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
         "a hook on message wants to see its edges",
         "this torch_geometric keeps no _message_forward_hooks: hooks cannot be seen",
         "flow is 'target_to_source'",
-        "aggr is 'max', not the sum",
-        "lin_edge does more than multiply by its weight",
+        "it aggregates by MaxAggregation(), not by the plain sum",
+        "lin_edge does more than multiply and add its bias",
     } == REASONS
     assert not layer.fused
     del layer.message
