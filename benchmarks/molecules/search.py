@@ -3,6 +3,7 @@
     python -m benchmarks.molecules.search                      # every variant, data set and split
     python -m benchmarks.molecules.search stacked ridge --datasets esol --splits 0 1
     python -m benchmarks.molecules.search --table val          # what was measured before
+    python -m benchmarks.molecules.search --page               # the same, into the documentation
 
 Adds a JSON line a run to benchmarks/results/molecules-search.jsonl: the metrics of the model and of
 each of its parts on the validation and the test part, of the intervals, and seconds. Variants are
@@ -31,6 +32,9 @@ from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator
 
 COVERAGE = 0.9
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+CHOSEN = ("mean", "kernel_ridge", "stacked/attention", "stacked/ridge", "stacked", "stacked-5")
+"""Of what the test parts are shown: baselines, the default, its parts, and its ensemble."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ VARIANTS = {
 def main(arguments: list[str]) -> None:
     """Train every variant on every data set and split, and print a table."""
     options = _parser().parse_args(arguments)
+    if options.page:
+        return _write(PAGE, record.every(options.output))
     if options.table is None:
         torch.set_num_threads(options.threads)
         environment = record.environment("benchmarks.molecules.search", arguments)
@@ -80,7 +86,15 @@ def main(arguments: list[str]) -> None:
                     print(f"{name} {which}: {variant} ...", file=sys.stderr, flush=True)
                     for row in _try(variant, data, which, options.seed):
                         record.append(options.output, row | {"environment": environment})
-    print(table(record.every(options.output), options.table or "val"))
+    found = record.every(options.output)
+    print(table(found, options.table or "val"))
+
+
+def _write(page: Path, found: list[record.Record]) -> None:
+    """The tables of the page that says what was tried."""
+    chosen = [row for row in found if row["variant"] in CHOSEN]
+    tables.write(page, "search", table(found, "val"))
+    tables.write(page, "test", table(chosen, "test") + "\n\n" + intervals(chosen))
 
 
 @dataclass(frozen=True)
@@ -203,6 +217,24 @@ def table(found: list[record.Record], part: str) -> str:
     return tables.markdown(head, rows, text=3)
 
 
+def intervals(found: list[record.Record]) -> str:
+    """Coverage and width of the default's intervals on the test parts, and their means."""
+    rows = [row for row in found if row["variant"] == "stacked" and "intervals" in row]
+    newest = {(row["dataset"], row["split"]): row for row in rows}.values()
+    made = [(row["dataset"], row["split"], *_measured(row["intervals"])) for row in newest]
+    if not made:
+        return ""
+    means = [statistics.mean(row[column] for row in made) for column in (2, 3, 4)]
+    head = ["data", "split", "coverage", "width / constant width", "coverage, constant width"]
+    cells = [(*row[:2], *map(_cell, row[2:])) for row in [*made, ("mean", "", *means)]]
+    return tables.markdown(head, cells, text=2)
+
+
+def _measured(found: record.Record) -> tuple[float, float, float]:
+    scaled, constant = found["normalised"], found["constant"]
+    return scaled["coverage"], scaled["width"] / constant["width"], constant["coverage"]
+
+
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
@@ -218,6 +250,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the model")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--table", choices=["val", "test"], help="print what was measured before")
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables into the documentation"
+    )
     parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-search.jsonl")
     return parser
 
