@@ -10,9 +10,13 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from gattn.molecules.runs.folder import is_first_process
+
 __all__ = ["counted", "say", "show_metrics"]
 
-NOTES, RESULTS = Console(stderr=True, soft_wrap=True), Console(soft_wrap=True)
+QUIET = not is_first_process()
+NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
+RESULTS = Console(soft_wrap=True, quiet=QUIET)
 
 
 def say(line: str) -> None:
