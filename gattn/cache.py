@@ -9,6 +9,7 @@ that share the memory, so that the integers themselves are summed up at each loo
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -46,9 +47,12 @@ def cached(owner: Tensor | Holder | None, key: object, build: Callable[[], _T]) 
     if owner is None:
         return _of_numbers(key, build)
     kept = of_tensor(owner) if isinstance(owner, Tensor) else owner.derived
-    if key not in kept:
-        kept[key] = outside_transforms(build)()
-    return kept[key]
+    if key in kept:
+        return kept[key]
+    made = outside_transforms(build)()
+    if not torch_internals.dispatch_mode_active():  # else what was built may not be real
+        kept[key] = made
+    return made
 
 
 def cached_last(
@@ -66,10 +70,13 @@ def cached_last(
         return build()
     looks = [_look(tensor) for tensor in tensors]
     last = graph.derived.get(name)
-    if last is None or not _same(last[0], parts) or not all(map(_agree, last[1], looks)):
+    if last is not None and _same(last[0], parts) and all(map(_agree, last[1], looks)):
+        return last[2]
+    made = outside_transforms(build)()
+    if not torch_internals.dispatch_mode_active():
         held = tuple(part if isinstance(part, int) else weakref.ref(part) for part in parts)
-        last = graph.derived[name] = held, looks, outside_transforms(build)()
-    return last[2]
+        graph.derived[name] = held, looks, made
+    return made
 
 
 def of_tensor(tensor: Tensor) -> dict[Any, Any]:
@@ -146,6 +153,7 @@ class _Entry(NamedTuple):
 
 _entries: dict[int, _Entry] = {}
 _numbers: dict[object, Any] = {}
+_one_writer = threading.Lock()
 
 
 def _kept_for(tensor: Tensor, look: _Look) -> dict[Any, Any]:
@@ -169,13 +177,17 @@ def _forget(key: int, ref: weakref.ref[Tensor]) -> None:
 
 
 def _of_numbers(key: object, build: Callable[[], _T]) -> _T:
-    if torch_internals.dispatch_mode_active():  # what is built may not be real
+    if torch_internals.dispatch_mode_active():
         return build()
-    if key not in _numbers:
+    made = _numbers.get(key, _numbers)
+    if made is not _numbers:
+        return made
+    made = outside_transforms(build)()
+    with _one_writer:
         while len(_numbers) >= _MOST:
-            _numbers.pop(next(iter(_numbers)), None)
-        _numbers[key] = outside_transforms(build)()
-    return _numbers[key]
+            del _numbers[next(iter(_numbers))]
+        _numbers[key] = made
+    return made
 
 
 def _can_be_kept(tensor: Tensor) -> bool:

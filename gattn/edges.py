@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from gattn.cache import outside_transforms
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
     """(source, destination, num_src, num_dst) of anything that holds edges."""
+    check_not_traced()
     check_made_outside("edges", edges, ": lay out a gattn.Graph beforehand")
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
         source, destination, own = _from_torch_sparse(edges)
@@ -50,7 +52,7 @@ def _resolve_size(
         return own
     if source.numel() == 0:
         return 0, 0
-    largest = int(torch.maximum(source.max(), destination.max())) + 1
+    largest = max(int(source.max()), int(destination.max())) + 1
     return max(largest, 0), max(largest, 0)
 
 
@@ -115,9 +117,16 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(isinstance(s, (int, torch.SymInt)) and s >= 0 for s in pair):
+    if len(pair) != 2 or not all(_is_count(s) and s >= 0 for s in pair):
         raise ValueError(f"size must be num_nodes or (num_src, num_dst), >= 0; got {size!r}")
-    return pair[0], pair[1]
+    if isinstance(pair[0], torch.SymInt) or isinstance(pair[1], torch.SymInt):
+        return pair[0], pair[1]
+    return operator.index(pair[0]), operator.index(pair[1])
+
+
+def _is_count(value: Any) -> bool:
+    """Whether this stands for a whole number, Python's or NumPy's."""
+    return hasattr(value, "__index__") and not isinstance(value, (bool, Tensor))
 
 
 def check_count(name: str, value: Any, least: int = 0) -> None:
@@ -138,4 +147,13 @@ def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
         raise ValueError(
             f"{name} must be made outside of the transforms of torch.func{instead}; got edges that "
             "were made or mapped over within one"
+        )
+
+
+def check_not_traced() -> None:
+    """Raise under torch.jit.trace, which would write the edges of its example into the program."""
+    if torch.jit.is_tracing():
+        raise RuntimeError(
+            "gattn does not run under torch.jit.trace, which would fix the edges of its "
+            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
         )

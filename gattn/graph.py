@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn import cache
+from gattn import cache, torch_internals
 from gattn.cache import outside_transforms
 from gattn.edges import as_size, read_edges
 from gattn.kernels import facts, runs
@@ -85,7 +85,19 @@ class Graph:
     @classmethod
     @outside_transforms
     def from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
-        """The edges j -> i for first[i] <= j < last[i]; both bounds ascend with i."""
+        """The edges j -> i for first[i] <= j < last[i].
+
+        Args:
+            first: [n] int64, ascending.
+            last: [n] int64, ascending, nowhere below ``first``.
+            num_src: m; ``last`` ends at or below it.
+            num_edges: the sum of ``last - first``, so that it is not read from a device.
+
+        Raises:
+            ValueError: bounds that do not ascend or do not fit; on another device than a CPU it
+                is the device that fails.
+        """
+        _check_runs(first, last, num_src, num_edges)
         return cls.from_layout(runs.build(first, last, num_src, num_edges))
 
     @classmethod
@@ -130,7 +142,9 @@ class Graph:
     def _lay_out(self) -> Layout:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
-        layout = self.__dict__["_layout"] = self.blocks.layout(self.device)
+        layout = self.blocks.layout(self.device)
+        if not torch_internals.dispatch_mode_active():  # else it may not be real
+            self.__dict__["_layout"] = layout
         return layout
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -279,8 +293,33 @@ def _restore_edges(pairs: Tensor, size: tuple[int, int], kept: Tensor | None) ->
     graph = Graph(pairs, size)
     if kept is not None and not (isinstance(kept, Tensor) and kept.dtype == torch.int64):
         raise TypeError(f"a pickled Graph must hold int64 positions of edges; got {kept!r}")
+    if kept is not None:
+        count = graph.num_edges - min(graph.size)  # without the loops
+        if kept.shape != (count,) or (kept < 0).any() or (kept.diff() <= 0).any():
+            raise ValueError(
+                f"a pickled Graph must hold {count} ascending positions, of the edges that stand "
+                f"before its loops; got shape {(*kept.shape,)}"
+            )
     graph.__dict__["kept"] = kept
     return graph
+
+
+def _check_runs(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> None:
+    if first.shape != last.shape or first.dim() != 1:
+        raise ValueError(
+            f"first and last must be two tensors [n]; got {(*first.shape,)} and {(*last.shape,)}"
+        )
+    steps = torch.stack([first.diff(), last.diff()])
+    fit = (steps >= 0).all() & (first <= last).all() & ((last - first).sum() == num_edges)
+    if first.numel():
+        fit &= (first[0] >= 0) & (last[-1] <= num_src)
+    if not first.is_cpu:
+        torch._assert_async(fit, _RUNS)
+    elif not fit:
+        raise ValueError(_RUNS)
+
+
+_RUNS = "first and last must ascend within [0, num_src], first <= last, and count num_edges edges"
 
 
 def _restore_blocks(blocks: tuple[Any, ...], where: Tensor) -> Graph:

@@ -17,11 +17,10 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
     """Check edges and lay them out; compiled code does both in one operator."""
     if not _is_real(source):
         return sort(source, destination, num_src, num_dst)
-    if cpu.serves(source.device):
-        _check_range(source, num_src, "source")
-        _check_range(destination, num_dst, "destination")
-        return sort(source, destination, num_src, num_dst)
-    layout = sort(source, destination, num_src, num_dst)  # it sorts what is out of range, too
+    layout = sort(source, destination, num_src, num_dst)
+    if cpu.serves(source.device) and not onnx.exporting():
+        return layout
+    # What is out of range has been sorted, too.
     if source.numel() == 0:
         return layout
     return _read_at_once(source, destination, layout, num_src, num_dst)
@@ -29,12 +28,19 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Lay out edges that are within range, or will be checked."""
-    if not _is_real(source) and not onnx.exporting():
+    """Lay out edges that are within range, or will be checked; on a CPU they are checked here."""
+    if onnx.exporting():
+        return reference.build(source, destination, num_src, num_dst)
+    if not _is_real(source):
         return Layout(*_build_traced(source, destination, num_src, num_dst))
-    served = cpu.serves(source.device) and not onnx.exporting()
-    build = cpu.build_layout if served else reference.build
-    return build(source, destination, num_src, num_dst)
+    if not cpu.serves(source.device):
+        return reference.build(source, destination, num_src, num_dst)
+    layout = cpu.build_layout(source, destination, num_src, num_dst)
+    if layout is None:
+        _check_range(source, num_src, "source")
+        _check_range(destination, num_dst, "destination")
+        raise ValueError("an edge was out of range when it was read, and has been written since")
+    return layout
 
 
 def _is_real(index: Tensor) -> bool:
@@ -86,12 +92,11 @@ def _nothing_known(source: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check_range(index: Tensor, size: int, role: str) -> None:
-    if index.numel() == 0:
+    index = index.long()  # else the size may not fit
+    outside = ((index < 0) | (index >= size)).nonzero()
+    if outside.numel() == 0:
         return
-    low, high = index.aminmax()
-    if low >= 0 and high < size:
-        return
-    position = int(((index < 0) | (index >= size)).nonzero()[0])
+    position = int(outside[0])
     raise ValueError(
         f"{role} indices must be in [0, {size}); got {int(index[position])} at edge {position}"
     )

@@ -1,5 +1,6 @@
 """Graph: every input, the layout, the memory, validation."""
 
+import contextlib
 import copy
 import gc
 import pickle
@@ -16,12 +17,14 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric import EdgeIndex
 
 import gattn.graph
 import gattn.graphs
 from gattn import Graph, cache
+from gattn import functional as F
 from gattn.graph import as_graph
 from gattn.kernels import cpu, facts
 from gattn.kernels import layout as reference
@@ -269,7 +272,30 @@ def test_size_from_the_edges():
     assert Graph(EdgeIndex([[0, 1], [1, 0]])).size == (2, 2)
 
 
-@pytest.mark.parametrize("size", [-1, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)])
+def test_sizes_may_be_numpy_s():
+    graph = Graph(torch.tensor([[0], [1]]), (np.int64(3), np.int32(5)))
+    assert graph.size == (3, 5)
+    assert [type(number) for number in graph.size] == [int, int]
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_the_default_device_changes_nothing(device):
+    edges = torch.tensor([[0, 1], [1, 1]])
+    with torch.device(device):
+        graph = Graph(edges, 2)
+        blocks = gattn.graphs.causal([2, 1], device="cpu").edge_index
+    assert_same_graph(graph, Graph(edges, 2))
+    assert blocks.tolist() == [[0, 0, 1, 2], [0, 1, 1, 2]]
+
+
+def test_torch_jit_trace_is_refused():
+    """It would write empty memory into the program in place of the layout."""
+    edges, score = torch.tensor([[0, 1], [1, 1]]), torch.randn(2, 1)
+    with pytest.raises(RuntimeError, match="gattn does not run under torch.jit.trace"):
+        torch.jit.trace(lambda a, e: F.edge_softmax(a, Graph(e, 2)), (score, edges))
+
+
+@pytest.mark.parametrize("size", [-1, True, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)])
 def test_size_is_checked(size):
     with pytest.raises(ValueError, match=r"size must be num_nodes or \(num_src, num_dst\)"):
         Graph(torch.tensor([[0], [1]]), size)
@@ -303,6 +329,58 @@ def test_size_must_match_the_input():
 def test_index_out_of_range(edges, size, error, dtype):
     with pytest.raises(ValueError, match=error):
         Graph(torch.tensor(edges, dtype=dtype), size)
+
+
+def test_the_largest_index_of_32_bits_is_told_right():
+    edges = torch.tensor([[2**31 - 1], [-1]], dtype=torch.int32)
+    with pytest.raises(ValueError, match=rf"in \[0, {2**31}\); got -1 at edge 0"):
+        Graph(edges)
+
+
+def test_kernels_lay_out_nothing_that_is_out_of_range():
+    """They check what they read themselves: a thread may write after any check before."""
+    build = builder("cpu")
+    for bad in ([[0, 3], [1, 1]], [[0, 1], [3, 1]], [[-1, 0], [0, 0]], [[0, 2**40], [0, 0]]):
+        assert build(*torch.tensor(bad), 3, 3) is None
+    assert build(*torch.tensor([[0, 2], [1, 1]]), 3, 3) is not None
+
+
+def test_edges_written_by_a_thread_while_they_are_laid_out():
+    edges = torch.zeros(2, 20_000, dtype=torch.int64)
+    numbers, done = edges.numpy(), threading.Event()
+
+    def write():
+        while not done.is_set():
+            numbers[1, :] = 10**9
+            numbers[1, :] = 0
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(100):
+            with contextlib.suppress(ValueError):
+                graph = Graph(edges, 3)
+                assert graph.in_degree().tolist() == [20_000, 0, 0]
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "num_src", "num_edges"),
+    [
+        ([2, 0], [4, 2], 4, 4),
+        ([0, 1], [2, 1], 4, 2),
+        ([0, 2], [1, 5], 4, 4),
+        ([-1, 0], [1, 2], 4, 4),
+        ([0, 0], [2, 2], 4, 3),
+        ([1], [0], 4, -1),
+        ([0], [1, 2], 4, 3),
+    ],
+)
+def test_runs_must_ascend_within_range(first, last, num_src, num_edges):
+    with pytest.raises(ValueError, match="first and last must"):
+        Graph.from_runs(torch.tensor(first), torch.tensor(last), num_src, num_edges)
 
 
 def test_index_beyond_32_bits_does_not_wrap():
@@ -407,6 +485,11 @@ def test_a_pickle_is_checked_as_it_is_read():
     for restore, state, error in [
         (gattn.graph._restore_edges, (torch.tensor([[9], [0]]), (2, 2), None), r"in \[0, 2\)"),
         (gattn.graph._restore_edges, (torch.tensor([[0], [0]]), (2, -2), None), "size must be"),
+        (
+            gattn.graph._restore_edges,
+            (torch.tensor([[0, 0, 1], [1, 0, 1]]), (2, 2), torch.tensor([0, 99])),
+            "must hold 1 ascending positions",
+        ),
         (gattn.graph._restore_blocks, (((2,), (-3,), False), torch.empty(0)), "sizes of blocks"),
         (gattn.graph._restore_blocks, (((2,), (3,), True), torch.empty(0)), "sizes of blocks"),
         (gattn.graph._restore_blocks, (((2, 1), (3,), False), torch.empty(0)), "sizes of blocks"),
@@ -684,6 +767,26 @@ def test_uncounted_writes_to_edge_types_are_seen():
     assert torch.equal(layer(x, edges, kind), layer(x, edges, kind.clone()))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16])
+def test_writes_to_edge_types_of_few_bits_are_seen(dtype, with_and_without_kernels):
+    edges, kind = torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.tensor([0, 0, 1]).to(dtype)
+    layer, x = gattn.nn.RGATConv(5, 4, num_relations=2), torch.randn(3, 5)
+    layer(x, edges, kind)
+    kind.copy_(torch.tensor([1, 0, 0]))
+    assert torch.equal(layer(x, edges, kind), layer(x, edges, kind.clone()))
+
+
+def test_graphs_of_fake_tensors_are_not_kept():
+    edges, x = torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.randn(3, 5)
+    layer = gattn.nn.GATv2Conv(5, 4, add_self_loops=False)
+    blocks = gattn.graphs.complete([2, 1])
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(x, edges).shape == (3, 4)
+        assert blocks.edge_index.shape == (2, 5)
+    assert torch.equal(layer(x, edges), layer(x, edges.clone()))
+    assert blocks.edge_index.tolist() == [[0, 1, 0, 1, 2], [0, 0, 1, 1, 2]]
+
+
 BROADCAST = """
 import sys, torch, torch.distributed as dist, gattn
 rank = int(sys.argv[1])
@@ -912,6 +1015,29 @@ def test_what_is_made_of_numbers_alone_is_kept_in_a_small_number():
         build(number)
     assert build(0) == 0
     assert built[-1] == 0  # forgotten, and built again
+
+
+def test_threads_share_what_is_made_of_numbers_alone():
+    errors, before = [], sys.getswitchinterval()
+
+    def work(seed):
+        try:
+            for step in range(3000):
+                number = (seed * 7 + step) % 20
+                assert cache.cached(None, ("threads", number), lambda n=number: n) == number
+        except Exception as error:
+            errors.append(error)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
 
 
 def test_only_the_last_of_several_is_kept_and_holds_nothing_alive():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -40,6 +40,10 @@ class MoleculeArrays:
             self.edge_index[:, begin:end].clone(),
             self.edge_attr[begin:end].clone(),
         )
+
+    def copy(self) -> MoleculeArrays:
+        """The same in memory of its own."""
+        return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
 
     def take(self, index: Tensor) -> MoleculeArrays:
         """Copy out the molecules at these positions, in this order."""

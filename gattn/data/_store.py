@@ -95,6 +95,7 @@ def _tensor(archive: Mapping[str, np.ndarray], key: str) -> Tensor:
 
 def _check(lists: Lists, arrays: MoleculeArrays, y: Tensor) -> None:
     """Raise where a part does not fit the others, so that nothing is read out of bounds."""
+    _check_lists(lists)
     count, n, e = len(lists["smiles"]), len(arrays.x), len(arrays.edge_attr)
     wanted = {
         "x": (arrays.x, (n, len(ATOM_FEATURES)), torch.float32),
@@ -117,3 +118,15 @@ def _check(lists: Lists, arrays: MoleculeArrays, y: Tensor) -> None:
         raise ValueError("edge_index must name atoms of its own molecule")
     if len(lists["rows"]) != count:
         raise ValueError(f"rows must hold {count} numbers; it holds {len(lists['rows'])}")
+
+
+def _check_lists(lists: Lists) -> None:
+    kinds = {"smiles": str, "targets": str, "rows": int, "bad": list}
+    for name, kind in kinds.items():
+        if not isinstance(lists[name], list) or not all(type(v) is kind for v in lists[name]):
+            raise ValueError(f"{name} must be a list of {kind.__name__}")
+    for row in lists["bad"]:
+        if [type(part) for part in row[:3]] != [int, str, str] or len(row) != 4:
+            raise ValueError("a bad row must hold its number, its text, the reason and the line")
+        if not (row[3] is None or type(row[3]) is int):
+            raise ValueError(f"the line of a bad row must be a number; it is {row[3]!r}")

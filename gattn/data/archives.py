@@ -50,6 +50,9 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         if not zipfile.is_zipfile(file):  # NumPy would advise to load it unsafely
             raise ValueError("it is no archive of arrays, or was cut off")
         file.seek(0)
-        archive = np.load(file, allow_pickle=False)
-        arrays = {name: archive[name] for name in archive.files}
+        try:
+            archive = np.load(file, allow_pickle=False)
+            arrays = {name: archive[name] for name in archive.files}
+        except OSError as error:  # of a directory that leads nowhere: the file itself was opened
+            raise ValueError(str(error)) from error
     return json.loads(arrays.pop("header").tobytes()), arrays

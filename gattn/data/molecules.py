@@ -191,6 +191,8 @@ def positions_of(index: int | Positions, count: int) -> int | Tensor:
         return torch.tensor(range(count)[index], dtype=torch.int64)
     if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):
         raise TypeError(f"molecules are taken by position, slice, list or mask; got {index!r}")
+    if isinstance(index, np.ndarray):
+        index = np.asarray(index, order="C")  # torch takes no negative strides
     where = torch.as_tensor(index).cpu()
     if where.dim() > 1:
         raise TypeError(f"molecules are taken by one row of positions; got shape {(*where.shape,)}")
@@ -207,10 +209,11 @@ def _checked(index: Tensor, count: int) -> Tensor:
         return index.to(torch.int64)
     if index.is_floating_point() or index.is_complex():
         raise TypeError(f"positions must be whole numbers or a mask; got {index.dtype}")
+    index = index.to(torch.int64)
     outside = index[(index < -count) | (index >= count)]
     if len(outside):
         raise IndexError(f"position {int(outside[0])} is outside the {count} molecules")
-    return torch.where(index < 0, index + count, index).to(torch.int64)
+    return torch.where(index < 0, index + count, index)
 
 
 def smiles_of(molecules: Sequence[str] | Molecules) -> Sequence[str]:
@@ -242,7 +245,7 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
     if isinstance(molecules, Molecules):
-        arrays, y = molecules.arrays, molecules.y if molecules.targets else None
+        arrays, y = molecules.arrays.copy(), molecules.y.clone() if molecules.targets else None
     else:
         for graph in molecules:
             if not isinstance(graph, Data):

@@ -172,7 +172,7 @@ def as_device(device: Device) -> torch.device:
 
 def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
     """Where each token's sequence begins and ends: two tensors [n]."""
-    size = torch.tensor(sizes, dtype=torch.int64)
+    size = torch.tensor(sizes, dtype=torch.int64, device="cpu")
     end = size.cumsum(0).to(device)
     size = size.to(device)
     tokens = sum(sizes)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gattn.kernels import cpu
 
-_DTYPES = (torch.int32, torch.int64)
+_WIDE = (torch.int32, torch.int64)
 _ROWS = 8
 """Rows of a sliced tensor up to which each is summed where it lies; more are copied first."""
 _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
@@ -20,10 +20,9 @@ _weights: dict[torch.device, Tensor] = {}
 def checksum(t: Tensor) -> int:
     """64 bits of a tensor on a CPU.
 
-    One without numbers (a meta tensor), and one of another dtype than int32 or int64, which is
-    refused by whoever lays it out, give 0.
+    One without numbers (a meta tensor) gives 0.
     """
-    if t.is_meta or t.dtype not in _DTYPES:
+    if t.is_meta:
         return 0
     if cpu.unavailable_reason():
         return int(weighted_sum(t))
@@ -50,6 +49,7 @@ def weighted_sum(t: Tensor) -> Tensor:
         length = 1 << max(t.numel() - 1, 0).bit_length()
         drawn = torch.randint(-(2**63), 2**63 - 1, (length,), generator=generator, device="cpu")
         weights = _weights[t.device] = (drawn | 1).to(t.device)
-    if t.dtype not in _DTYPES:
+    if t.is_floating_point() or t.is_complex():  # refused by whoever reads it as indices
         return torch.zeros((), dtype=torch.int64, device=t.device)
+    t = t if t.dtype in _WIDE else t.long()
     return (t * weights[: t.numel()].view(t.shape)).sum(dtype=torch.int64)

@@ -12,11 +12,10 @@ from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.cache import cached
-from gattn.edges import is_networkx, networkx_rows
+from gattn.edges import check_not_traced, is_networkx, networkx_rows
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
 from gattn.nn._features import as_columns
-from gattn.nn.checks import check_not_traced
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gattn.edges import check_not_traced
 from gattn.ops.checks import check_probability, check_tensor
 
 __all__ = [
     "check_at_least",
     "check_features",
     "check_heads_divide",
-    "check_not_traced",
     "check_probability",
     "check_settings",
     "check_tensor",
@@ -53,15 +53,6 @@ def check_width(name: str, x: Any, channels: int) -> None:
     check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
-
-
-def check_not_traced() -> None:
-    """Raise under torch.jit.trace, which would write the edges of its example into the program."""
-    if torch.jit.is_tracing():
-        raise RuntimeError(
-            "gattn's layers do not run under torch.jit.trace, which would fix the edges of its "
-            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
-        )
 
 
 def is_autocast(x: Tensor) -> bool:

@@ -11,11 +11,11 @@ from torch_geometric.nn.aggr import Aggregation
 
 from gattn import graphs
 from gattn.cache import cached, outside_transforms
-from gattn.edges import check_count, check_made_outside
+from gattn.edges import check_count, check_made_outside, check_not_traced
 from gattn.graph import Graph
 from gattn.kernels import layout as reference
 from gattn.kernels.layout import Layout, bare, index_dtype, offsets, owners, stable_argsort
-from gattn.nn.checks import check_not_traced, check_tensor
+from gattn.nn.checks import check_tensor
 
 
 class Readout(Aggregation):

@@ -200,6 +200,8 @@ def test_one_molecule_is_pyg_s_data(five):
         ([True, False, False, False, True], [0, 4]),
         (np.array([0, 0, 1, 0, 0], bool), [2]),
         (torch.zeros(5, dtype=torch.bool), []),
+        (np.array([4, 3, 0])[::-1], [0, 3, 4]),
+        *((np.array([3, 0], kind), [3, 0]) for kind in (np.uint8, np.uint16, np.uint64)),
     ],
     ids=str,
 )
@@ -213,6 +215,22 @@ def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
         assert torch.equal(ours.x, five[i].x)
         assert torch.equal(ours.edge_index, five[i].edge_index)
         assert torch.equal(ours.edge_attr, five[i].edge_attr)
+
+
+def test_small_integers_count_from_the_end_of_many_molecules():
+    many = read_smiles(["C" * (1 + i % 3) for i in range(300)])
+    assert many[np.array([-1, 127], np.int8)].rows == (299, 127)
+    assert many[np.array(-1, np.int8)].num_nodes == 3
+
+
+def test_a_batch_is_not_the_data_set(five):
+    before = [five.arrays.x.clone(), five.arrays.edge_attr.clone(), five.y.clone()]
+    batch = batch_molecules(five)
+    for tensor in (batch.x, batch.edge_attr, batch.y, batch.ptr):
+        tensor.zero_()
+    for now, then in zip([five.arrays.x, five.arrays.edge_attr, five.y], before):
+        assert torch.equal(now.nan_to_num(-1), then.nan_to_num(-1))
+    assert five.arrays.ptr[-1] == len(five.arrays.x)
 
 
 @pytest.mark.parametrize(

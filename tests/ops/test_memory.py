@@ -87,3 +87,30 @@ def test_resident_memory_with_the_kernels_scratch():
         [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert float(ran.stdout) < 0.35
+
+
+OUT_OF_MEMORY = """
+import resource, torch, gattn
+torch.set_num_threads(2)
+graph = gattn.Graph(torch.randint(50, (2, 400)), 50)
+h, c, d = 8, 512, 2048
+query, key, value = (torch.randn(50, h, c) for _ in range(3))
+edge_attr, edge_proj = torch.randn(400, d), torch.randn(h, c, d)
+attend = gattn.functional.dot_product_attention
+attend(query, key, value, graph)
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (30 << 20),) * 2)
+try:
+    attend(query, key, value, graph, edge_attr=edge_attr, edge_proj=edge_proj)
+except (MemoryError, RuntimeError) as error:
+    print("refused", type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
+def test_no_memory_is_an_error_and_not_the_end():
+    run = [sys.executable, "-c", OUT_OF_MEMORY]
+    ended = subprocess.run(run, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.startswith("refused")

@@ -165,16 +165,15 @@ def _inner_contiguous(t: Tensor) -> Tensor:
     return t
 
 
-def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Counting sort; see :func:`gattn.kernels.layout.build`."""
+def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout | None:
+    """Counting sort, as :func:`gattn.kernels.layout.build`; None where an index is out of range."""
     edges = source.numel()
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    layout = bare(*(torch.empty(size, dtype=dtype) for size in sizes))
-    is_int64 = source.dtype == torch.int64
-    _kernels.build_layout(source.data_ptr(), destination.data_ptr(), is_int64, *_layout(layout))
-    return layout
+    layout = bare(*(source.new_empty(size, dtype=dtype) for size in sizes))
+    pointers, is_int64 = (source.data_ptr(), destination.data_ptr()), source.dtype == torch.int64
+    return layout if _kernels.build_layout(*pointers, is_int64, *_layout(layout)) else None
 
 
 def checksum(t: Tensor) -> int:
@@ -186,7 +185,7 @@ def row_gather(table: Tensor, layout: list[Tensor]) -> float:
     """Sum of the fp32 rows [m, channels] that int32 edges name: the roof of every gather here."""
     if table.dtype != torch.float32 or layout[0].dtype != torch.int32:
         raise TypeError(f"needs float32 rows and int32 edges; got {table.dtype}, {layout[0].dtype}")
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device="cpu")
     positions = {"table": 0, "layout": 1, "channels": 2, "out": 3}
     Launcher("row_gather", positions)([table, layout, table.shape[1], total])
     return total.item()

@@ -179,7 +179,7 @@ template <class T, class I, int C> struct AdditiveBackward {
       const i64 at = first + t, i = graph.row[at];
       if (at + ahead < graph.e) {
         prefetch(grad_out[graph.row[at + ahead]], heads * c());
-        prefetch(packed + graph.row[at + ahead] * 4 * heads, 4 * heads);
+        prefetch(packed + graph.row[at + ahead] * (4 * heads), 4 * heads);
         if (edge_score) prefetch(edge_score[graph.perm[graph.csr2csc[at + ahead]]], heads);
         if (grad_edge_score)
           prefetch<1>(grad_edge_score + graph.perm[graph.csr2csc[at + ahead]] * heads, heads);
@@ -217,7 +217,7 @@ template <class T, class I, int C> struct AdditiveBackward {
     const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr2csc[first + t]; }) : nullptr;
     if (kept) multiply_lanes(inner, kept, count * lanes);
     for (i64 t = 0; t < count; ++t) {
-      const A *own = packed + graph.row[first + t] * 4 * heads, *sum = z.data() + t * lanes;
+      const A *own = packed + graph.row[first + t] * (4 * heads), *sum = z.data() + t * lanes;
       A *alpha = p.data() + t * lanes, *change = ds.data() + t * lanes;
       const A *inverse = own + 2 * heads, *delta = own + 3 * heads;
       const A below = negative_slope;

@@ -22,17 +22,19 @@ void dropout(const DropoutArgs& args) {
     constexpr i64 block = 1024;
     const T* x = static_cast<const T*>(args.x);
     T* out = static_cast<T*>(args.out);
+    Allocation allocation;
 #pragma omp parallel if (args.numel > parallel_work)
     {
       auto mask = mask_of<A>(args.seed, args.dropout, block);
-      mask.prepare(1);
+      const i64 served = allocation.attempt([&] { mask.prepare(1); }) ? args.numel : 0;
 #pragma omp for schedule(static)
-      for (i64 first = 0; first < args.numel; first += block) {
+      for (i64 first = 0; first < served; first += block) {
         const A* kept = mask.draw(1, [&](i64) { return first / block; });
         const i64 count = std::min(block, args.numel - first);
         for (i64 y = 0; y < count; ++y) out[first + y] = narrow<T>(wide(x[first + y]) * kept[y]);
       }
     }
+    allocation.check();
   });
 }
 

@@ -21,17 +21,25 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-template <class Source, class I> void build_layout(const Source* source, const Source* destination,
+// False, and nothing written, where an index is negative or not below its size. Every index is read
+// once, before anything depends on it: another thread that writes meanwhile cannot lead astray.
+template <class Source, class I> bool build_layout(const Source* source, const Source* destination,
                                                    i64 e, i64 m, i64 n, I* rowptr, I* col, I* perm,
                                                    I* colptr, I* row, I* csr2csc) {
-  std::vector<I> by_source(e);
+  std::vector<I> from(e), to(e), by_source(e);
+  bool within = true;
+  for (i64 k = 0; k < e; ++k) {
+    const i64 j = source[k], i = destination[k];
+    within &= 0 <= j && j < m && 0 <= i && i < n;
+    from[k] = I(j), to[k] = I(i);
+  }
+  if (!within) return false;
   counting_sort<I>(
-      e, m, [&](i64 k) { return i64(source[k]); }, [](i64 k) { return k; }, colptr,
-      by_source.data());
+      e, m, [&](i64 k) { return i64(from[k]); }, [](i64 k) { return k; }, colptr, by_source.data());
   counting_sort<I>(
-      e, n, [&](i64 k) { return i64(destination[k]); }, [&](i64 k) { return i64(by_source[k]); },
-      rowptr, perm);
-  for (i64 k = 0; k < e; ++k) col[k] = I(source[perm[k]]);
+      e, n, [&](i64 k) { return i64(to[k]); }, [&](i64 k) { return i64(by_source[k]); }, rowptr,
+      perm);
+  for (i64 k = 0; k < e; ++k) col[k] = from[perm[k]];
   std::vector<I> next(colptr, colptr + m);
   for (i64 i = 0; i < n; ++i)
     for (i64 k = rowptr[i]; k < i64(rowptr[i + 1]); ++k) {
@@ -39,6 +47,7 @@ template <class Source, class I> void build_layout(const Source* source, const S
       row[at] = I(i);
       csr2csc[at] = I(k);
     }
+  return true;
 }
 
 }  // namespace gattn

@@ -2,6 +2,7 @@
 // each 4 KiB page otherwise costs more than the kernels that fill the buffer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -74,6 +75,28 @@ template <class A> class Buffer {
  private:
   std::unique_ptr<void, Free> memory_;
   A* data_ = nullptr;
+};
+
+// What the threads of a parallel region allocate. No exception may leave the region: where there
+// was no memory for one thread, all of them pass over the work, and the caller throws.
+class Allocation {
+ public:
+  // To be called by all threads of the region; whether every one of them was served.
+  template <class Function> bool attempt(const Function& allocate) {
+    try {
+      allocate();
+    } catch (const std::bad_alloc&) {
+      failed_ = true;
+    }
+#pragma omp barrier
+    return !failed_;
+  }
+  void check() const {
+    if (failed_) throw std::bad_alloc();
+  }
+
+ private:
+  std::atomic<bool> failed_ = false;
 };
 
 }  // namespace gattn

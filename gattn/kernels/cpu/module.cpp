@@ -69,10 +69,11 @@ void run(std::size_t number, const nb::bytes& packed) {
 }
 
 template <class Source, class I>
-void sort_edges(Pointer source, Pointer destination, Pointer rowptr, Pointer col, Pointer perm,
+bool sort_edges(Pointer source, Pointer destination, Pointer rowptr, Pointer col, Pointer perm,
                 Pointer colptr, Pointer row, Pointer csr2csc, i64 n, i64 m, i64 e) {
-  build_layout(at<const Source>(source), at<const Source>(destination), e, m, n, at<I>(rowptr),
-               at<I>(col), at<I>(perm), at<I>(colptr), at<I>(row), at<I>(csr2csc));
+  return build_layout(at<const Source>(source), at<const Source>(destination), e, m, n,
+                      at<I>(rowptr), at<I>(col), at<I>(perm), at<I>(colptr), at<I>(row),
+                      at<I>(csr2csc));
 }
 
 }  // namespace
@@ -103,6 +104,6 @@ NB_MODULE(_kernels, m) {
     const auto sort = source_is_int64 ? is_int64 ? sort_edges<i64, i64> : sort_edges<i64, i32>
                       : is_int64      ? sort_edges<i32, i64>
                                       : sort_edges<i32, i32>;
-    sort(source, destination, rowptr, col, perm, colptr, row, csr2csc, n, m, e);
+    return sort(source, destination, rowptr, col, perm, colptr, row, csr2csc, n, m, e);
   });
 }

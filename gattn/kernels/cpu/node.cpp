@@ -52,11 +52,13 @@ void node_scores_backward(const NodeArgs& args) {
     for (i64 t = 0; t < count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
     const i64 parts = std::clamp<i64>(args.num_nodes / part_rows, 1, most_parts);
     const Buffer<A> sums(parts * count * size);
+    Allocation allocation;
 #pragma omp parallel if (args.num_nodes * size * count > parallel_work)
     {
-      const Buffer<A> row(size);
+      Buffer<A> row;
+      const i64 served = allocation.attempt([&] { row.resize(size); }) ? parts : 0;
 #pragma omp for schedule(static)
-      for (i64 part = 0; part < parts; ++part)
+      for (i64 part = 0; part < served; ++part)
         for (i64 i = args.num_nodes * part / parts; i < args.num_nodes * (part + 1) / parts; ++i) {
           fill(row.data(), A(0), size);
           for (i64 t = 0; t < count; ++t) {
@@ -71,6 +73,7 @@ void node_scores_backward(const NodeArgs& args) {
           store(static_cast<T*>(args.grad_value) + i * size, row.data(), size);
         }
     }
+    allocation.check();
     for (i64 part = 1; part < parts; ++part)
       add(sums.data(), sums.data() + part * count * size, count * size);
     store(static_cast<T*>(args.grad_vectors), sums.data(), count * size);

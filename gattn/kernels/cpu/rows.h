@@ -97,44 +97,47 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
   const Buffer<A> shared(units * shared_size);
   const bool parallel = division.work() * work_per_edge > parallel_work;
 
+  Allocation allocation;
 #pragma omp parallel if (parallel)
   {
     Body local(body);
-    local.prepare();
-    const Buffer<A> state(size + 16);
+    Buffer<A> state;
+    if (allocation.attempt([&] { local.prepare(), state.resize(size + 16); })) {
 #pragma omp for schedule(dynamic, 1) nowait
-    for (i64 group = 0; group < division.groups; ++group) {
-      A* sum = shared.data() + (division.chunks + group) * shared_size;
-      const i64 end = division.split_of(group + 1);
-      for (i64 split = division.split_of(group); split < end; ++split) {
-        const Hub hub = division.hub_of(split);
-        const i64 first = ptr[hub.row] + (split - hub.first_split) * split_edges;
-        const i64 last = std::min<i64>(first + split_edges, ptr[hub.row + 1]);
-        A* own = partial.get() + split * size;
-        local.begin(own);
-        local.edges(own, sum, hub.row, first, last);
+      for (i64 group = 0; group < division.groups; ++group) {
+        A* sum = shared.data() + (division.chunks + group) * shared_size;
+        const i64 end = division.split_of(group + 1);
+        for (i64 split = division.split_of(group); split < end; ++split) {
+          const Hub hub = division.hub_of(split);
+          const i64 first = ptr[hub.row] + (split - hub.first_split) * split_edges;
+          const i64 last = std::min<i64>(first + split_edges, ptr[hub.row + 1]);
+          A* own = partial.get() + split * size;
+          local.begin(own);
+          local.edges(own, sum, hub.row, first, last);
+        }
       }
-    }
 #pragma omp for schedule(dynamic, 1)
-    for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
-      const i64 end = division.row_of(chunk + 1);
-      for (i64 i = division.row_of(chunk); i < end; ++i) {
-        const i64 first = ptr[i], last = ptr[i + 1];
-        if (last - first > split_edges) continue;
-        local.begin(state.data());
-        if (first < last)
-          local.edges(state.data(), shared.data() + chunk * shared_size, i, first, last);
-        local.end(state.data(), i);
+      for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
+        const i64 end = division.row_of(chunk + 1);
+        for (i64 i = division.row_of(chunk); i < end; ++i) {
+          const i64 first = ptr[i], last = ptr[i + 1];
+          if (last - first > split_edges) continue;
+          local.begin(state.data());
+          if (first < last)
+            local.edges(state.data(), shared.data() + chunk * shared_size, i, first, last);
+          local.end(state.data(), i);
+        }
       }
-    }
 #pragma omp for schedule(dynamic, 1)
-    for (i64 h = 0; h < i64(division.hubs.size()); ++h) {
-      const Hub hub = division.hubs[h];
-      A* whole = partial.get() + hub.first_split * size;
-      for (i64 split = 1; split < hub.splits; ++split) local.merge(whole, whole + split * size);
-      local.end(whole, hub.row);
+      for (i64 h = 0; h < i64(division.hubs.size()); ++h) {
+        const Hub hub = division.hubs[h];
+        A* whole = partial.get() + hub.first_split * size;
+        for (i64 split = 1; split < hub.splits; ++split) local.merge(whole, whole + split * size);
+        local.end(whole, hub.row);
+      }
     }
   }
+  allocation.check();
   if (total == nullptr) return;
   fill(total, A(0), shared_size);
   add_in_order(total, shared.data(), units, shared_size);
