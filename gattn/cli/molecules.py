@@ -157,7 +157,7 @@ def train(
         ),
     ] = None,
     precision: Annotated[
-        Literal["32", "bf16-mixed", "16-mixed"] | None,
+        Literal["32", "64", "bf16-mixed", "16-mixed"] | None,
         Option(help="Of the training.", show_default=RUN.model.precision, rich_help_panel=NETWORK),
     ] = None,
 ) -> None:

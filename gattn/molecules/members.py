@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stack import varied
+from gattn.training.losses import class_weights, cross_entropy, squared_error
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
+    from gattn.training.records import Loss
 
 __all__ = ["MoleculeBatches", "fit_members", "make_network", "predict_members"]
 
@@ -97,8 +98,11 @@ def fit_members(
         )  # fmt: skip
         where = folder / f"member-{member}" if folder is not None else None
         loss = _loss(task, settings, train.y)
+        title = f"network {member + 1} of {settings.ensemble}"
         histories.append(
-            fit_network(network, loss, train, val, loop, folder=where, progress=progress)
+            fit_network(
+                network, loss, train, val, loop, folder=where, progress=progress, title=title
+            )
         )
         networks.append(network.eval())
     return networks, histories
@@ -118,25 +122,8 @@ def predict_members(
     return torch.cat(made, 1)
 
 
-def _loss(task: Task, settings: MoleculeSettings, y: Tensor):
+def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
     """The loss of every prediction [g, t], which the loop averages over what is known."""
     if task == "regression":
-        return _squared_error
-    weights = class_weights(y) if settings.class_weight == "balanced" else torch.ones(2, 1)
-
-    def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
-        weight = torch.where(label > 0.5, weights[1], weights[0])
-        return weight * F.binary_cross_entropy_with_logits(logits, label, reduction="none")
-
-    return cross_entropy
-
-
-def _squared_error(predicted: Tensor, y: Tensor) -> Tensor:
-    return F.mse_loss(predicted, y, reduction="none")
-
-
-def class_weights(y: Tensor) -> Tensor:
-    """Weigh classes 0 and 1 of each target inversely to their frequency: [2, t], mean 1."""
-    known = y.isfinite().sum(0).clamp(min=1)
-    counts = torch.stack([(y == label).sum(0) for label in (0, 1)]).clamp(min=1)
-    return known / (2 * counts)
+        return squared_error
+    return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)

@@ -11,7 +11,7 @@ Task = Literal["regression", "classification"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "ridge"]
 ClassWeight = Literal["none", "balanced"]
 Accelerator = Literal["auto", "cpu", "gpu"]
-Precision = Literal["32", "bf16-mixed", "16-mixed"]
+Precision = Literal["32", "64", "bf16-mixed", "16-mixed"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class MoleculeSettings:
         max_atoms: molecules with more atoms are refused.
         accelerator: what the networks train on: ``"cpu"``, ``"gpu"`` or ``"auto"``.
         devices: how many of them.
-        precision: of the networks' training: ``"32"``, ``"bf16-mixed"`` or ``"16-mixed"``.
+        precision: of the networks' training: ``"32"``, ``"bf16-mixed"``, ``"16-mixed"``, or
+            ``"64"``, in which several processes end with the metrics of one.
 
     Raises:
         ValueError: a value out of its range; the message names the setting.
