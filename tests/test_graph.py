@@ -291,11 +291,13 @@ def test_the_default_device_changes_nothing(device):
 def test_torch_jit_trace_is_refused():
     """It would write empty memory into the program in place of the layout."""
     edges, score = torch.tensor([[0, 1], [1, 1]]), torch.randn(2, 1)
-    with pytest.raises(RuntimeError, match="gattn does not run under torch.jit.trace"):
+    with pytest.raises(RuntimeError, match=r"gattn does not run under torch\.jit\.trace"):
         torch.jit.trace(lambda a, e: F.edge_softmax(a, Graph(e, 2)), (score, edges))
 
 
-@pytest.mark.parametrize("size", [-1, True, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)])
+@pytest.mark.parametrize(
+    "size", [-1, True, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)]
+)
 def test_size_is_checked(size):
     with pytest.raises(ValueError, match=r"size must be num_nodes or \(num_src, num_dst\)"):
         Graph(torch.tensor([[0], [1]]), size)

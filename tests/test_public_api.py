@@ -12,10 +12,11 @@ PUBLIC = {
         ConversionReport Graph __version__ backend_info conversion_report convert data functional
         graphs models nn transforms""",
     "gattn.data": """
-        ATOM_FEATURES BOND_FEATURES BadRow DataFile Dataset MoleculeError Molecules Score
-        Split atom_features batch_molecules bond_features data_root dataset dataset_names
-        load_citation load_molecules mol_graph morgan_fingerprints random_split read_csv read_smiles
-        scaffold_split tanimoto tanimoto_neighbours tanimoto_ridge""",
+        ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile Dataset MoleculeError Molecules
+        Score Split Table TableRow atom_features batch_molecules bond_features data_root dataset
+        dataset_names load_citation load_molecules mol_graph molecule_descriptors
+        morgan_fingerprints open_table random_split read_csv read_smiles scaffold_split
+        split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.draw": """DRAWN_ATOMS draw_grid draw_molecule shared_scale""",
     "gattn.functional": """
         additive_attention additive_attention_weights aggregate dot_product_attention

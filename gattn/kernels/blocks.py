@@ -29,9 +29,7 @@ class Blocks(NamedTuple):
 
     def layout(self, device: torch.device | str | None = None) -> Layout:
         """The edges, ordered by (destination, source)."""
-        counts = torch.tensor(
-            [self.query_sizes, self.key_sizes], dtype=torch.int64, device="cpu"
-        )
+        counts = torch.tensor([self.query_sizes, self.key_sizes], dtype=torch.int64, device="cpu")
         counts = counts.reshape(2, -1)
         end = counts[1].cumsum(0)
         num_dst, num_src = sum(self.query_sizes), sum(self.key_sizes)

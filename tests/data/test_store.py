@@ -184,7 +184,7 @@ BROKEN = {
     "ptr falls": (lambda raw: _altered(raw, ptr=lambda p: p[[0, 2, 1, 3]]), "ptr must rise"),
     "edge far away": (lambda raw: _altered(raw, edge_index=lambda e: e + 9), "its own molecule"),
     "no list of texts": (lambda raw: _altered(raw, header=_header(smiles="CNO")), "smiles must be"),
-    "rows no numbers": (lambda raw: _altered(raw, header=_header(rows=[0, "a", 2])), "rows must be"),
+    "rows as texts": (lambda raw: _altered(raw, header=_header(rows=[0, "a", 2])), "rows must be"),
     "bad rows absent": (lambda raw: _altered(raw, header=_header(bad=None)), "bad must be"),
     "bad rows cut": (lambda raw: _altered(raw, header=_header(bad=[[1]])), "a bad row must hold"),
     "directory moved": (lambda raw: raw[:-6] + b"\xff\xff\xff\x7f" + raw[-2:], ""),
