@@ -64,8 +64,9 @@ def draw_molecule(
             number of weights than of atoms, one that is not finite, or a scale that is not.
         ImportError: RDKit or matplotlib, whose font is used, is not installed.
 
-    >>> draw_molecule("CCO", [0.1, 0.0, -0.7], label="contribution (log S)")[:5]
-    b'<?xml'
+    Example:
+        >>> draw_molecule("CCO", [0.1, 0.0, -0.7], label="contribution (log S)")[:5]
+        b'<?xml'
     """
     known = None if weights is None else [weights]
     mol = _laid_out(molecule)
@@ -98,9 +99,10 @@ def draw_grid(
         ValueError: as :func:`draw_molecule`; lists whose lengths differ; fewer than one column.
         ImportError: RDKit or matplotlib is not installed.
 
-    >>> picture = draw_grid(["CCO", "CC"], [[0.1, 0.0, -0.7], [0.3, 0.3]], format="png")
-    >>> picture[1:4]
-    b'PNG'
+    Example:
+        >>> picture = draw_grid(["CCO", "CC"], [[0.1, 0.0, -0.7], [0.3, 0.3]], format="png")
+        >>> picture[1:4]
+        b'PNG'
     """
     if columns < 1:
         raise ValueError(f"columns must be at least 1; got {columns}")
@@ -127,8 +129,9 @@ def shared_scale(weights: Sequence[Weights]) -> float:
     Returns:
         A number above 0; 1.0 where there is no weight but zero.
 
-    >>> shared_scale([[0.1, -0.234], [0.0]])
-    0.24
+    Example:
+        >>> shared_scale([[0.1, -0.234], [0.0]])
+        0.24
     """
     values = np.concatenate([np.zeros(0), *(np.abs(_array(one)) for one in weights)])
     values = values[np.isfinite(values)]
