@@ -20,6 +20,18 @@ from gattn.nn._scores import Score, attend
 from gattn.nn.checks import check_features, check_settings
 from gattn.torch_internals import has_own_hooks
 
+_LIBRARIES = ("gattn", "torch", "torch_geometric")
+
+
+def _levels_to_the_caller() -> int:
+    """How far the first frame that is of no library lies from where this is called."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and (frame := frame.f_back) is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            break
+        level += 1
+    return level
+
 
 class Nodes(NamedTuple):
     """What the nodes at the ends of an edge bring to it, [*, h] or [*, h, c]."""
@@ -202,13 +214,13 @@ class AttentionConv(MessagePassing):
         """Warn once where the layer was given edge features that PyG's ignores, and so does it."""
         if self._warned or torch.compiler.is_compiling():
             return
-        self._warned = True
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]
         warnings.warn(
             f"{self} was made without edge_dim and ignores edge_attr, as PyG's does: make it with "
             f"edge_dim={width} to use them, or leave edge_attr out",
-            stacklevel=8,  # the caller of the layer
+            stacklevel=_levels_to_the_caller(),
         )
+        self._warned = True
 
     def _given_edge_map(self) -> Linear:
         if self.lin_edge is None:

@@ -23,11 +23,10 @@ __all__ = [
 
 
 def check_settings(
-    *, heads: int = 1, out_channels: int = 0, dropout: float = 0.0, **others: Any
+    *, heads: int = 1, out_channels: int = 1, dropout: float = 0.0, **others: Any
 ) -> None:
-    """Raise for no heads, a negative width, or a dropout that is no probability."""
-    check_at_least(1, heads=heads)
-    check_at_least(0, out_channels=out_channels)
+    """Raise for no heads, no channels, or a dropout that is no probability."""
+    check_at_least(1, heads=heads, out_channels=out_channels)
     check_probability("dropout", dropout)
 
 

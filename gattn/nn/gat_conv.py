@@ -216,7 +216,9 @@ class GATConv(AttentionConv):
     ) -> Tensor:
         """Weights [e, h] of the edges, after dropout: the edge-by-edge path."""
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
-        if edge_attr is not None and self.lin_edge is not None:
+        if edge_attr is not None and self.lin_edge is None:
+            self.warn_of_ignored(edge_attr)
+        elif edge_attr is not None:
             score = score + tile_heads(self._edge_term(edge_attr), 1, score.shape[1])
         alpha = softmax(F.leaky_relu(score, self.negative_slope), index, ptr, dim_size)
         return F.dropout(alpha, self.dropout, self.training)

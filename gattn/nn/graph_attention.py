@@ -27,6 +27,7 @@ from gattn.nn.checks import (
     check_features,
     check_heads_divide,
     check_probability,
+    check_tensor,
 )
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -185,7 +186,7 @@ class GraphAttention(Module):
             graph: the edges, from keys to queries: a Graph or anything it is made from.
             edge_attr: edge features in the order of the caller's edges.
             attn_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
-                -inf drops an edge. Not for the additive score.
+                -inf drops an edge. Numbers that are added, not a mask. Not for the additive score.
 
         Returns:
             The results, see Shapes.
@@ -247,7 +248,7 @@ class GraphAttention(Module):
         if attn_bias is not None and self.weight is not None:
             raise ValueError("attn_bias goes with a dot, cosine or callable score; this one is "
                              "'additive'")  # fmt: skip
-        bias = None if attn_bias is None else self._per_head(attn_bias, key)
+        bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):
             return self._call_score(query, key, graph, edge_attr, bias)
         edge_attr, edge_proj = self._edge_term(edge_attr, key)
@@ -275,8 +276,20 @@ class GraphAttention(Module):
         projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])
         return features.to(key.dtype), projection.to(key.dtype)
 
-    def _per_head(self, attn_bias: Tensor, like: Tensor) -> Tensor:
+    def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
         """[e, h] or [e, 1] for all heads of [m, h, c], in its dtype."""
+        check_tensor("attn_bias", attn_bias)
+        if attn_bias.dtype == torch.bool:
+            raise TypeError(
+                "attn_bias is added to the scores and cannot be a mask of torch.bool: leave edges "
+                "that are to be dropped out of the graph, or give them -inf"
+            )
+        edges = graph.num_edges
+        if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
+            raise ValueError(
+                f"attn_bias must have shape ({edges}, {self.heads}) or ({edges}, 1); got "
+                f"{tuple(attn_bias.shape)}"
+            )
         per_head = attn_bias.expand(-1, self.heads)
         return tile_heads(per_head, 1, like.shape[1]).to(like.dtype)
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gattn.kernels import reference
 from gattn.ops.backend import select
+from gattn.ops.checks import FLOATS
 from gattn.ops.derivatives import by_kernel
 from gattn.ops.library import Operator
 from gattn.ops.shapes import Out
@@ -23,7 +24,12 @@ def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> T
 
     Returns:
         [t, m, h].
+
+    Raises:
+        TypeError: for values of another dtype.
     """
+    if value.dtype not in FLOATS:
+        raise TypeError(f"x must be float32, float64, bfloat16 or float16; got {value.dtype}")
     if value.dtype != vectors.dtype or select(impl, value.device) != "cpu":
         return reference.node_scores(value, vectors)
     return _scores.overload(value, vectors, "cpu")

@@ -204,6 +204,44 @@ def test_ignored_edge_features_are_told_once():
         nn.GATv2Conv(6, 4)(X, EDGES, WIDE)  # PyG's fails, too
 
 
+def _on_message(layer):
+    layer.register_message_forward_hook(lambda layer, given, out: None)
+    return layer
+
+
+def _on_forward(layer):
+    layer.register_forward_hook(lambda layer, given, out: None)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: _on_message(nn.GATConv(6, 4)),
+        lambda: _on_forward(nn.GATConv(6, 4)),
+        lambda: pyg.Sequential("x, e, a", [(nn.GATConv(6, 4), "x, e, a -> x")]),
+        lambda: models.GAT(6, 4, 1),
+    ],
+    ids=["hook on messages", "hook", "Sequential", "GAT"],
+)
+def test_ignored_edge_features_are_told_to_the_caller(make):
+    model = make()
+    options = {"edge_attr": WIDE} if isinstance(model, models.GAT) else {}
+    args = (X, EDGES) if options else (X, EDGES, WIDE)
+    with pytest.warns(UserWarning, match="made without edge_dim and ignores edge_attr") as told:
+        model(*args, **options)
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_ignored_edge_features_that_are_an_error_stay_one():
+    layer = nn.GATConv(6, 4)
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="ignores edge_attr"):
+                layer(X, EDGES, WIDE)
+
+
 # Why a layer runs edge by edge
 
 
@@ -439,3 +477,11 @@ def test_a_trace_is_refused_in_one_sentence(model):
     wanted = "do not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
     with pytest.raises(RuntimeError, match=wanted):
         torch.jit.trace(model, (X, EDGES))
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules are a new feature")
+def test_complex_numbers_are_refused():
+    for kind in (nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv):
+        layer = kind(6, 4).to(torch.complex64)
+        with pytest.raises(TypeError, match=r"must be float32, float64, .*; got torch\.complex64"):
+            layer(X.to(torch.complex64), EDGES)

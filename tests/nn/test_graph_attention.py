@@ -191,3 +191,22 @@ def test_any_edges_will_do():
         assert torch.equal(layer(query, memory, memory, edges), want)
     weights = layer.attention_weights(query, memory, edge_index)
     assert torch.equal(weights, layer.attention_weights(query, memory, graph))
+
+
+@pytest.mark.parametrize(
+    ("bias", "error", "message"),
+    [
+        (torch.ones(3, 2, dtype=torch.bool), TypeError, "cannot be a mask of torch.bool"),
+        (torch.ones(3), ValueError, r"must have shape \(3, 2\) or \(3, 1\); got \(3,\)"),
+        (torch.ones(3, 3), ValueError, r"got \(3, 3\)"),
+        (torch.ones(1, 2), ValueError, r"got \(1, 2\)"),
+        (3.0, TypeError, "attn_bias must be a tensor; got float"),
+    ],
+)
+def test_a_bias_that_is_none_is_refused(bias, error, message):
+    layer, x = GraphAttention(8, heads=2), torch.randn(4, 8)
+    edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    with pytest.raises(error, match=message):
+        layer(x, x, x, edges, attn_bias=bias)
+    with pytest.raises(error, match=message):
+        layer.attention_weights(x, x, edges, attn_bias=bias)

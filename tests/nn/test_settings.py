@@ -26,7 +26,7 @@ READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer
         ({"heads": 0}, "heads must be an int >= 1; got 0"),
         ({"heads": -2}, "heads must be an int >= 1; got -2"),
         ({"heads": 2.0}, r"heads must be an int >= 1; got 2\.0"),
-        ({"out_channels": -4}, "out_channels must be an int >= 0; got -4"),
+        ({"out_channels": -4}, "out_channels must be an int >= [01]; got -4"),
         ({"dropout": 2.0}, r"dropout must be a probability in \[0, 1\]; got 2\.0"),
         ({"dropout": -0.5}, r"dropout must be a probability in \[0, 1\]; got -0\.5"),
     ],
@@ -46,7 +46,7 @@ def test_heads_channels_and_dropout(name, setting, wanted):
         (lambda: nn.GPSConv(8, None, heads=3), r"heads must divide channels \(8\); got heads=3"),
         (lambda: nn.HANConv(8, 9, TYPES, 2), r"heads must divide out_channels \(9\); got heads=2"),
         (lambda: nn.HGTConv(8, 8, TYPES, 0), "heads must be an int >= 1; got 0"),
-        (lambda: nn.HGTConv(8, -8, TYPES, 2), "out_channels must be an int >= 0; got -8"),
+        (lambda: nn.HGTConv(8, -8, TYPES, 2), "out_channels must be an int >= 1; got -8"),
         (lambda: nn.RGATConv(8, 4, -1), "num_relations must be an int >= 0; got -1"),
         (lambda: nn.RGATConv(8, 4, 2, num_bases=0), "num_bases must be an int >= 1; got 0"),
         (lambda: nn.RGATConv(8, 4, 2, num_blocks=0), "num_blocks must be an int >= 1; got 0"),
@@ -107,3 +107,9 @@ def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
     ):
         MADE[name].make(num_heads=2)
     assert MADE[name].make(flow="source_to_target").flow == "source_to_target"
+
+
+@pytest.mark.parametrize("kind", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv])
+def test_a_layer_without_channels_is_refused(kind):
+    with pytest.raises(ValueError, match="out_channels must be an int >= 1; got 0"):
+        kind(8, 0)

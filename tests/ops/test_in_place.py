@@ -1,0 +1,108 @@
+"""The caller may write to what an attention returned: backward does not read it from there."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from gattn import Graph, convert, functional
+
+EDGES = torch.randint(0, 20, (2, 90), generator=torch.Generator().manual_seed(0))
+GRAPH = Graph(EDGES, 20)
+
+
+def _rows(*shape, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(20, *shape, generator=generator).to(dtype).requires_grad_()
+
+
+OPERATORS = {
+    "additive": (
+        functional.additive_attention,
+        lambda dtype: (_rows(2, dtype=dtype), _rows(2, dtype=dtype, seed=1)),
+    ),
+    "dot product": (
+        functional.dot_product_attention,
+        lambda dtype: (_rows(2, 4, dtype=dtype), _rows(2, 4, dtype=dtype, seed=1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_are_the_same_bits(name, dropout, dtype):
+    attend, make = OPERATORS[name]
+    found = []
+    for write in (False, True):
+        inputs = *make(dtype), _rows(2, 4, dtype=dtype, seed=2)
+        torch.manual_seed(0)
+        out = attend(*inputs, GRAPH, dropout=dropout)
+        out = out.flatten(1)
+        out = out.mul_(3).relu_() if write else out.mul(3).relu()
+        found.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
+    for expected, got in zip(*found):
+        assert torch.equal(got, expected)
+
+
+def test_weights_may_be_written_to():
+    score = torch.randn(90, 2, requires_grad=True)
+    (expected,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin().sum(), score)
+    (got,) = torch.autograd.grad(functional.edge_softmax(score, GRAPH).sin_().sum(), score)
+    torch.testing.assert_close(got, expected)
+
+
+def test_inputs_may_not():
+    value = _rows(2, 4)
+    query = value * 2
+    out = functional.dot_product_attention(query, value, value, GRAPH)
+    query.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_backward_more_than_once():
+    value = _rows(2, 4)
+    out = functional.dot_product_attention(value, value, value, GRAPH).tanh_()
+    first, second = (torch.autograd.grad(out.sum(), value, retain_graph=True) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pyg.AGNNConv,
+        lambda: pyg.GATConv(8, 4, 2, bias=False),
+        lambda: pyg.GATv2Conv(8, 4, 2, bias=False),
+        lambda: pyg.TransformerConv(8, 4, 2, root_weight=False),
+        lambda: pyg.SuperGATConv(8, 4, 2, bias=False),
+    ],
+    ids=["AGNNConv", "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv"],
+)
+def test_an_activation_in_place_after_a_layer(make):
+    theirs, x, act = make().eval(), _rows(8), torch.nn.ReLU(inplace=True)
+    expected = torch.autograd.grad(act(theirs(x, EDGES)).square().sum(), x)
+    ours = convert(theirs)
+    assert type(ours).__module__.startswith("gattn.")
+    got = torch.autograd.grad(act(ours(x, EDGES)).square().sum(), x)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_saved_goes_through_the_hooks_of_saved_tensors():
+    seen = []
+    value = _rows(2, 4)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.shape) or t, lambda t: t):
+        out = functional.dot_product_attention(value, value, value, GRAPH)
+    assert out.shape in seen
+    out.sum().backward()
+
+
+def test_under_checkpointing():
+    def attend(x, write):
+        out = functional.dot_product_attention(x, x, x, GRAPH)
+        return out.relu_() if write else out.relu()
+
+    value = _rows(2, 4)
+    expected = torch.autograd.grad(attend(value, write=False).square().sum(), value)
+    for write in (False, True):
+        out = torch.utils.checkpoint.checkpoint(attend, value, write, use_reentrant=False)
+        assert torch.equal(torch.autograd.grad(out.square().sum(), value)[0], expected[0])
