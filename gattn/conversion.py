@@ -150,11 +150,11 @@ class ConversionReport:
 def convert(model: _Model) -> _Model:
     """Replace PyG's attention layers inside a model by gattn's, which take over their parameters.
 
-    The new layers hold the very same parameters, buffers and submodules as those that they
-    replace, and their settings, hooks and mode: optimizers go on, outputs stay. The model is
-    changed in place; where it is itself such a layer, the new one is returned. What was replaced
-    and what was left is logged (logger ``gattn``, level INFO), and told by
-    :func:`conversion_report`.
+    The new layers hold the very same parameters, buffers and submodules as those that they replace,
+    and their settings, hooks and mode: optimizers go on, and outputs stay but for what the guide
+    lists (``docs/guide/migrate.md``, "What differs"). The model is changed in place; where it is
+    itself such a layer, the new one is returned. What was replaced and what was left is logged
+    (logger ``gattn``, level INFO), and told by :func:`conversion_report`.
 
     Args:
         model: any module. Layers reached by an attribute other than a registered submodule, as

@@ -45,7 +45,10 @@ class RGATConv(AttentionConv):
         num_bases: W_r are mixtures of so many matrices.
         num_blocks: W_r are block-diagonal, of so many blocks.
         mod: how the cardinality of a neighbourhood is kept: ``"additive"``, ``"scaled"``,
-            ``"f-additive"``, ``"f-scaled"``; None does not keep it.
+            ``"f-additive"``, ``"f-scaled"``; None does not keep it. ``"f-additive"`` adds one to
+            each weight above zero, so not to one that underflows: on the kernels below the
+            smallest normal number, in PyG below the smallest subnormal one, e^-708 and e^-745 in
+            fp64.
         attention_mechanism: ``"across-relation"`` or ``"within-relation"``.
         attention_mode: ``"additive-self-attention"`` or ``"multiplicative-self-attention"``.
         heads: number of heads, h.
