@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -116,6 +116,9 @@ class Operator:
         self._out_acc = named.index("out_acc") if "out_acc" in outputs else None
         self._saved = tuple(saves)
         self._saved_at = tuple(named.index(n) for n in self._saved)
+        first = "out_acc" if self._out_acc is not None else self.outputs[0]
+        self.keeps_out = self._saved.index(first) if first in self._saved else None
+        """Where among what is saved the first output stands, or the sum of values in its place."""
         self._unsaved = (*settings, *self.flags, "backend")
         self._unsaved_at = slice(-len(self._unsaved), None)
         self._function = type(f"_{name}", (_Recorded,), {})
@@ -218,16 +221,50 @@ class Operator:
         given.update(zip(self._unsaved, rest))
         return given
 
+    def renew(self, given: Given) -> None:
+        """Compute the first output once more, with the very bits, from what was kept."""
+        assert self.keeps_out is not None
+        found = below_autograd(self.overload, *map(given.__getitem__, self.parameters))
+        given[self._saved[self.keeps_out]] = found if isinstance(found, Tensor) else found[0]
+
+
+class _Kept(NamedTuple):
+    """Whether a tensor was written to since, told without keeping its memory."""
+
+    witness: Tensor
+    version: int
+
+    @classmethod
+    def of(cls, out: Tensor) -> _Kept:
+        """A tensor of no memory, in which torch counts the writes to the other."""
+        witness = out.detach()
+        witness.data = _NOTHING
+        return cls(witness, out._version)
+
+    def is_written(self) -> bool:
+        """Whether torch has counted a write."""
+        return self.witness._version != self.version
+
+
+_NOTHING = torch.empty(0, device="cpu")
+
 
 class _Recorded(torch.autograd.Function):
-    """An operator as autograd sees it: its first output has a derivative."""
+    """An operator as autograd sees it: its first output has a derivative.
+
+    Backward wants to know the first output, which the caller may write to, as ReLU(inplace=True)
+    does: then it is computed once more.
+    """
 
     @staticmethod
     def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
         found = below_autograd(operator.overload, *args)
         outputs = (found,) if isinstance(found, Tensor) else tuple(found)
         tensors, ctx.rest = operator.keep(args, outputs)
-        ctx.operator = operator
+        ctx.operator, ctx.kept, at = operator, None, operator.keeps_out
+        if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
+            ctx.kept = _Kept.of(outputs[0])
+            tensors[at] = outputs[0].data
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         if len(outputs) == 1:
@@ -245,6 +282,8 @@ class _Recorded(torch.autograd.Function):
             needed = zip(operator.inputs, ctx.needs_input_grad[1:])
             wanted = frozenset([name for name, is_needed in needed if is_needed])
             given = operator.given(tensors, ctx.rest)
+            if ctx.kept is not None and ctx.kept.is_written():
+                operator.renew(given)
             found = operator.derivative(operator, grads[0], given, wanted)
             found = {name: found[name] for name in wanted}
         return None, *map(found.get, operator.parameters)
