@@ -474,7 +474,7 @@ def test_features_without_data_are_checked_and_projected():
     ids=lambda model: type(model).__name__,
 )
 def test_a_trace_is_refused_in_one_sentence(model):
-    wanted = "do not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
+    wanted = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
     with pytest.raises(RuntimeError, match=wanted):
         torch.jit.trace(model, (X, EDGES))
 
