@@ -143,7 +143,7 @@ class Graph:
         """Lay out the edges of blocks, once."""
         assert self.blocks is not None  # any other graph is made with its layout
         layout = self.blocks.layout(self.device)
-        if not torch_internals.dispatch_mode_active():  # else it may not be real
+        if torch.compiler.is_compiling() or not torch_internals.dispatch_mode_active():
             self.__dict__["_layout"] = layout
         return layout
 
