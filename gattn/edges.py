@@ -119,14 +119,19 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(pair) != 2 or not all(_is_count(s) and s >= 0 for s in pair):
         raise ValueError(f"size must be num_nodes or (num_src, num_dst), >= 0; got {size!r}")
-    if isinstance(pair[0], torch.SymInt) or isinstance(pair[1], torch.SymInt):
-        return pair[0], pair[1]
-    return operator.index(pair[0]), operator.index(pair[1])
+    return _as_int(pair[0]), _as_int(pair[1])
 
 
 def _is_count(value: Any) -> bool:
     """Whether this stands for a whole number, Python's or NumPy's."""
-    return hasattr(value, "__index__") and not isinstance(value, (bool, Tensor))
+    if isinstance(value, (int, torch.SymInt)):
+        return not isinstance(value, bool)
+    return hasattr(value, "__index__") and not isinstance(value, Tensor)
+
+
+def _as_int(value: Any) -> int:
+    """A number as Python has it; one that compiled code leaves open stays open."""
+    return value if isinstance(value, (int, torch.SymInt)) else operator.index(value)
 
 
 def check_count(name: str, value: Any, least: int = 0) -> None:
