@@ -129,7 +129,7 @@ def _is_count(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, Tensor)
 
 
-def _as_int(value: Any) -> int:
+def _as_int(value: Any) -> Any:
     """A number as Python has it; one that compiled code leaves open stays open."""
     return value if isinstance(value, (int, torch.SymInt)) else operator.index(value)
 
