@@ -136,7 +136,8 @@ def stream(
     >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
     [2, 1]
     """
-    return map(unpack, read_pieces(smiles, chunk, max_atoms, workers, canonical))
+    pieces = read_pieces(smiles, chunk, max_atoms, workers, canonical)
+    return (unpack(piece) for piece in pieces)
 
 
 def read_pieces(
