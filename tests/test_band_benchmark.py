@@ -17,6 +17,7 @@ def test_measures_one_size(kind):
     assert row["error"] < 1e-5
 
 
+@pytest.mark.slow
 def test_writes_a_record_and_a_table(tmp_path, capsys):
     output = tmp_path / "band.jsonl"
     main(["--largest", "1000", "--width", "4", "--threads", "1", "--output", str(output)])

@@ -36,7 +36,11 @@ def run_command(line: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if python_blocks(page)],
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name == "molecules.md" else [])
+        for page in PAGES
+        if python_blocks(page)
+    ],
     ids=lambda page: str(page.relative_to(ROOT / "docs")),
 )
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +109,7 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert {path.stem for path in tmp_path.iterdir()} == set(GUIDE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["costs", "pictures"])
 def test_without_matplotlib_the_tools_say_what_to_install(tool: str) -> None:
     code = "import sys; sys.modules['matplotlib'] = None; import docs.tools." + tool
@@ -116,6 +121,7 @@ def test_without_matplotlib_the_tools_say_what_to_install(tool: str) -> None:
     assert done.stderr.splitlines()[-1].endswith("pip install --group docs")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is not installed")
 def test_site_builds_without_warnings(tmp_path: Path) -> None:
     done = subprocess.run(

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,6 +24,7 @@ def test_what_there_is():
         assert command in done.stdout
 
 
+@pytest.mark.slow
 def test_an_error_is_one_line(tmp_path):
     done = run("molecules", "train", "none.csv", "--target", "y", "--out", tmp_path / "run")
     assert done.returncode == 2
@@ -29,6 +32,7 @@ def test_an_error_is_one_line(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_without_the_extra_one_line_says_what_to_install():
     for missing, command in (("typer", "--help"), ("sklearn", "molecules predict a b.csv --out c")):
         code = f"import sys; sys.modules[{missing!r}] = None; import gattn.cli; gattn.cli.main()"

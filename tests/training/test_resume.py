@@ -35,6 +35,7 @@ def without_seconds(history):
     return [dataclasses.replace(record, seconds=0.0) for record in history.records]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, tmp_path, "13"],
