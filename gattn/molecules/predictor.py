@@ -61,6 +61,7 @@ class MoleculePredictor:
         task: ``"regression"`` or ``"classification"``.
         settings: what it was trained by.
         weights: the share of each part in the mean, by the part's name.
+        kernel: the part that is a kernel ridge; None where the model has none.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class MoleculePredictor:
             for member in range(settings.ensemble if settings.model != "ridge" else 0)
         ]
         kernel = _under("ridge.", tensors)
-        self._kernel = KernelRidge(kernel) if kernel else None
+        self.kernel = KernelRidge(kernel) if kernel else None
 
     @classmethod
     def fit(
@@ -199,8 +200,8 @@ class MoleculePredictor:
         tensors = dict(self._tensors)
         for member, network in enumerate(self.networks):
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
-        if self._kernel is not None:
-            tensors |= _prefixed("ridge.", self._kernel.state())
+        if self.kernel is not None:
+            tensors |= _prefixed("ridge.", self.kernel.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
         }  # fmt: skip
@@ -230,11 +231,6 @@ class MoleculePredictor:
         """The share of each part in the mean; they sum to one."""
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
-    @property
-    def kernel(self) -> KernelRidge | None:
-        """The part that is a kernel ridge; None where the model has none."""
-        return self._kernel
-
     def in_units(self, raw: Tensor) -> Tensor:
         """Turn what networks give, [..., t], into the targets' units; of classes probabilities."""
         if self.task == "classification":
@@ -253,15 +249,15 @@ class MoleculePredictor:
         made, variance = [], torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.networks:
             made.append(members.mean(0))
-        if self._kernel is not None:
-            mean, variance = self._kernel.predict(inputs)
+        if self.kernel is not None:
+            mean, variance = self.kernel.predict(inputs)
             made.append(mean.clamp(0, 1) if self.task == "classification" else mean)
         return dict(zip(self._names, made)), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """What may tell how large an error is: [s, k, t], in squares of the target's unit."""
         sources = [self._tensors["scale"].square().expand_as(variance)]
-        if self._kernel is not None:
+        if self.kernel is not None:
             sources.append(variance)
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())

@@ -42,8 +42,8 @@ def predict_table(
     """Predict every row of a CSV file.
 
     Every row comes out, in order, with the columns that it came with and those of
-    :func:`gattn.molecules.columns.prediction_columns`, and ``error``, which says why a row has no
-    prediction. Rows are read, predicted and written piece by piece.
+    :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, which says why a row
+    has no prediction. Rows are read, predicted and written piece by piece.
 
     Args:
         run: the folder of a trained model.
