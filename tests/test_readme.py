@@ -9,6 +9,10 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\[[^\]]+\]\(([^)#:]+)\)")
 
 
+def test_readme_is_a_landing_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
 def test_readme_blocks_run() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -18,7 +22,9 @@ def test_readme_blocks_run() -> None:
         exec(compile(block, "README.md", "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/design.md", "examples/README.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     missing = [link for link in LINK.findall(path.read_text())

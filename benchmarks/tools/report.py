@@ -1,4 +1,4 @@
-"""The measured tables of the README and the guide, from what the runs recorded."""
+"""The measured tables of the README and the documentation, from what the runs recorded."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ TITLES = {
     "features of gattn's data set beside the dense ones of PyG's; +sparse: sparse ones on both "
     "sides, dropped by gattn's SparseDropout; +dense: dense ones on both",
 }
+HEAD = ["", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
 METHOD = (
     "Forward + backward, medians of alternating runs in one process; peak memory above the inputs, "
     "each side in a process of its own (blank where it was not measured). Every case was first "
@@ -29,12 +30,19 @@ METHOD = (
 )
 
 
+CHOSEN = {
+    "power-law/GATConv": "`GATConv`, 2.5 million edges, 8 x 16 channels",
+    "power-law/TransformerConv+edges": "`TransformerConv` with edge features, on the same graph",
+    "esol-512/GATv2Conv": "`GATv2Conv`, a batch of 512 molecules",
+    "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
+    "cora/epoch": "an epoch of the GAT paper's model on Cora",
+}
+"""What the README shows."""
+
+
 def report(records: dict[str, Record]) -> str:
-    """The README's section from the newest full-size record of each case."""
-    full = {name: records[name] for name in cpu.cases() if name in records}
-    full = {name: found for name, found in full.items() if found["scale"] == 1}
-    if not full:
-        raise SystemExit("no full-size results: run python -m benchmarks first")
+    """The page of measured tables, from the newest full-size record of each case."""
+    full = full_size(records)
     parts = [METHOD]
     for group, title in TITLES.items():
         table = comparison_table(
@@ -54,29 +62,61 @@ def report(records: dict[str, Record]) -> str:
     return "\n\n".join([*parts, _circumstances(list(full.values()))])
 
 
+def chosen(records: dict[str, Record]) -> str:
+    """The README's rows, with what they were taken on."""
+    full = full_size(records)
+    rows = [_row(full[name], title) for name, title in CHOSEN.items() if name in full]
+    table = markdown(HEAD, [row for row in rows if row])
+    machines = dict.fromkeys(_machine(full[name]) for name in CHOSEN if name in full)
+    return (
+        f"{table}\n\nForward + backward on {' and '.join(machines)}; peak memory above the inputs, "
+        "where it was measured. [All cases, and how](docs/benchmarks.md)."
+    )
+
+
+def _machine(record: Record) -> str:
+    known: dict[str, Any] = record["environment"]
+    versions = known["versions"]
+    return (
+        f"{known['threads']} threads of {known['cpu']}, torch {versions['torch']}, PyTorch "
+        f"Geometric {versions['torch_geometric']}"
+    )
+
+
+def full_size(records: dict[str, Record]) -> dict[str, Record]:
+    """The cases that were measured at their whole size, in the order of the suite."""
+    full = {name: records[name] for name in cpu.cases() if name in records}
+    full = {name: found for name, found in full.items() if found["scale"] == 1}
+    if not full:
+        raise SystemExit("no full-size results: run python -m benchmarks first")
+    return full
+
+
 def comparison_table(records: Iterable[Record]) -> str:
     """One row for each case with a peer: forward + backward, the ratio, peak memory.
 
     Empty where no record has a peer.
     """
-    rows = []
-    for record in records:
-        times = record.get("seconds", {}).get("training", {})
-        others = [side for side in times if side != "gattn"]
-        if "gattn" not in times or not others:
-            continue
-        peer = others[0]
-        ours, theirs = times["gattn"]["median"], times[peer]["median"]
-        peaks = record.get("peak_bytes", {})
-        weighed = [size(peaks[side]["training"]) if peaks else "" for side in ("gattn", peer)]
-        rows.append(
-            [record["case"].rpartition("/")[2], seconds(ours), f"{seconds(theirs)} ({PEERS[peer]})",
-             f"**{theirs / ours:.1f}x**", *weighed]
-        )  # fmt: skip
-    head = ["", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
-    if rows and not any(row[-1] for row in rows):
-        head, rows = head[:4], [row[:4] for row in rows]
-    return markdown(head, rows) if rows else ""
+    rows = [row for record in records if (row := _row(record))]
+    if any(row[-1] for row in rows):
+        return markdown(HEAD, rows)
+    return markdown(HEAD[:4], [row[:4] for row in rows]) if rows else ""
+
+
+def _row(record: Record, title: str = "") -> list[str]:
+    """Empty where the record has no peer."""
+    times = record.get("seconds", {}).get("training", {})
+    others = [side for side in times if side != "gattn"]
+    if "gattn" not in times or not others:
+        return []
+    peer = others[0]
+    ours, theirs = times["gattn"]["median"], times[peer]["median"]
+    peaks = record.get("peak_bytes", {})
+    weighed = [size(peaks[side]["training"]) if peaks else "" for side in ("gattn", peer)]
+    return [
+        title or record["case"].rpartition("/")[2], seconds(ours),
+        f"{seconds(theirs)} ({PEERS[peer]})", f"**{theirs / ours:.1f}x**", *weighed,
+    ]  # fmt: skip
 
 
 def growth_table(record: Record) -> str:
