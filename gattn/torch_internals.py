@@ -11,6 +11,7 @@
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
 | onednn_linear        | products are torch's own, which are slower on AMD processors             |
+| flash_attention      | None, and its derivative computes the forward once more                  |
 | below_autograd       | gattn does not import: no operator could be called without being recorded |
 
 ``tests/test_torch_internals.py`` removes each of them and imports gattn.
@@ -20,11 +21,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend
 
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]]
 below_autograd = torch._C._AutoDispatchBelowAutograd
@@ -98,3 +100,33 @@ def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
     if product is None:
         return None
     return lambda x, weight, bias: product(x, weight, bias, "none", [], "")
+
+
+class FlashAttention(NamedTuple):
+    """torch's attention in tiles on a CPU, its derivative, and whether torch itself would take it.
+
+    ``forward`` returns out and the log-sum-exp of the scores, which ``backward`` takes. All are on
+    [b, h, n, c].
+    """
+
+    forward: Callable[..., tuple[Tensor, Tensor]]
+    backward: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    choice: Callable[..., int]
+
+    def is_chosen(self, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> bool:
+        """Whether scaled_dot_product_attention would run this kernel."""
+        return self.choice(query, key, value, None, 0.0, causal) == SDPBackend.FLASH_ATTENTION.value
+
+
+def _flash_attention() -> FlashAttention | None:
+    name = "_scaled_dot_product_flash_attention_for_cpu"
+    forward = getattr(torch.ops.aten, name, None)
+    backward = getattr(torch.ops.aten, f"{name}_backward", None)
+    choice = getattr(torch, "_fused_sdp_choice", None)
+    if forward is None or backward is None or choice is None:
+        return None
+    return FlashAttention(forward.default, backward.default, choice)
+
+
+flash_attention = _flash_attention()
+"""torch's attention in tiles on a CPU, whose two halves torch does not name in public."""

@@ -11,6 +11,7 @@ NAMES = (
     "torch.autograd.forward_ad._current_level",
     "torch.utils._python_dispatch._get_current_dispatch_mode",
     "torch.nn.modules.module._has_any_global_hook",
+    "torch._fused_sdp_choice",
 )
 # Each name in a process of its own, which is a copy of one that has torch: importing it is slow.
 SCRIPT = """

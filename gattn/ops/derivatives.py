@@ -57,11 +57,12 @@ def by_kernel(
 def reference_gradients(
     function: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Any, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Gradients by differentiating the reference, themselves differentiable.
+    """Gradients by differentiating the reference, in their turn differentiable where grad is on.
 
     ``function`` takes the inputs and returns as many outputs as there are ``grads``. A gradient
     that autograd did not ask for, or of an absent input, is None.
     """
+    create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # One tensor may stand for two inputs: an alias of its own tells their gradients apart.
         inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
@@ -72,7 +73,7 @@ def reference_gradients(
         found = iter(
             torch.autograd.grad(
                 [o for o, _ in pairs], wanted, [g for _, g in pairs],
-                create_graph=True, allow_unused=True,
+                create_graph=create_graph, allow_unused=True,
             )
         )  # fmt: skip
     return tuple(next(found) if t is not None and t.requires_grad else None for t in inputs)

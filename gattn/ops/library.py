@@ -228,14 +228,14 @@ class Operator:
         given[self._saved[self.keeps_out]] = found if isinstance(found, Tensor) else found[0]
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """Whether a tensor was written to since, told without keeping its memory."""
 
     witness: Tensor
     version: int
 
     @classmethod
-    def of(cls, out: Tensor) -> _Kept:
+    def of(cls, out: Tensor) -> Kept:
         """A tensor of no memory, in which torch counts the writes to the other."""
         witness = out.detach()
         witness.data = _NOTHING
@@ -263,7 +263,7 @@ class _Recorded(torch.autograd.Function):
         tensors, ctx.rest = operator.keep(args, outputs)
         ctx.operator, ctx.kept, at = operator, None, operator.keeps_out
         if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
-            ctx.kept = _Kept.of(outputs[0])
+            ctx.kept = Kept.of(outputs[0])
             tensors[at] = outputs[0].data
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)

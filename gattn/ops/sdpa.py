@@ -30,7 +30,7 @@ from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels.blocks import Blocks
 from gattn.ops.derivatives import reference_gradients
-from gattn.ops.library import is_transformed, wants_grad
+from gattn.ops.library import Kept, is_transformed, wants_grad
 
 # Measured by benchmarks/dense_rule.py: in smaller blocks the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
@@ -153,31 +153,50 @@ def _call(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float)
 
 
 class _Dense(torch.autograd.Function):
-    """torch's attention, which has a first derivative, with a second one by its plain form."""
+    """torch's attention, which has a first derivative, with a second one by its plain form.
+
+    What its backward reads is saved by autograd's own means, so that hooks see it, checkpointing
+    saves its memory, and it is freed with the graph.
+    """
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        q, k, v, causal, scale = args
-        with torch.enable_grad():
-            leaves = [t.detach().requires_grad_(t.requires_grad) for t in (q, k, v)]
-            out = _dense(leaves[0], leaves[1], leaves[2], causal, scale)
-        ctx.save_for_backward(q, k, v)
-        ctx.inner = leaves, out, causal, scale
-        return out.detach()
+        out, logsumexp = _with_logsumexp(*args)
+        ctx.causal, ctx.scale = args[3:]
+        ctx.kept = Kept.of(out)
+        ctx.save_for_backward(*args[:3], *(() if logsumexp is None else (out.data, logsumexp)))
+        return out.detach()  # no view to autograd, which may be written to
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        leaves, out, causal, scale = ctx.inner
-        if torch.is_grad_enabled():
+        q, k, v, *saved = ctx.saved_tensors
+        if torch.is_grad_enabled() or not saved:
             with sdpa_kernel(SDPBackend.MATH):
                 found = reference_gradients(
-                    lambda q, k, v: _dense(q, k, v, causal, scale), ctx.saved_tensors, grads
+                    lambda q, k, v: _dense(q, k, v, ctx.causal, ctx.scale), (q, k, v), grads
                 )
             return *found, None, None
-        _ = ctx.saved_tensors  # raises where the graph was freed
-        wanted = [t for t in leaves if t.requires_grad]
-        found = iter(torch.autograd.grad(out, wanted, grads, retain_graph=True))
-        return *(next(found) if t.requires_grad else None for t in leaves), None, None
+        out, logsumexp = saved
+        if ctx.kept.is_written():
+            out, _ = _with_logsumexp(q, k, v, ctx.causal, ctx.scale)
+        assert torch_internals.flash_attention is not None
+        turned = (t.transpose(1, 2) for t in (*grads, q, k, v, out))
+        found = torch_internals.flash_attention.backward(
+            *turned, logsumexp, 0.0, ctx.causal, scale=ctx.scale
+        )
+        return *(grad.transpose(1, 2) for grad in found), None, None
+
+
+def _with_logsumexp(
+    query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor | None]:
+    """``_dense``, and what its backward saves besides; None where torch would not run in tiles."""
+    flash = torch_internals.flash_attention
+    q, k, v = (t.transpose(1, 2) for t in (query, key, value))
+    if flash is None or not flash.is_chosen(q, k, v, causal):
+        return _dense(query, key, value, causal, scale), None
+    out, logsumexp = flash.forward(q, k, v, 0.0, causal, scale=scale)
+    return out.transpose(1, 2), logsumexp
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:

@@ -1,7 +1,11 @@
 """Complete and causal graphs run dense where they are large, with the same results."""
 
+import weakref
+
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 import gattn
 from gattn import graphs
@@ -23,13 +27,13 @@ EVERY = pytest.mark.parametrize("name", BLOCKS)
 def calls(monkeypatch):
     """The shapes with which torch's attention is called."""
     seen = []
-    attention = sdpa.F.scaled_dot_product_attention
+    attention = sdpa._call
 
-    def counted(query, *args, **options):
+    def counted(query, *args):
         seen.append(tuple(query.shape))
-        return attention(query, *args, **options)
+        return attention(query, *args)
 
-    monkeypatch.setattr(sdpa.F, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(sdpa, "_call", counted)
     monkeypatch.delenv("GATTN_BACKEND", raising=False)
     return seen
 
@@ -63,7 +67,7 @@ def test_same_outputs_and_gradients_as_on_edges(name, dtype, tolerance, calls):
 def test_blocks_of_one_size_go_in_one_call(calls):
     graph = graphs.complete([40, 64, 40, 3, 2])
     dot_product_attention(*inputs(graph), graph)
-    assert sorted(calls) == [(1, 2, 64, 4), (2, 2, 40, 4)]
+    assert sorted(calls) == [(1, 64, 2, 4), (2, 40, 2, 4)]
 
 
 def test_edges_are_never_laid_out(calls):
@@ -138,7 +142,7 @@ def test_derivatives_of_first_and_second_order(name, calls, monkeypatch):
     tensors = inputs(graph, heads=1, channels=2)
     assert torch.autograd.gradcheck(lambda *t: dot_product_attention(*t, graph), tensors)
     assert torch.autograd.gradgradcheck(lambda *t: dot_product_attention(*t, graph), tensors)
-    assert (2, 1, 5, 2) in calls
+    assert (2, 5, 1, 2) in calls
 
 
 def test_only_the_gradients_asked_for_and_twice(calls):
@@ -223,3 +227,52 @@ def test_a_graph_that_was_freed_is_not_differentiated_again():
     out.backward()
     with pytest.raises(RuntimeError, match="second time"):
         out.backward()
+
+
+def test_what_is_saved_goes_through_the_hooks_of_saved_tensors(calls):
+    tensors = inputs(graphs.complete([64]))
+    seen = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+        out = dot_product_attention(*tensors, graphs.complete([64]))
+    for held in (*tensors, out):
+        assert held.data_ptr() in [t.data_ptr() for t in seen]
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
+def test_checkpointing_keeps_no_activation_of_dense_attention(backend, calls):
+    """What lives after the forward is the input of each step; after backward, nothing does."""
+    graph = graphs.causal([80, 80])
+    query, key, value = inputs(graph)
+    alive = weakref.WeakSet()
+
+    def step(x):
+        scaled = [key * x.mean(), value * x.mean()]
+        alive.update(t.untyped_storage() for t in scaled)
+        return dot_product_attention(x, *scaled, graph)
+
+    def gradients(run):
+        with sdpa_kernel(backend):
+            out = run(run(query))
+            held = len(alive)
+            grads = torch.autograd.grad(out.square().sum(), [query, key, value])
+        assert not alive, f"{len(alive)} tensors of the forward outlive backward"
+        return held, grads
+
+    held, expected = gradients(step)
+    assert held == 4
+    held, grads = gradients(lambda x: checkpoint(step, x, use_reentrant=False))
+    assert held == 0
+    assert all(torch.equal(a, b) for a, b in zip(grads, expected))
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
+@pytest.mark.parametrize("name", ["complete, one size", "complete, many sizes"])
+def test_the_result_may_be_written_to(name, backend, calls):
+    graph = BLOCKS[name]()
+    tensors = inputs(graph)
+    with sdpa_kernel(backend):
+        found = [
+            torch.autograd.grad(act(dot_product_attention(*tensors, graph)).sum(), tensors)
+            for act in (torch.relu, torch.relu_)
+        ]
+    assert all(torch.equal(a, b) for a, b in zip(*found))
