@@ -6,11 +6,11 @@ import hashlib
 import http.client
 import importlib.util
 import os
-import tempfile
 import urllib.request
 from pathlib import Path
 
 from gattn.data.registry import DataFile, Dataset
+from gattn.files import whole_file
 
 TIMEOUT_SECONDS = 60
 
@@ -127,11 +127,8 @@ def _verify(path: Path, file: DataFile) -> None:
 def _download(url: str, path: Path, file: DataFile) -> None:
     """Fetch one file; it appears under its name whole and verified, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(_read_url(url, file.bytes))
+    with whole_file(path) as temporary:
+        temporary.write_bytes(_read_url(url, file.bytes))
         try:
             _verify(temporary, file)
         except ValueError:
@@ -139,10 +136,6 @@ def _download(url: str, path: Path, file: DataFile) -> None:
                 f"what {url} sent is not the registered file (SHA-256 {file.sha256}); "
                 f"nothing was kept"
             ) from None
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read_url(url: str, size: int) -> bytes:

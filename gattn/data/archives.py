@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from gattn.files import whole_file
 
 __all__ = ["BROKEN", "read_archive", "write_archive"]
 
@@ -26,17 +27,9 @@ def write_archive(
     path: str | os.PathLike[str], header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Write a compressed archive; it appears under its name whole or not at all."""
-    path = Path(path)
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **{**arrays, "header": text})  # pyright: ignore[reportArgumentType]
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **{**arrays, "header": text})  # pyright: ignore[reportArgumentType]
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

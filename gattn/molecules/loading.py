@@ -1,15 +1,32 @@
-"""The estimator of a folder, of whichever kind it is."""
+"""The estimator of a folder, of whichever kind it is, and the table that it is to read."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import NamedTuple
 
+from gattn.data.tables import OnBadBytes, Table, open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.saving import from_state
 from gattn.training.runs import Json, read_model
 
-__all__ = ["load_estimator"]
+__all__ = ["OpenedRun", "load_estimator", "open_run"]
+
+
+class OpenedRun(NamedTuple):
+    """A trained model and a table of molecules for it.
+
+    Attributes:
+        estimator: the model.
+        table: the file, of which no row was read yet.
+        smiles: its column of SMILES.
+    """
+
+    estimator: MoleculeEstimator
+    table: Table
+    smiles: str
 
 
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
@@ -22,3 +39,34 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     kinds = {kind.__name__: kind for kind in (MoleculeRegressor, MoleculeClassifier)}
     kind = kinds.get(str(card.get("estimator")), MoleculeRegressor)
     return from_state(kind, folder, tensors, card), card
+
+
+def open_run(
+    folder: str | os.PathLike[str],
+    path: str | Path,
+    *,
+    smiles: str | None = None,
+    encoding: str | None = None,
+    workers: int = 1,
+    on_bad_bytes: OnBadBytes = "strict",
+) -> OpenedRun:
+    """Load the estimator of a folder, and open a CSV file of molecules for it.
+
+    Args:
+        folder: of the trained model.
+        path: the file.
+        smiles: its column of SMILES; otherwise the one that the model was trained on.
+        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
+        workers: processes in which the estimator reads SMILES.
+        on_bad_bytes: see :class:`gattn.data.Table`.
+
+    Raises:
+        RunError: the folder holds no model that can be read.
+        FileNotFoundError: no file at ``path``.
+        ValueError: the file cannot be read, or the column is missing or there twice.
+    """
+    estimator, card = load_estimator(folder)
+    estimator.set_params(workers=workers)
+    column = smiles or str(card.get("smiles", "smiles"))
+    table = open_table(path, [column], encoding=encoding, on_bad_bytes=on_bad_bytes)
+    return OpenedRun(estimator, table, column)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from gattn.training.records import Accelerator, LoopSettings, Precision
+
 __all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
 
 Task = Literal["regression", "classification"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "ridge"]
 ClassWeight = Literal["none", "balanced"]
-Accelerator = Literal["auto", "cpu", "gpu"]
-Precision = Literal["32", "64", "bf16-mixed", "16-mixed"]
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,21 @@ class MoleculeSettings:
 
     model: ModelName = "stacked"
     ensemble: int = 1
-    epochs: int = 60
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
+    epochs: int = LoopSettings.epochs
+    batch_size: int = LoopSettings.batch_size
+    learning_rate: float = LoopSettings.learning_rate
+    weight_decay: float = LoopSettings.weight_decay
     width: int = 128
     layers: int = 4
     heads: int = 8
     dropout: float = 0.0
     class_weight: ClassWeight = "none"
     kernel_rows: int = 3000
-    seed: int = 0
+    seed: int = LoopSettings.seed
     max_atoms: int = 1000
-    accelerator: Accelerator = "cpu"
-    devices: int = 1
-    precision: Precision = "32"
+    accelerator: Accelerator = LoopSettings.accelerator
+    devices: int = LoopSettings.devices
+    precision: Precision = LoopSettings.precision
 
     def __post_init__(self) -> None:
         _check_choice("model", self.model, get_args(ModelName))

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from gattn.training.files import replace_files
+from gattn.files import replace_files
 from gattn.training.records import TrainingError
 
 __all__ = ["SafeCheckpointIO"]

@@ -9,9 +9,21 @@ from typing import Literal, Protocol, TypeAlias
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
-__all__ = ["Batches", "EpochRecord", "History", "Input", "LoopSettings", "Loss", "TrainingError"]
+__all__ = [
+    "Accelerator",
+    "Batches",
+    "EpochRecord",
+    "History",
+    "Input",
+    "LoopSettings",
+    "Loss",
+    "Precision",
+    "TrainingError",
+]
 
 Input: TypeAlias = "Tensor | BaseData"
+Accelerator: TypeAlias = Literal["auto", "cpu", "gpu"]
+Precision: TypeAlias = Literal["32", "64", "bf16-mixed", "16-mixed"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -72,8 +84,8 @@ class LoopSettings:
     average: float = 0.99
     patience: int = 30
     seed: int = 0
-    precision: Literal["32", "64", "bf16-mixed", "16-mixed"] = "32"
-    accelerator: Literal["auto", "cpu", "gpu"] = "cpu"
+    precision: Precision = "32"
+    accelerator: Accelerator = "cpu"
     devices: int = 1
 
     def __post_init__(self) -> None:

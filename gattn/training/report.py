@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.training.files import replace_files
+from gattn.files import replace_files
 from gattn.training.plots.style import number
 from gattn.training.theme import DARK, LIGHT
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from gattn.training.files import replace_files
+from gattn.files import replace_files
 
 __all__ = ["Json", "RunError", "read_model", "write_json", "write_model"]
 

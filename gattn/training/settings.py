@@ -13,7 +13,7 @@ from typing import TypeVar
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from gattn.training.files import replace_files
+from gattn.files import replace_files
 
 __all__ = ["SettingsError", "from_table", "read_toml", "to_table", "write_toml"]
 

@@ -13,7 +13,7 @@ __all__ = ["DARK", "LIGHT", "Theme"]
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours as hexadecimal RGB.
+    """Colours as hexadecimal RGB; the defaults are those of a light page.
 
     Attributes:
         ground: behind the page.
@@ -27,28 +27,18 @@ class Theme:
         density: of few points, of some, and of many; one hue, and brightness that only rises.
     """
 
-    ground: str
-    paper: str
-    ink: str
-    muted: str
-    line: str
-    first: str
-    second: str
-    best: str
-    density: tuple[str, str, str]
+    ground: str = "#f5f6f8"
+    paper: str = "#ffffff"
+    ink: str = "#1c2430"
+    muted: str = "#5b6572"
+    line: str = "#dde1e7"
+    first: str = "#0072b2"
+    second: str = "#c24e00"
+    best: str = "#e3f0f9"
+    density: tuple[str, str, str] = ("#c3e0f0", "#0072b2", "#00263c")
 
 
-LIGHT = Theme(
-    ground="#f5f6f8",
-    paper="#ffffff",
-    ink="#1c2430",
-    muted="#5b6572",
-    line="#dde1e7",
-    first="#0072b2",
-    second="#c24e00",
-    best="#e3f0f9",
-    density=("#c3e0f0", "#0072b2", "#00263c"),
-)
+LIGHT = Theme()
 
 DARK = Theme(
     ground="#12151a",

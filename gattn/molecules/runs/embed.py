@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from gattn.data.tables import open_table
-from gattn.molecules.loading import load_estimator
+from gattn.files import new_file
+from gattn.molecules.loading import open_run
 from gattn.molecules.rows import spread
-from gattn.molecules.runs.outputs import new_file
 from gattn.molecules.runs.predict import Counts, with_rows
 
 __all__ = ["embed_table"]
@@ -54,10 +53,9 @@ def embed_table(
     writers = {".npy": _ArrayWriter, ".parquet": _ParquetWriter}
     if out.suffix not in writers:
         raise ValueError(f"{out} must end in .parquet or .npy")
-    estimator, card = load_estimator(run)
-    estimator.set_params(workers=workers)
-    column = smiles or str(card.get("smiles", "smiles"))
-    table = open_table(path, [column], encoding=encoding)
+    estimator, table, column = open_run(
+        run, path, smiles=smiles, encoding=encoding, workers=workers
+    )
     rows = bad = 0
     with new_file(out) as temporary:
         writer = writers[out.suffix](temporary, table.count(), estimator.embedding_size)

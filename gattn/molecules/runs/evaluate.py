@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from gattn.molecules.loading import load_estimator
+from gattn.files import new_folder
+from gattn.molecules.loading import open_run
 from gattn.molecules.rows import Labelled, marks
 from gattn.molecules.runs.measure import measure, measure_intervals, measure_targets
-from gattn.molecules.runs.outputs import new_folder
 from gattn.molecules.runs.records import prediction_table, write_rows
 from gattn.molecules.runs.report import part_figures, write_plots
 from gattn.molecules.runs.source import Source, read_source
@@ -58,14 +58,13 @@ def evaluate_table(
         FileExistsError: ``out`` is there already.
         ValueError: the file, a column or a label is not what was asked for; no molecule is left.
     """
-    estimator, card = load_estimator(run)
-    estimator.set_params(workers=workers, on_error="skip")
+    estimator, _, column = open_run(run, path, smiles=smiles, encoding=encoding, workers=workers)
+    estimator.set_params(on_error="skip")
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)
         raise ValueError(
             f"a column is wanted for each target of the model ({names}); got {len(targets)}"
         )
-    column = smiles or str(card.get("smiles", "smiles"))
     source = read_source(
         str(path),
         column,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gattn.data.tables import open_table
+from gattn.files import new_folder
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.explain import explain
 from gattn.molecules.explanations import write_explanations
 from gattn.molecules.inputs import featurise
-from gattn.molecules.loading import load_estimator
+from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
-from gattn.molecules.runs.outputs import new_folder
 from gattn.molecules.runs.predict import Counts
 from gattn.molecules.runs.records import write_rows
 
@@ -56,11 +55,10 @@ def explain_table(
         ValueError: the file or its column is not what was asked for, no such method or target,
             or no molecule that can be read.
     """
-    estimator, card = load_estimator(run)
-    number = _target(estimator, target)
-    column = smiles or str(card.get("smiles", "smiles"))
-    table = open_table(path, [column], encoding=encoding)
-    place = table.place(column)
+    estimator, table, column = open_run(
+        run, path, smiles=smiles, encoding=encoding, workers=workers
+    )
+    number, place = _target(estimator, target), table.place(column)
     rows = list(table.rows())
     texts = ["" if row.problem else row.cells[place] for row in rows]
     found = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)

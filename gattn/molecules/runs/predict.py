@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gattn.data.tables import Table, TableRow, open_table
+from gattn.data.tables import Table, TableRow
+from gattn.files import new_file
 from gattn.molecules.inputs import Featurised
-from gattn.molecules.loading import load_estimator
+from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
-from gattn.molecules.runs.outputs import new_file
 
 __all__ = ["Counts", "predict_table", "with_rows"]
 
@@ -67,10 +67,9 @@ def predict_table(
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be above 0 and below 1; got {coverage}")
-    estimator, card = load_estimator(run)
-    estimator.set_params(workers=workers)
-    column = smiles or str(card.get("smiles", "smiles"))
-    table = open_table(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
+    estimator, table, column = open_run(
+        run, path, smiles=smiles, encoding=encoding, workers=workers, on_bad_bytes="surrogateescape"
+    )
     added = prediction_columns(estimator)
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*added, ERROR]) as writer:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gattn.training.plots.style import note, render, title
+from gattn.training.plots.style import diagonal, frame, note, render, title, unit_range
 from gattn.training.theme import Theme
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
-        axes.set_title(title(name))
-        axes.set_xlabel("promised coverage")
-        axes.set_ylabel("measured values inside")
+        frame(axes, "promised coverage", "measured values inside", title(name))
+        unit_range(axes)
         axes.set_aspect("equal")
-        _diagonal(axes, theme)
+        diagonal(axes, theme)
         if not found.count:
             return note(axes, "no measured value", theme)
         level = np.linspace(0, 1, 101)
@@ -89,12 +88,11 @@ def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> by
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         upper, lower = panels
-        upper.set_title(title(name))
-        upper.set_ylabel("frequency of class 1")
-        lower.set_ylabel("rows")
-        lower.set_xlabel("predicted probability of class 1")
+        frame(upper, "", "frequency of class 1", title(name))
+        frame(lower, "predicted probability of class 1", "rows", "")
         lower.grid(visible=False, axis="x")
-        _diagonal(upper, theme)
+        unit_range(upper)
+        diagonal(upper, theme)
         if not found.count:
             return note(upper, "no known class", theme)
         observed, count = np.array(found.observed), np.array(found.count)
@@ -103,10 +101,3 @@ def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> by
         lower.bar(found.expected, count, 0.06, color=theme.first, alpha=0.6)
 
     return render(draw, dark=dark, ratios=(3, 1))
-
-
-def _diagonal(axes: Axes, theme: Theme) -> None:
-    """Where what is said and what is found are equal."""
-    axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
-    axes.set_xlim(-0.01, 1.01)
-    axes.set_ylim(-0.02, 1.02)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.training.plots.style import known, note, number, render, title
+from gattn.training.plots.style import (
+    diagonal,
+    frame,
+    known,
+    note,
+    number,
+    render,
+    title,
+    unit_range,
+)
 from gattn.training.theme import Theme
 
 if TYPE_CHECKING:
@@ -28,6 +37,23 @@ class _Curve(NamedTuple):
     y: Column
     area: float
     positive: float
+
+
+class _Found(NamedTuple):
+    """The curves of the targets of which both classes are known, and how many others there are."""
+
+    curves: list[_Curve]
+    left_out: int
+
+
+class _Kind(NamedTuple):
+    """What a curve's axes and the area under it are called, and what guessing would give."""
+
+    x: str
+    y: str
+    area: str
+    guessing: Callable[[Axes, Theme], None]
+    steps: bool
 
 
 def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = False) -> bytes:
@@ -56,17 +82,9 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = Fa
         x, up, _ = metrics.roc_curve(classes, p)
         return _Curve(x, up, float(metrics.roc_auc_score(classes, p)), float(classes.mean()))
 
-    curves, left_out = _curves(y, probability, curve)
-
-    def draw(panels: list[Axes], theme: Theme) -> None:
-        (axes,) = panels
-        if curves:
-            axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle="--")
-        _lines(axes, curves, theme, steps=False)
-        _square(axes, "false positive rate", "true positive rate")
-        axes.set_title(_areas(name, "ROC-AUC", curves, left_out))
-
-    return render(draw, dark=dark)
+    found = _curves(y, probability, curve)
+    kind = _Kind("false positive rate", "true positive rate", "ROC-AUC", diagonal, steps=False)
+    return _draw(found, kind, name, dark=dark)
 
 
 def precision_recall(
@@ -102,18 +120,14 @@ def precision_recall(
         area = float(metrics.average_precision_score(classes, p))
         return _Curve(recall[::-1], precision[::-1], area, float(classes.mean()))
 
-    curves, left_out = _curves(y, probability, curve)
+    found = _curves(y, probability, curve)
 
-    def draw(panels: list[Axes], theme: Theme) -> None:
-        (axes,) = panels
-        if curves:
-            share = float(np.mean([found.positive for found in curves]))
-            axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
-        _lines(axes, curves, theme, steps=True)
-        _square(axes, "recall", "precision")
-        axes.set_title(_areas(name, "average precision", curves, left_out))
+    def guessing(axes: Axes, theme: Theme) -> None:
+        share = float(np.mean([one.positive for one in found.curves]))
+        axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
 
-    return render(draw, dark=dark)
+    kind = _Kind("recall", "precision", "average precision", guessing, steps=True)
+    return _draw(found, kind, name, dark=dark)
 
 
 def _scikit_learn_metrics() -> ModuleType:
@@ -128,8 +142,7 @@ def _curves(
     y: ArrayLike,
     probability: ArrayLike,
     curve: Callable[[Column, Column], _Curve],
-) -> tuple[list[_Curve], int]:
-    """The curve of every target of which both classes are known, and how many others there are."""
+) -> _Found:
     classes = np.asarray(y, dtype=np.float64)
     chances = np.asarray(probability, dtype=np.float64)
     if classes.shape != chances.shape or classes.ndim not in (1, 2):
@@ -143,13 +156,25 @@ def _curves(
     columns = zip(np.atleast_2d(classes.T), np.atleast_2d(chances.T))
     pairs = [known(*pair) for pair in columns]
     both = [pair for pair in pairs if len(np.unique(pair[0])) == 2]
-    return [curve(*pair) for pair in both], len(pairs) - len(both)
+    return _Found([curve(*pair) for pair in both], len(pairs) - len(both))
+
+
+def _draw(found: _Found, kind: _Kind, name: str, *, dark: bool) -> bytes:
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        unit_range(axes)
+        axes.set_aspect("equal")
+        frame(axes, kind.x, kind.y, _areas(name, kind.area, found))
+        if not found.curves:
+            return note(axes, "no target has both classes", theme)
+        kind.guessing(axes, theme)
+        _lines(axes, found.curves, theme, steps=kind.steps)
+
+    return render(draw, dark=dark)
 
 
 def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, *, steps: bool) -> None:
     """One curve, or thin ones and their mean."""
-    if not curves:
-        return note(axes, "no target has both classes", theme)
     style = "steps-pre" if steps else "default"
     if len(curves) == 1:
         axes.plot(curves[0].x, curves[0].y, color=theme.first, drawstyle=style)
@@ -165,15 +190,8 @@ def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, *, steps: bool) -
     axes.legend(loc="lower center")
 
 
-def _square(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_xlim(-0.01, 1.01)
-    axes.set_ylim(-0.01, 1.02)
-    axes.set_aspect("equal")
-
-
-def _areas(name: str, area: str, curves: Sequence[_Curve], left_out: int) -> str:
+def _areas(name: str, area: str, found: _Found) -> str:
+    curves, left_out = found
     lines = [title(name)] if name else []
     if curves:
         mean = float(np.mean([found.area for found in curves]))

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gattn.training.metrics import regression_metrics
-from gattn.training.plots.style import known, note, render, title
+from gattn.training.plots.style import diagonal, frame, known, note, render, title
 from gattn.training.theme import Theme
 
 if TYPE_CHECKING:
@@ -57,15 +57,13 @@ def parity(
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
-        axes.set_xlabel("measured")
-        axes.set_ylabel("predicted")
+        frame(axes, "measured", "predicted", title(name))
         if not len(measured):
-            axes.set_title(title(name))
             return note(axes, "no measured value", theme)
         errors = regression_metrics(torch.from_numpy(measured), torch.from_numpy(guess))
         axes.set_title(title(name, errors))
+        diagonal(axes, theme)
         low, high = _range(measured, guess)
-        axes.axline((low, low), slope=1, color=theme.muted, linewidth=1, linestyle="--", zorder=1)
         if len(measured) > MANY:
             _density(axes, measured, guess, (low, high), theme)
         else:
@@ -147,11 +145,9 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool 
         from matplotlib.ticker import MaxNLocator
 
         (axes,) = panels
-        axes.set_xlabel("predicted − measured")
-        axes.set_ylabel("rows")
+        frame(axes, "predicted − measured", "rows", title(name))
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not len(error):
-            axes.set_title(title(name))
             return note(axes, "no measured value", theme)
         bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))  # Rice's rule, within reason
         reach = float(np.abs(error).max()) or 1.0

@@ -17,7 +17,18 @@ from gattn.training.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["METRICS", "Draw", "known", "note", "number", "render", "title"]
+__all__ = [
+    "METRICS",
+    "Draw",
+    "diagonal",
+    "frame",
+    "known",
+    "note",
+    "number",
+    "render",
+    "title",
+    "unit_range",
+]
 
 WIDTH = 4.1  # inches: shown 325 pixels wide, as on a page of 400, 10 points are 11 pixels
 DOTS = 230
@@ -159,6 +170,24 @@ def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
     text = f"{text[: LONGEST - 1]}…" if len(text) > LONGEST else text
     facts = (f"{METRICS.get(key, key)} {number(at)}" for key, at in (metrics or {}).items())
     return "\n".join(part for part in (text.replace("$", r"\$"), "   ".join(facts)) if part)
+
+
+def frame(axes: Axes, x: str, y: str, text: str) -> None:
+    """Name both axes, and say above the panel what it shows."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(text)
+
+
+def unit_range(axes: Axes) -> None:
+    """Show shares from 0 to 1 both ways, with their marks whole at the ends."""
+    axes.set_xlim(-0.01, 1.01)
+    axes.set_ylim(-0.02, 1.02)
+
+
+def diagonal(axes: Axes, theme: Theme) -> None:
+    """Draw the line on which what stands across and upwards is equal."""
+    axes.axline((0, 0), slope=1, color=theme.muted, linewidth=1, linestyle="--", zorder=1)
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:
