@@ -6,6 +6,7 @@ RDKit is imported when a molecule is first read, not with this module.
 from gattn.data._files import data_root
 from gattn.data.citation import load_citation
 from gattn.data.descriptors import DESCRIPTORS, molecule_descriptors
+from gattn.data.edge_files import map_edges
 from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
 from gattn.data.fingerprints import (
     morgan_fingerprints,
@@ -52,6 +53,7 @@ __all__ = [
     "dataset_names",
     "load_citation",
     "load_molecules",
+    "map_edges",
     "mol_graph",
     "molecule_descriptors",
     "morgan_fingerprints",

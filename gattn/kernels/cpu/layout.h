@@ -21,12 +21,13 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-// False, and nothing written, where an index is negative or not below its size. Every index is read
-// once, before anything depends on it: another thread that writes meanwhile cannot lead astray.
+// False where an index is negative or not below its size. Every index is read once, before anything
+// depends on it: another thread that writes meanwhile cannot lead astray. What is needed on the way
+// stands in the outputs that are written last, so that nothing else of the edges' size is held.
 template <class Source, class I> bool build_layout(const Source* source, const Source* destination,
                                                    i64 e, i64 m, i64 n, I* rowptr, I* col, I* perm,
                                                    I* colptr, I* row, I* csr2csc) {
-  std::vector<I> from(e), to(e), by_source(e);
+  I *from = row, *to = csr2csc, *by_source = col;
   bool within = true;
   for (i64 k = 0; k < e; ++k) {
     const i64 j = source[k], i = destination[k];
@@ -35,7 +36,7 @@ template <class Source, class I> bool build_layout(const Source* source, const S
   }
   if (!within) return false;
   counting_sort<I>(
-      e, m, [&](i64 k) { return i64(from[k]); }, [](i64 k) { return k; }, colptr, by_source.data());
+      e, m, [&](i64 k) { return i64(from[k]); }, [](i64 k) { return k; }, colptr, by_source);
   counting_sort<I>(
       e, n, [&](i64 k) { return i64(to[k]); }, [&](i64 k) { return i64(by_source[k]); }, rowptr,
       perm);
