@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import counted, say, show_metrics
+from gattn.molecules.explanations import PICTURES
 from gattn.molecules.runs.config import RunSettings, override
 
 __all__ = ["app"]
@@ -218,13 +219,16 @@ def explain(
     smiles: Smiles = None,
     encoding: Encoding = None,
     workers: Workers = RUN.workers,
+    pictures: Annotated[
+        int, Option(help="Draw so many molecules, the first; the tables have all.")
+    ] = PICTURES,
 ) -> None:
     """Draw the weight of every atom, and say how far the weights can be trusted."""
     from gattn.molecules.runs.explain import explain_table
 
     counts = explain_table(
         run, table, out, methods=method or (), target=target, smiles=smiles, encoding=encoding,
-        workers=workers, say=say,
+        workers=workers, pictures=pictures, say=say,
     )  # fmt: skip
     say(f"{out}: {counts.rows:,} rows, {counts.bad:,} of them with an error")
 
@@ -238,7 +242,7 @@ def embed(
     encoding: Encoding = None,
     workers: Workers = RUN.workers,
 ) -> None:
-    """Write the vectors that the network predicts from."""
+    """Write the vectors that the networks predict from, those of an ensemble side by side."""
     from gattn.molecules.runs.embed import embed_table
 
     with counted("embedding") as tick:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
     from rdkit.Chem.Draw.rdMolDraw2D import MolDraw2D
 
-    from gattn.draw._colours import Colour
+    from gattn.draw._colours import Colour, Palette
 
 __all__ = ["Anchor", "Canvas", "PictureFormat"]
 
@@ -45,13 +45,14 @@ class _Text:
 
 @dataclass(eq=False)
 class Canvas:
-    """A white picture of some width and height, in units that are pixels of an SVG.
+    """A picture of some width and height, in units that are pixels of an SVG.
 
     Attributes:
         width: of the whole picture.
         height: of the whole picture.
         panel: width and height of the part that one molecule is fitted into.
         format: "svg" or "png".
+        palette: its colours.
         drawer: RDKit's; its lengths are ``zoom`` times the canvas's.
         zoom: its pixels for each unit.
     """
@@ -60,6 +61,7 @@ class Canvas:
     height: int
     panel: tuple[int, int]
     format: PictureFormat
+    palette: Palette
     drawer: MolDraw2D = field(init=False)
     zoom: float = field(init=False)
     _texts: list[_Text] = field(init=False, default_factory=list)
@@ -74,6 +76,7 @@ class Canvas:
         self.zoom = _PNG_ZOOM if self.format == "png" else 1.0
         sizes = (self.width, self.height, *self.panel)
         self.drawer = kinds[self.format](*(round(size * self.zoom) for size in sizes))
+        self.drawer.drawOptions().setBackgroundColour(self.palette.ground)
         self.drawer.ClearDrawing()
         self.drawer.drawOptions().clearBackground = False
 
@@ -112,13 +115,19 @@ class Canvas:
         made = self.drawer.GetDrawingText()
         return self._svg(made) if isinstance(made, str) else self._png(made)
 
+    @property
+    def _ink(self) -> tuple[int, int, int]:
+        red, green, blue = (round(255 * part) for part in self.palette.ink)
+        return red, green, blue
+
     def _svg(self, made: str) -> bytes:
         _, _, rest = made.partition("?>")
         body, end, _ = rest.rpartition("</svg>")
+        ink = "#" + bytes(self._ink).hex()
         texts = "".join(
             f"<text x='{t.x:.1f}' y='{t.y:.1f}' font-family='{_FAMILY}' font-size='{t.size:.3g}' "
             f"font-weight='{'bold' if t.bold else 'normal'}' text-anchor='{t.anchor}' "
-            f"fill='#000000'>{escape(t.text)}</text>\n"
+            f"fill='{ink}'>{escape(t.text)}</text>\n"
             for t in self._texts
         )
         return f"<?xml version='1.0' encoding='UTF-8'?>{body}{texts}{end}\n".encode()
@@ -131,7 +140,7 @@ class Canvas:
         for t in self._texts:
             place = (t.x * self.zoom, t.y * self.zoom)
             font = _font(t.size * self.zoom, t.bold)
-            pen.text(place, t.text, fill=(0, 0, 0), font=font, anchor=_PILLOW_ANCHORS[t.anchor])
+            pen.text(place, t.text, fill=self._ink, font=font, anchor=_PILLOW_ANCHORS[t.anchor])
         out = io.BytesIO()
         picture.save(out, "PNG", dpi=(96 * self.zoom, 96 * self.zoom))
         return out.getvalue()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gattn.data.smiles import parse_smiles
 from gattn.draw._canvas import Canvas, PictureFormat
-from gattn.draw._colours import OUTLINE, colour, radius
+from gattn.draw._colours import DARK, LIGHT, radius
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -37,7 +37,7 @@ _FEWEST = 0.02
 def draw_molecule(
     molecule: Drawable, weights: Weights | None = None, *,
     scale: float | None = None, title: str = "", lines: Sequence[str] = (), label: str = "",
-    size: tuple[int, int] | None = None, format: PictureFormat = "svg",
+    size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
 ) -> bytes:  # fmt: skip
     """Draw a molecule with a disc on each atom: its area and colour tell the weight.
 
@@ -55,6 +55,7 @@ def draw_molecule(
         size: width and height of the molecule's part, in pixels of an SVG (a PNG has twice as
             many); None for one that fits it.
         format: "svg" or "png".
+        dark: for a dark page.
 
     Returns:
         The picture, as a file holds it.
@@ -70,14 +71,14 @@ def draw_molecule(
     """
     known = None if weights is None else [weights]
     mol = _laid_out(molecule)
-    return _draw([mol], known, scale, [title], [lines], label, 1, size or _fit(mol), format)
+    return _draw([mol], known, scale, [title], [lines], label, 1, size or _fit(mol), format, dark)
 
 
 def draw_grid(
     molecules: Sequence[Drawable], weights: Sequence[Weights] | None = None, *,
     scale: float | None = None, titles: Sequence[str] | None = None,
     lines: Sequence[Sequence[str]] | None = None, label: str = "", columns: int = 3,
-    size: tuple[int, int] = (320, 260), format: PictureFormat = "svg",
+    size: tuple[int, int] = (320, 260), format: PictureFormat = "svg", dark: bool = False,
 ) -> bytes:  # fmt: skip
     """Draw several molecules side by side on one scale, with one legend.
 
@@ -91,6 +92,7 @@ def draw_grid(
         columns: at most so many in a row.
         size: width and height of one molecule's part.
         format: "svg" or "png".
+        dark: for a dark page.
 
     Returns:
         The picture, as a file holds it; no molecule gives an empty one.
@@ -114,7 +116,7 @@ def draw_grid(
             raise ValueError(
                 f"{name} must have one entry a molecule, {len(mols)}; got {len(given)}"
             )
-    return _draw(mols, weights, scale, titles, lines, label, columns, size, format)
+    return _draw(mols, weights, scale, titles, lines, label, columns, size, format, dark)
 
 
 def shared_scale(weights: Sequence[Weights]) -> float:
@@ -151,7 +153,7 @@ def _array(weights: Weights) -> np.ndarray:
 def _draw(
     mols: Sequence[Mol], weights: Sequence[Weights] | None, scale: float | None,
     titles: Sequence[str], lines: Sequence[Sequence[str]], label: str,
-    columns: int, size: tuple[int, int], format: PictureFormat,
+    columns: int, size: tuple[int, int], format: PictureFormat, dark: bool,
 ) -> bytes:  # fmt: skip
     values = None if weights is None else [_checked(w, mol) for w, mol in zip(weights, mols)]
     scale = shared_scale(values or []) if scale is None else scale
@@ -162,7 +164,8 @@ def _draw(
     columns = max(min(columns, len(mols)), 1)
     rows = -(-len(mols) // columns)
     below = 0 if values is None else _LEGEND
-    canvas = Canvas(columns * size[0], rows * cell + below, size, format)
+    palette = DARK if dark else LIGHT
+    canvas = Canvas(columns * size[0], rows * cell + below, size, format, palette)
     for place, mol in enumerate(mols):
         x, y = place % columns * size[0], place // columns * cell
         centre, room = x + size[0] / 2, size[0] - _MARGIN
@@ -209,7 +212,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray) -> None:
     """Draw a molecule into its panel, with weights in units of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _FEWEST}
     options = canvas.drawer.drawOptions()
-    options.useBWAtomPalette()  # the colours are the weights'
+    options.setAtomPalette({-1: canvas.palette.ink})  # the colours are the weights'
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
     options.fixedBondLength = _BOND * canvas.zoom
@@ -218,7 +221,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray) -> None:
     canvas.drawer.DrawMolecule(
         mol,
         highlightAtoms=list(shown),
-        highlightAtomColors={i: colour(w) for i, w in shown.items()},
+        highlightAtomColors={i: canvas.palette.disc(w) for i, w in shown.items()},
         highlightAtomRadii={i: radius(w) for i, w in shown.items()},
         highlightBonds=[],
     )
@@ -231,7 +234,7 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 
     canvas.drawer.SetFillPolys(False)
     canvas.drawer.SetLineWidth(round(canvas.zoom))
-    canvas.drawer.SetColour(OUTLINE)
+    canvas.drawer.SetColour(canvas.palette.outline)
     for atom, r in discs:
         place = mol.GetConformer().GetAtomPosition(atom)
         ends = [Point2D(place.x + d, place.y + d) for d in (-r, r)]
@@ -246,8 +249,8 @@ def _legend(canvas: Canvas, scale: float, label: str, beyond: bool) -> None:
     for place in (-2, -1, 0, 1, 2):
         weight, x = place / 2, middle + place * step
         if weight:
-            outline = OUTLINE if weight < 0 else None
-            canvas.disc(x, y, radius(weight) * _BOND / 1.5, colour(weight), outline)
+            outline = canvas.palette.outline if weight < 0 else None
+            canvas.disc(x, y, radius(weight) * _BOND / 1.5, canvas.palette.disc(weight), outline)
         sign = {-2: "≤ ", 2: "≥ "}.get(place, "") if beyond else ""
         text = f"{weight * scale:+.3g}" if weight else "0"
         canvas.write(f"{sign}{text}".replace("-", "−"), x, y + 21, size=11, room=step)

@@ -177,7 +177,7 @@ class MoleculeEstimator(BaseEstimator, ABC):
             yield found, self.predictor_.predict(found.inputs)
 
     def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Featurised, Tensor]]:
-        """Embed piece by piece, as :meth:`predictions` predicts: [k, d] of readable molecules."""
+        """Embed piece by piece, as :meth:`predictions` predicts: [k, K d] of readable molecules."""
         check_is_fitted(self)
         for found in self._stream(smiles):
             yield found, self.predictor_.embed(found.inputs)
@@ -188,15 +188,17 @@ class MoleculeEstimator(BaseEstimator, ABC):
         return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
 
     def embed(self, smiles: Iterable[str]) -> np.ndarray:
-        """Describe molecules by the vectors that the network predicts from.
+        """Describe molecules by the vectors that the networks predict from.
 
         Args:
             smiles: n texts.
 
         Returns:
-            [n, d] float32; NaN in the rows of SMILES that cannot be read, with one warning.
+            [n, K d] float32, the d numbers of each of the ensemble's K networks side by side; NaN
+            in the rows of SMILES that cannot be read, with one warning.
 
         Raises:
+            ValueError: the model has no network.
             NotFittedError: the estimator was not fitted.
         """
         check_is_fitted(self)

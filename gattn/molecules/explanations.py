@@ -13,7 +13,10 @@ from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
 
-__all__ = ["WrittenExplanations", "describe", "label_of", "write_explanations"]
+__all__ = ["PICTURES", "WrittenExplanations", "describe", "label_of", "write_explanations"]
+
+PICTURES = 100
+"""So many molecules are drawn: nobody looks at more, and each takes two files a method."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class WrittenExplanations:
         atoms: the table of atoms.
         molecules: the table of molecules.
         pictures: one SVG and one PNG for each molecule and method.
-        not_drawn: the rows of molecules too large for a picture.
+        not_drawn: the rows of molecules too large for a picture, of those that were to have one.
     """
 
     atoms: Path
@@ -36,6 +39,7 @@ class WrittenExplanations:
 def write_explanations(
     folder: Path, rows: Sequence[int],
     explained: Mapping[str, Sequence[Explanation]], *, name: str = "prediction",
+    pictures: int = PICTURES,
 ) -> WrittenExplanations:  # fmt: skip
     """Write the weights of atoms as tables and pictures.
 
@@ -50,6 +54,7 @@ def write_explanations(
         rows: k numbers, what to call the molecules.
         explained: for each method the explanations of the same k molecules, in order.
         name: of the target, with its unit if it is known: what the pictures say.
+        pictures: how many molecules are drawn, the first; the tables have all.
 
     Returns:
         The files.
@@ -65,16 +70,16 @@ def write_explanations(
     atoms, molecules = folder / "atoms.csv", folder / "molecules.csv"
     _write(atoms, _atom_lines(rows, explained))
     _write(molecules, _molecule_lines(rows, explained))
-    pictures: list[Path] = []
+    drawn: list[Path] = []
     not_drawn: set[int] = set()
     for method, found in explained.items():
         scale = _scale(method, explained)
-        for row, one in zip(rows, found):
+        for row, one in zip(rows[:pictures], found):
             if len(one.symbols) > DRAWN_ATOMS:
                 not_drawn.add(row)
             else:
-                pictures += _draw(folder / f"row{row}-{method}", one, scale, name)
-    return WrittenExplanations(atoms, molecules, tuple(pictures), tuple(sorted(not_drawn)))
+                drawn += _draw(folder / f"row{row}-{method}", one, scale, name)
+    return WrittenExplanations(atoms, molecules, tuple(drawn), tuple(sorted(not_drawn)))
 
 
 def describe(explanation: Explanation) -> list[str]:

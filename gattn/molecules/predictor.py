@@ -170,26 +170,28 @@ class MoleculePredictor:
         return Prediction(mean, std, parts, members, nearest)
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
-        """Describe molecules by what the first network predicts them from.
+        """Describe molecules by what the networks predict them from.
+
+        The vectors of an ensemble's networks stand side by side: a feature of one is none of
+        another, so that their mean would say nothing.
 
         Args:
             inputs: k molecules.
 
         Returns:
-            [k, d] float32.
+            [k, K d] float32, of each of the K networks d numbers.
 
         Raises:
             ValueError: the model has no network.
         """
         if not self.networks:
             raise ValueError('embed needs a network; this model is "ridge", which has none')
+        made = []
         with torch.inference_mode():
-            return torch.cat(
-                [
-                    self.networks[0].embed(batch_inputs(inputs[positions]))
-                    for positions in torch.arange(len(inputs)).split(EMBEDDED)
-                ]
-            )
+            for positions in torch.arange(len(inputs)).split(EMBEDDED):
+                batch = batch_inputs(inputs[positions])
+                made.append(torch.cat([network.embed(batch) for network in self.networks], 1))
+        return torch.cat(made)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
         """Give what the model is made of, for :meth:`from_state`.

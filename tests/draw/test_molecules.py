@@ -16,6 +16,8 @@ from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
 from gattn.draw import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale
+from gattn.draw._colours import DARK, LIGHT
+from gattn.training import theme
 
 ODD = {
     "salt": "[Na+].[O-]C(=O)c1ccccc1",
@@ -95,6 +97,34 @@ def test_the_legend_has_the_scale_and_says_what_lies_beyond():
     beyond = texts(draw_molecule("CO", [0.1, -0.6], scale=0.5))
     assert "≤ −0.5" in beyond
     assert "≥ +0.5" in beyond
+
+
+def contrast(one, other):
+    """How far two colours are apart in brightness, as WCAG 2 counts it."""
+
+    def light(colour):
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_letters_are_readable_on_every_disc(palette):
+    assert contrast(palette.ink, palette.ground) > 10
+    for weight in np.linspace(-1, 1, 41):
+        assert contrast(palette.ink, palette.disc(weight)) > 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_picture_has_the_ground_of_its_page(dark):
+    drawn = draw_molecule("CO", [0.1, -0.5], title="x", format="png", dark=dark)
+    ground = Image.open(io.BytesIO(drawn)).getpixel((0, 0))
+    card = (theme.DARK if dark else theme.LIGHT).paper
+    assert ground == tuple(bytes.fromhex(card[1:]))
+    svg = draw_molecule("CO", [0.1, -0.5], title="x", dark=dark).decode()
+    assert ("fill='#000000'" in svg) == (not dark)
 
 
 def test_without_weights_there_is_neither_disc_nor_legend():

@@ -127,6 +127,15 @@ def test_one_network_leaves_the_spread_empty_and_large_molecules_have_no_picture
     assert {line["masking_spread"] for line in lines} == {""}
 
 
+def test_pictures_end_where_they_are_told_to_and_tables_do_not(tmp_path, inputs, ridge):
+    explained = {"masking": explain(ridge, inputs[:4], "masking")}
+    written = write_explanations(tmp_path, [5, 6, 8, 9], explained, pictures=2)
+    names = [path.name for path in written.pictures]
+    assert names == [f"row{row}-masking.{end}" for row in (5, 6) for end in ("svg", "png")]
+    with written.molecules.open(newline="", encoding="utf-8") as file:
+        assert [line["row"] for line in csv.DictReader(file)] == ["5", "6", "8", "9"]
+
+
 def test_rows_and_explanations_must_be_as_many(tmp_path, inputs, ridge):
     with pytest.raises(ValueError, match="masking must explain 2 molecules; got 1"):
         write_explanations(tmp_path, [0, 1], {"masking": explain(ridge, inputs[:1], "masking")})

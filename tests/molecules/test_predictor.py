@@ -12,6 +12,7 @@ pytest.importorskip("lightning")
 from gattn.data import morgan_fingerprints, tanimoto_ridge
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.network import batch_inputs
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeSettings, Task
 
@@ -134,6 +135,9 @@ def test_no_molecules_and_embeddings() -> None:
     assert found.nearest.shape == (0,)
     assert predictor.embed(inputs).shape == (len(CHAINS), 5 * TINY["width"])
     assert predictor.embed(inputs[:0]).shape == (0, 5 * TINY["width"])
+    two = fitted(y, ensemble=2)
+    made_by = [network.embed(batch_inputs(inputs[:3])) for network in two.networks]
+    torch.testing.assert_close(two.embed(inputs[:3]), torch.cat(made_by, 1))
     with pytest.raises(ValueError, match="embed needs a network"):
         fitted(y, model="ridge").embed(inputs)
 

@@ -33,8 +33,9 @@ def embed_table(
         run: the folder of a trained model.
         path: the file.
         out: what to write, which must not exist: ``.npy`` for an array [n, d] float32, or
-            ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... A row
-            that cannot be read holds NaN in the array and nulls in the table.
+            ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
+            numbers of an ensemble's networks stand side by side. A row that cannot be read holds
+            NaN in the array and nulls in the table.
         smiles: the column of SMILES; otherwise the one that the model was trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
         workers: processes that read SMILES.

@@ -9,7 +9,7 @@ from gattn.files import new_folder
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.explain import explain
-from gattn.molecules.explanations import write_explanations
+from gattn.molecules.explanations import PICTURES, write_explanations
 from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
@@ -29,6 +29,7 @@ def explain_table(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 2,
+    pictures: int = PICTURES,
     say: Callable[[str], None] = lambda line: None,
 ) -> Counts:
     """Weigh the atoms of every molecule of a CSV file.
@@ -44,6 +45,7 @@ def explain_table(
         smiles: the column of SMILES; otherwise the one that the model was trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
         workers: processes that read SMILES.
+        pictures: how many molecules are drawn, the first of the file; the tables have all.
         say: told in a line each what a user should know.
 
     Returns:
@@ -55,6 +57,8 @@ def explain_table(
         ValueError: the file or its column is not what was asked for, no such method or target,
             or no molecule that can be read.
     """
+    if pictures < 0:
+        raise ValueError(f"pictures must be at least 0; got {pictures}")
     estimator, table, column = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers
     )
@@ -71,9 +75,13 @@ def explain_table(
     }
     name = estimator.targets_[number]
     with new_folder(out) as folder:
-        written = write_explanations(folder, found.rows.tolist(), explained, name=name)
+        written = write_explanations(
+            folder, found.rows.tolist(), explained, name=name, pictures=pictures
+        )
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
+    if len(found.rows) > pictures:
+        say(f"{pictures:,} of {len(found.rows):,} molecules have pictures; the tables have all")
     if written.not_drawn:
         say(f"{len(written.not_drawn)} molecules are too large for a picture")
     return Counts(len(rows), len(bad))

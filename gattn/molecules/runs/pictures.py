@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +12,8 @@ from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.training.plots.style import number
-from gattn.training.report import Figure, Section
+from gattn.training.report import Section
+from gattn.training.sections import themed
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
@@ -47,9 +49,14 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
     ]
     scale, smiles = shared_scale(weights), known.inputs.molecules.smiles
     figures = tuple(
-        Figure(
-            draw_molecule(
-                smiles[row], own, scale=scale, size=SIZE, label=f"contribution by {METHOD}"
+        themed(
+            partial(
+                draw_molecule,
+                smiles[row],
+                own,
+                scale=scale,
+                size=SIZE,
+                label=f"contribution by {METHOD}",
             ),
             f"The structure of {smiles[row]} with a weight on each atom",
             _caption(estimator, known, made, row, target),

@@ -1,0 +1,45 @@
+"""Two processes under torchrun end with the metrics of one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def numbers(table):
+    """Every number of nested tables, by its name."""
+    if not isinstance(table, dict):
+        return {"": table} if isinstance(table, int | float) else {}
+    found = {name: numbers(value) for name, value in table.items()}
+    return {f"{name}.{end}": value for name, ends in found.items() for end, value in ends.items()}
+
+
+@pytest.mark.slow
+def test_two_processes_end_with_the_metrics_of_one(tmp_path):
+    data = tmp_path / "data.csv"
+    rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))
+    data.write_text("smiles,y\n" + "".join(rows))
+    found = []
+    for processes in (1, 2):
+        out = tmp_path / f"of-{processes}"
+        started = subprocess.run(
+            [
+                *(sys.executable, *(TORCHRUN if processes > 1 else []), "-m", "gattn.cli"),
+                *("molecules", "train", str(data), "--target", "y", "--out", str(out)),
+                *("--epochs", "10", "--width", "32", "--ensemble", "2", "--dropout", "0"),
+                *("--batch-size", "24", "--workers", "1"),
+            ],
+            env=ENVIRONMENT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert started.returncode == 0, started.stderr
+        found.append(numbers(json.loads((out / "metrics.json").read_text())))
+    one, two = found
+    assert len(one) > 20
+    assert two == pytest.approx(one, abs=1e-4)
