@@ -152,7 +152,7 @@ class MoleculeEstimator(BaseEstimator, ABC):
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
             folder=None if folder is None else Path(folder), progress=progress,
         )  # fmt: skip
-        self._calibrate(val.y, self.predictor_.predict(val.inputs))
+        self._calibrate(val.y, self.predictor_.held)
         self.seen_ = marks([*train.canonical, *val.canonical]).unique()
         return self
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gattn.data import tanimoto_ridge
+from gattn.molecules.kernel import draw
 from gattn.molecules.settings import Task
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ def baseline_predictions(
 
 def _ridge(train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int) -> Tensor:
     known = y.isfinite().nonzero().flatten()
-    if len(known) > BASELINE_ROWS:
-        generator = torch.Generator().manual_seed(seed)
-        known = known[torch.randperm(len(known), generator=generator)[:BASELINE_ROWS]]
+    known = known[draw(len(known), BASELINE_ROWS, seed)]
     bits, others = (part.float() for part in (train.counts[known] > 0, inputs.counts > 0))
     return tanimoto_ridge(bits, y[known], others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn.data.descriptors import DESCRIPTORS
+
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["KernelRidge", "count_tanimoto"]
+__all__ = ["KernelRidge", "count_tanimoto", "draw", "moments"]
 
-START = (-2.0, -1.0, 0.0, -1.0, -2.0)
-"""Where the search begins: the logarithms of noise, Tanimoto, Matern, 1 / length^2, linear."""
+START = (-2.0, -1.0)
+"""Where the search begins: the logarithms of noise and Tanimoto."""
+START_OF_GROUP = (0.0, -1.0, -2.0)
+"""The same of each group of descriptors: Matern, 1 / length^2, linear."""
+SURFACES = DESCRIPTORS.index("SlogP_VSA1")
+"""Descriptors from here on are surfaces of atoms of one kind; those before are of the whole."""
 SPREAD = 3.0
 """Standard deviation of the normal prior on those logarithms."""
 STEPS = 25
@@ -82,15 +87,16 @@ class KernelRidge:
     r"""Kernel ridge regression, with its hyperparameters and variance from a Gaussian process.
 
     .. math::
-        k(i, j) = s_1 T(c_i, c_j) + s_2 (1 + r_{ij}) e^{-r_{ij}} + s_3 \frac{z_i \cdot z_j}{d},
-        \qquad r_{ij}^2 = \frac{3 \lVert z_i - z_j \rVert^2}{d\,\ell^2}
+        k(i, j) = s\,T(c_i, c_j)
+        + \sum_g m_g (1 + r_{gij}) e^{-r_{gij}} + l_g \frac{z_{gi} \cdot z_{gj}}{d_g},
+        \qquad r_{gij}^2 = \frac{3 \lVert z_{gi} - z_{gj} \rVert^2}{d_g\,\ell_g^2}
 
         y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
 
-    T is the Tanimoto similarity of Morgan counts c, and z are the d standardised descriptors. The
-    scales, the length and the noise maximise the posterior density of each target's training
-    values (marginal likelihood with a wide normal prior on the logarithms). A target's gaps are
-    left out of its own equation.
+    T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
+    the whole molecule, and the surfaces of its atoms by kind. The scales, the lengths and the noise
+    maximise the posterior density of each target's training values (marginal likelihood with a wide
+    normal prior on the logarithms). A target's gaps are left out of its own equation.
 
     Memory grows with the square of the training molecules, and so it reads at most ``rows`` of
     them, drawn at random. With t targets it is t rows^2 numbers of float64.
@@ -122,12 +128,12 @@ class KernelRidge:
         Returns:
             The fitted model.
         """
-        kept = _draw(len(inputs), rows, seed)
+        kept = draw(len(inputs), rows, seed)
         counts, raw, y = inputs.counts[kept], inputs.descriptors[kept].double(), y[kept].double()
-        mean, scale = _moments(y)
-        center, width = _moments(raw)
+        mean, scale = moments(y)
+        center, width = moments(raw)
         z = _standardise(raw, center, width)
-        searched = _draw(len(kept), SEARCHED_ROWS, seed)
+        searched = draw(len(kept), SEARCHED_ROWS, seed)
         parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
         scaled = (y - mean) / scale
         theta = torch.stack([_search(parts, target) for target in scaled[searched].unbind(1)])
@@ -137,6 +143,24 @@ class KernelRidge:
                 "mean": mean, "scale": scale, "center": center, "width": width,
             }
         )  # fmt: skip
+
+    def with_more(self, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int) -> KernelRidge:
+        """Read more molecules, under the hyperparameters and scales of those before.
+
+        Args:
+            inputs: k molecules.
+            y: [k, t] float64; NaN where a target was not measured.
+            rows: the most molecules to read, those before included.
+            seed: of the draw, where there are more.
+
+        Returns:
+            A model that predicts from both.
+        """
+        had, kept = self._tensors, draw(len(inputs), max(rows - len(self.counts), 0), seed)
+        z = _standardise(inputs.descriptors[kept].double(), had["center"], had["width"])
+        scaled = (y[kept].double() - had["mean"]) / had["scale"]
+        more = {"counts": inputs.counts[kept], "descriptors": z, "y": scaled}
+        return KernelRidge(had | {name: torch.cat([had[name], of]) for name, of in more.items()})
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
         """Predict every target with its posterior variance.
@@ -207,23 +231,6 @@ class KernelRidge:
     def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
-    def left_out(self) -> tuple[Tensor, Tensor]:
-        """Predict every training molecule from all others, in closed form.
-
-        .. math::
-            y_i - \\frac{(K^{-1} y)_i}{(K^{-1})_{ii}}, \\qquad \\frac{1}{(K^{-1})_{ii}}
-
-        Returns:
-            [n, t] float64 and the variance, [n, t], of the n molecules that it reads; NaN at gaps.
-        """
-        y = self._tensors["y"]
-        means, variances = torch.full_like(y, math.nan), torch.full_like(y, math.nan)
-        for target, factor in enumerate(self._factors):
-            diagonal = torch.cholesky_inverse(factor.lower).diagonal()
-            means[factor.rows, target] = y[factor.rows, target] - factor.weight / diagonal
-            variances[factor.rows, target] = 1 / diagonal
-        return self._in_units(means, variances)
-
     def state(self) -> dict[str, Tensor]:
         """Give the tensors that the model is made of, for :meth:`__init__` to take."""
         return dict(self._tensors)
@@ -236,7 +243,7 @@ class KernelRidge:
         return mean * scale + self._tensors["mean"], variance.clamp(min=0) * scale.square()
 
 
-def _draw(count: int, most: int, seed: int) -> Tensor:
+def draw(count: int, most: int, seed: int) -> Tensor:
     """At most so many positions of a number of rows, in ascending order."""
     if count <= most:
         return torch.arange(count)
@@ -244,7 +251,7 @@ def _draw(count: int, most: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=generator)[:most].sort().values
 
 
-def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
+def moments(values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each column's known values; 1 for a constant column."""
     mean = values.nanmean(0)
     scale = (values - mean).square().nanmean(0).sqrt()
@@ -256,30 +263,43 @@ def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
 
 
 def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
-    """Tanimoto similarity, squared distance and product of every pair: three of [k, n]."""
+    """Tanimoto similarity of every pair, [k, n], then what :func:`_compare_descriptors` gives."""
     return [count_tanimoto(counts, other_counts).double(), *_compare_descriptors(z, other_z)]
 
 
 def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
-    """Squared distance and product of every pair: two of [k, n]."""
-    product = z @ other_z.t()
-    squares = z.square().sum(1)[:, None] + other_z.square().sum(1) - 2 * product
-    features = max(z.shape[1], 1)
-    return [squares.clamp(min=0) / features, product / features]
+    """Squared distance and product of every pair, [k, n] each, in every group of descriptors."""
+    found = []
+    for some, others in zip(_groups(z), _groups(other_z)):
+        features, product = max(some.shape[1], 1), some @ others.t()
+        squares = some.square().sum(1)[:, None] + others.square().sum(1) - 2 * product
+        found += [squares.clamp(min=0) / features, product / features]
+    return found
 
 
 def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
-    """The same of every molecule with itself: three of [k]."""
-    product = z.square().sum(1) / max(z.shape[1], 1)
-    return [counts.any(1).double(), torch.zeros_like(product), product]
+    """The same of every molecule with itself, [k] each."""
+    found = [counts.any(1).double()]
+    for some in _groups(z):
+        product = some.square().sum(1) / max(some.shape[1], 1)
+        found += [torch.zeros_like(product), product]
+    return found
+
+
+def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Descriptors of the whole molecule, and the surfaces of its atoms by kind."""
+    return z[:, :SURFACES], z[:, SURFACES:]
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
     """The kernel from its parts, without the noise."""
-    similarity, squares, product = parts
-    _, tanimoto, matern, inverse, linear = theta.exp().unbind()
-    far = (3 * inverse * squares + 1e-12).sqrt()  # differentiable where two molecules are equal
-    return tanimoto * similarity + matern * (1 + far) * (-far).exp() + linear * product
+    scales = theta.exp()
+    kernel = scales[1] * parts[0]
+    groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
+    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
+        far = (3 * inverse * squares + 1e-12).sqrt()  # differentiable where two molecules are equal
+        kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
+    return kernel
 
 
 def _noise(theta: Tensor) -> Tensor:
@@ -294,8 +314,8 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
 
 
 def _search(parts: list[Tensor], y: Tensor) -> Tensor:
-    """The logarithms of the hyperparameters with the highest posterior density: [5]."""
-    start = torch.tensor(START, dtype=torch.float64)
+    """The logarithms of the hyperparameters with the highest posterior density: [8]."""
+    start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
 

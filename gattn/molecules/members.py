@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gattn.training.loop import History
     from gattn.training.records import Loss
 
-__all__ = ["MoleculeBatches", "fit_members", "make_network", "predict_members"]
+__all__ = ["ASKED", "MoleculeBatches", "fit_members", "make_network", "predict_members"]
 
 AVERAGE = 0.99
 """Decay of the exponential moving average of the weights, which is what predicts."""

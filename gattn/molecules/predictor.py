@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from gattn.molecules.kernel import KernelRidge
+from gattn.molecules.kernel import KernelRidge, moments
 from gattn.molecules.members import (
+    ASKED,
     MoleculeBatches,
     fit_members,
     make_network,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MoleculePredictor", "Prediction"]
 
-EMBEDDED = 512
-"""Molecules a batch of :meth:`MoleculePredictor.embed`."""
-
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
@@ -42,7 +40,8 @@ class Prediction:
             standard deviation. Of classes how far the parts and networks are apart.
         parts: each part's own mean [k, t]: ``"attention"`` or ``"attentive_fp"``, ``"ridge"``.
         members: [K, k, t], what each network of the ensemble predicts.
-        nearest: [k], the Tanimoto similarity to the most similar training molecule, on Morgan bits.
+        nearest: [k], the Tanimoto similarity to the most similar molecule that was learned from,
+            on Morgan bits.
     """
 
     mean: Tensor
@@ -58,6 +57,9 @@ class MoleculePredictor:
     Attributes:
         networks: the ensemble, without a member where the model is the kernel ridge alone.
         history: what was recorded of each network's training; empty after :meth:`from_state`.
+        held: what was predicted of the validation part before the kernel ridge learned it, too:
+            by this its errors are told, not by :meth:`predict`. Of no molecules after
+            :meth:`from_state`.
         task: ``"regression"`` or ``"classification"``.
         settings: what it was trained by.
         weights: the share of each part in the mean, by the part's name.
@@ -70,6 +72,7 @@ class MoleculePredictor:
         """Make it of what :meth:`state` gives; see :meth:`from_state`."""
         self.task, self.settings, self.targets = task, settings, targets
         self.history: list[History] = []
+        self.held = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
         self.networks = [
             _loaded(make_network(settings, targets), _under(f"networks.{member}.", tensors))
@@ -92,6 +95,8 @@ class MoleculePredictor:
         progress: bool = False,
     ) -> MoleculePredictor:
         """Train the parts on one set of molecules and weigh them by another.
+
+        At last the kernel ridge, which needs no one to stop it, reads the second set, too.
 
         Args:
             train: k molecules.
@@ -126,15 +131,20 @@ class MoleculePredictor:
             )  # fmt: skip
             for member, network in enumerate(networks):
                 tensors |= _prefixed(f"networks.{member}.", network.state_dict())
+        rows, seed = settings.kernel_rows, settings.seed
         if settings.model in ("stacked", "ridge"):
-            rows, seed = settings.kernel_rows, settings.seed
             tensors |= _prefixed("ridge.", KernelRidge.fit(train, y, rows=rows, seed=seed).state())
-        return cls._weighed(tensors, val, y_val, task, settings, targets, history)
+        made = cls._weighed(tensors, val, y_val, task, settings, targets)
+        made.history = history
+        if made.kernel is not None:
+            made.kernel = made.kernel.with_more(val, y_val, rows=rows, seed=seed)
+        made._tensors["bits"] = torch.cat([made._tensors["bits"], val.counts > 0])
+        return made
 
     @classmethod
     def _weighed(
         cls, tensors: dict[str, Tensor], val: MoleculeInputs, y_val: Tensor, task: Task,
-        settings: MoleculeSettings, targets: int, history: list[History],
+        settings: MoleculeSettings, targets: int,
     ) -> MoleculePredictor:  # fmt: skip
         """Weigh the trained parts, and learn how large their errors are."""
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
@@ -146,7 +156,7 @@ class MoleculePredictor:
         made._tensors["weights"] = weights
         sources = made._sources(stacked, members, variance)
         made._tensors["spread"] = fit_spread(sources, y_val - combine(stacked, weights))
-        made.history = history
+        made.held = made.predict(val)
         return made
 
     def predict(self, inputs: MoleculeInputs) -> Prediction:
@@ -188,7 +198,7 @@ class MoleculePredictor:
             raise ValueError('embed needs a network; this model is "ridge", which has none')
         made = []
         with torch.inference_mode():
-            for positions in torch.arange(len(inputs)).split(EMBEDDED):
+            for positions in torch.arange(len(inputs)).split(ASKED):
                 batch = batch_inputs(inputs[positions])
                 made.append(torch.cat([network.embed(batch) for network in self.networks], 1))
         return torch.cat(made)
@@ -280,9 +290,13 @@ def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each target; 0 and 1 for classes."""
     if task == "classification":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
-    mean = y.nanmean(0)
-    scale = (y - mean).square().nanmean(0).sqrt()
-    return mean, torch.where(scale > 0, scale, 1.0)
+    return moments(y)
+
+
+def _nothing(targets: int) -> Prediction:
+    """What is predicted of no molecules."""
+    none = torch.empty(0, targets, dtype=torch.float64)
+    return Prediction(none, none, {}, none[None], torch.empty(0))
 
 
 def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -73,19 +73,21 @@ def test_gaps_cost_only_their_own_target() -> None:
     torch.testing.assert_close(alone, y[:1].expand(60, -1))  # one molecule: its values, everywhere
 
 
-def test_left_out_is_refitting_without_each() -> None:
-    train, y = made(25)
-    y[3, 1] = torch.nan
-    model = KernelRidge.fit(train, y, rows=1000, seed=0)
-    mean, variance = model.left_out()
-    assert mean[3].isnan().tolist() == [False, True]
-    for one in (0, 7):
-        others = torch.arange(25)[torch.arange(25) != one]
-        state = model.state()
-        state |= {name: state[name][others] for name in ("counts", "descriptors", "y")}
-        wanted, wanted_variance = KernelRidge(state).predict(train[torch.tensor([one])])
-        torch.testing.assert_close(mean[one], wanted[0])
-        torch.testing.assert_close(variance[one], wanted_variance[0])
+def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
+    train, y = made(40)
+    first, rest = torch.arange(25), torch.arange(25, 40)
+    y[3, 1] = y[30, 0] = torch.nan
+    model = KernelRidge.fit(train[first], y[first], rows=1000, seed=0)
+    more = model.with_more(train[rest], y[rest], rows=1000, seed=0)
+    before, after = (which.predict(train[rest])[0] for which in (model, more))
+    assert (after - y[rest]).square().nanmean() < (before - y[rest]).square().nanmean()
+    assert torch.equal(model.state()["theta"], more.state()["theta"])
+    backwards = KernelRidge.fit(train[first], y[first], rows=1000, seed=0).state()
+    given = more.state()
+    order = torch.arange(39, -1, -1)
+    backwards |= {name: given[name][order] for name in ("counts", "descriptors", "y")}
+    torch.testing.assert_close(KernelRidge(backwards).predict(train)[0], more.predict(train)[0])
+    assert len(model.with_more(train[rest], y[rest], rows=30, seed=0).state()["counts"]) == 30
 
 
 def test_the_state_restores_it_and_the_rows_bound_it() -> None:

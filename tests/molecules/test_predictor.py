@@ -119,11 +119,24 @@ def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
 def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> None:
     inputs, y = made()
     found = fitted(y, model="ridge").predict(inputs).nearest
+    assert (found == 1).all()  # the validation part was learned from, too
     bits = morgan_fingerprints(inputs.molecules)
     both = bits @ bits[:60].t()
     either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
-    torch.testing.assert_close(found, (both / either).amax(1))
-    assert (found[:60] == 1).all()
+    held = fitted(y, model="ridge").held.nearest
+    torch.testing.assert_close(held, (both / either).amax(1)[60:])
+
+
+@pytest.mark.parametrize("model", ["stacked", "attention", "ridge"])
+def test_what_is_held_was_predicted_before_it_was_learned(model: str) -> None:
+    inputs, y = made()
+    predictor = fitted(y, model=model)
+    held, seen = (
+        (found - y[60:]).square().mean()
+        for found in (predictor.held.mean, predictor.predict(inputs[60:]).mean)
+    )
+    assert seen == held if model == "attention" else seen < held
+    assert len(MoleculePredictor.from_state(*predictor.state()).held.mean) == 0
 
 
 def test_no_molecules_and_embeddings() -> None:

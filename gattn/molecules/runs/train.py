@@ -187,10 +187,9 @@ def _judge(
 ) -> Run:
     """Predict the validation and test parts, and measure the model beside the baselines."""
     parts = {part: known[getattr(split, part)] for part in PARTS}
-    predictions = {
-        part: estimator.predictor_.predict(parts[part].inputs) for part in ("val", "test")
-    }
-    test, made, task = parts["test"], predictions["test"], estimator.task
+    test, task, predictor = parts["test"], estimator.task, estimator.predictor_
+    made = predictor.predict(test.inputs)
+    predictions = {"val": predictor.held, "test": made}
     metrics = {
         "task": task,
         "test": measure(task, test.y, made.mean),
