@@ -6,13 +6,24 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from benchmarks.data.datasets import root
 from gattn.data import Molecules, Split, load_molecules, random_split, scaffold_split
 from gattn.training.metrics import classification_metrics, regression_metrics
 
-__all__ = ["DATASETS", "SPLITS", "Dataset", "load", "metrics_of", "split", "write_table"]
+__all__ = [
+    "DATASETS",
+    "OTHER_SPLITS",
+    "SPLITS",
+    "Dataset",
+    "load",
+    "metrics_of",
+    "split",
+    "write_table",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ DATASETS = {
 }
 SPLITS = ("0", "1", "2", "scaffold")
 """Three seeds of the random split, and the split by scaffold."""
+OTHER_SPLITS = ("numpy-0", "numpy-1", "numpy-2")
+"""Permutations of NumPy's default generator by seed: a tenth for test, then one for validation."""
 
 
 def load(name: str) -> Molecules:
@@ -48,6 +61,11 @@ def split(molecules: Molecules, which: str) -> Split:
     """A random split by its seed, or the one by scaffold; 8:1:1."""
     if which == "scaffold":
         return scaffold_split(molecules)
+    if which in OTHER_SPLITS:
+        seed, count = int(which.removeprefix("numpy-")), len(molecules)
+        order = torch.from_numpy(np.random.default_rng(seed).permutation(count))
+        test, val, train = order.split([count // 10, count // 10, count - 2 * (count // 10)])
+        return Split(train, val, test, f"random 8:1:1 by NumPy (seed {seed})")
     return random_split(molecules, seed=int(which))
 
 

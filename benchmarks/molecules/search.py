@@ -94,7 +94,8 @@ def _write(page: Path, found: list[record.Record]) -> None:
     """The tables of the page that says what was tried."""
     chosen = [row for row in found if row["variant"] in CHOSEN]
     tables.write(page, "search", table(found, "val"))
-    tables.write(page, "test", table(chosen, "test") + "\n\n" + intervals(chosen))
+    tested = (table(chosen, "test"), table(chosen, "test", parts.OTHER_SPLITS), intervals(chosen))
+    tables.write(page, "test", "\n\n".join(tested))
 
 
 @dataclass(frozen=True)
@@ -200,20 +201,20 @@ def _intervals(data: _Data, split: parts.Split, made: dict[str, Prediction]) -> 
     return found
 
 
-def table(found: list[record.Record], part: str) -> str:
-    """Every variant's metric on every data set: each split, and the mean of the random ones."""
+def table(found: list[record.Record], part: str, splits: tuple[str, ...] = parts.SPLITS) -> str:
+    """Every variant's metric on every data set: three random splits, their mean, and others."""
     newest = {(row["variant"], row["dataset"], row["split"]): row for row in found}
     rows = []
     for dataset in parts.DATASETS.values():
         for variant in dict.fromkeys(row["variant"] for row in found):
-            known = [newest.get((variant, dataset.name, which)) for which in parts.SPLITS]
+            known = [newest.get((variant, dataset.name, which)) for which in splits]
             values = [None if row is None else row[part][dataset.metric] for row in known]
             if any(value is not None for value in values):
                 random = [value for value in values[:3] if value is not None]
                 mean = statistics.mean(random) if len(random) == 3 else None
-                cells = [_cell(value) for value in (*values[:3], mean, values[3])]
+                cells = [_cell(value) for value in (*values[:3], mean, *values[3:])]
                 rows.append([dataset.name, dataset.metric, variant, *cells])
-    head = ["data", "metric", "variant", "0", "1", "2", "mean", "scaffold"]
+    head = ["data", "metric", "variant", *splits[:3], "mean", *splits[3:]]
     return tables.markdown(head, rows, text=3)
 
 
@@ -246,7 +247,9 @@ def _parser() -> argparse.ArgumentParser:
     names = [*VARIANTS, *_OTHERS]
     parser.add_argument("variants", nargs="*", default=names, metavar="VARIANT")
     parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--splits", nargs="+", choices=parts.SPLITS, default=[*parts.SPLITS])
+    parser.add_argument(
+        "--splits", nargs="+", choices=[*parts.SPLITS, *parts.OTHER_SPLITS], default=[*parts.SPLITS]
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the model")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--table", choices=["val", "test"], help="print what was measured before")

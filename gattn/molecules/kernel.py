@@ -308,7 +308,9 @@ def _noise(theta: Tensor) -> Tensor:
 
 def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
     rows = y.isfinite().nonzero().flatten()
-    kernel = _combine([part[rows][:, rows] for part in parts], theta)
+    if len(rows) < len(y):
+        parts = [part[rows][:, rows] for part in parts]
+    kernel = _combine(parts, theta)
     lower = torch.linalg.cholesky(kernel + _noise(theta) * torch.eye(len(rows)).double())
     return _Factor(rows, lower, torch.cholesky_solve(y[rows, None], lower).flatten())
 

@@ -296,7 +296,7 @@ def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
 def _nothing(targets: int) -> Prediction:
     """What is predicted of no molecules."""
     none = torch.empty(0, targets, dtype=torch.float64)
-    return Prediction(none, none, {}, none[None], torch.empty(0))
+    return Prediction(none, none, {}, none[None][:0], torch.empty(0))
 
 
 def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
