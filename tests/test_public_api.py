@@ -23,9 +23,9 @@ PUBLIC = {
         dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights mlp_attention mlp_attention_weights""",
     "gattn.graphs": """
-        band batched bipartite box causal complete disjoint edge_features from_networkx grid
-        grid_offsets knn pack radius readout to_networkx unpack virtual_node""",
-    "gattn.models": """AttentiveFP GAT""",
+        band batched bipartite box causal complete disjoint edge_features from_networkx
+        grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
+    "gattn.models": """AttentiveFP GAT inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nn": """
         AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv

@@ -7,6 +7,7 @@ Every builder takes a batch, with one size per member and members of any size, a
 from gattn.graphs.blocks import band, bipartite, causal, complete
 from gattn.graphs.combine import batched, disjoint, virtual_node
 from gattn.graphs.convert import edge_features, from_networkx, to_networkx
+from gattn.graphs.incoming import incoming
 from gattn.graphs.lattice import box, grid, grid_offsets
 from gattn.graphs.padding import pack, unpack
 from gattn.graphs.queries import readout
@@ -24,6 +25,7 @@ __all__ = [
     "from_networkx",
     "grid",
     "grid_offsets",
+    "incoming",
     "knn",
     "pack",
     "radius",

@@ -2,5 +2,6 @@
 
 from gattn.models.attentive_fp import AttentiveFP
 from gattn.models.gat import GAT
+from gattn.models.layerwise import inference
 
-__all__ = ["GAT", "AttentiveFP"]
+__all__ = ["GAT", "AttentiveFP", "inference"]

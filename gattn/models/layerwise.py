@@ -1,0 +1,235 @@
+"""Inference layer by layer, over the edges into a range of nodes at a time."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import BatchNorm1d, Identity, LayerNorm, Module
+from torch_geometric.nn import norm as pyg
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from gattn.edges import check_count
+from gattn.graph import Graph, check_graph
+from gattn.graphs import incoming
+from gattn.nn import GATConv, GATv2Conv
+
+Layer = Callable[..., Tensor]
+"""Called as PyG's layers are on a sampled block, ``layer((x_src, x_dst), graph)``, and with
+edge_attr as a third argument where there are edge features."""
+
+
+@torch.no_grad()
+def inference(
+    model: BasicGNN | Sequence[Layer],
+    x: Tensor | np.ndarray,
+    graph: Graph,
+    edge_attr: Tensor | np.ndarray | None = None,
+    *,
+    batch_edges: int = 2**20,
+    out: Tensor | np.ndarray | None = None,
+    scratch: str | Path | None = None,
+) -> Tensor:
+    r"""Compute every layer of a model over all nodes, a range of nodes at a time.
+
+    .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
+        \text{ for } i \text{ in one range, then in the next, and then for } l + 1
+
+    The result is that of the model on the whole graph, to rounding: sums run in another order. Of
+    x and of what a layer gives, only the rows are read that edges of the range lead from. Above the
+    graph this takes ``batch_edges`` rows of each of the layer's tensors, at most, and, in memory or
+    on disk, two arrays: what a layer reads and what it writes.
+
+    Args:
+        model: a :class:`GAT` in evaluation mode (or PyG's, through :func:`gattn.convert`); or its
+            layers, each a function of ``((x_src, x_dst), graph)`` and, where there are edge
+            features, of ``edge_attr``. The rows of x_dst are the first of x_src.
+        x: [n, d], in memory or memory-mapped, by ``numpy.load(..., mmap_mode="r")`` or by
+            ``torch.load(..., mmap=True)``.
+        graph: a graph among the n nodes.
+        edge_attr: [e, edge_dim] or [e], along the edges, in memory or memory-mapped.
+        batch_edges: most edges and nodes of a range; a node with more edges is a range by itself.
+        out: [n, c], where to write the result, in memory or memory-mapped; None for new memory.
+        scratch: a folder for what is between two layers, in files that are removed in the end;
+            None keeps it in memory.
+
+    Returns:
+        The result, [n, c]: out, where it was given. Without nodes it has no rows.
+
+    Raises:
+        TypeError: for edges that are no :class:`gattn.Graph`, or a model that is neither.
+        ValueError: for a model that trains, that joins its layers (``jk``) or normalises over
+            several nodes; x, edge_attr or out of another shape or dtype; a bipartite graph.
+
+    Reference:
+        Hamilton et al., "Inductive representation learning on large graphs" (NeurIPS 2017); PyG's
+        ``BasicGNN.inference``, which asks for a loader in place of the graph.
+
+    Example:
+        >>> import torch
+        >>> from gattn import Graph
+        >>> from gattn.models import GAT, inference
+        >>> ring = Graph(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), 4)
+        >>> model, x = GAT(16, 32, num_layers=2, out_channels=7, heads=4).eval(), torch.randn(4, 16)
+        >>> torch.allclose(inference(model, x, ring, batch_edges=4), model(x, ring), atol=1e-5)
+        True
+    """
+    layers = _layers(model)
+    _check(graph, x, edge_attr, batch_edges, out)
+    files = nullcontext() if scratch is None else tempfile.TemporaryDirectory(dir=scratch)
+    with files as folder:
+        for number, layer in enumerate(layers):
+            last = number == len(layers) - 1
+            file = None if folder is None or last else Path(folder, str(number))
+            x = _run(layer, x, graph, edge_attr, batch_edges, file, out if last else None)
+    assert isinstance(x, Tensor)  # there is a layer at least
+    return x
+
+
+def _run(
+    layer: Layer,
+    x: Tensor | np.ndarray,
+    graph: Graph,
+    edge_attr: Tensor | np.ndarray | None,
+    batch_edges: int,
+    file: Path | None,
+    out: Tensor | np.ndarray | None,
+) -> Tensor:
+    """One layer over all nodes: [n, c], in out or, without it, in a file or in memory."""
+    target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
+    for start, stop in _ranges(graph, batch_edges):
+        part, sources, positions = incoming(graph, start, stop)
+        x_src = _rows(x, sources)
+        features = () if edge_attr is None else (_rows(edge_attr, positions),)
+        rows = layer((x_src, x_src[: stop - start]), part, *features)
+        if rows.dim() != 2 or rows.shape[0] != stop - start:
+            raise ValueError(
+                f"a layer must give {stop - start} rows for as many destinations; got shape "
+                f"{(*rows.shape,)}"
+            )
+        shape = graph.num_dst, rows.shape[1]
+        target = _array(shape, rows, file) if target is None else target
+        if (*target.shape,) != shape or target.dtype != rows.dtype:
+            raise ValueError(
+                f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
+            )
+        target[start:stop] = rows
+    assert target is not None  # there is a range at least
+    return target
+
+
+def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of ranges with at most so many edges and nodes; one at least."""
+    nodes = torch.arange(graph.num_dst + 1, device=graph.device)
+    before, start = graph.layout.rowptr + nodes, 0
+    while True:
+        end = torch.searchsorted(before, before[start] + batch_edges, right=True)
+        stop = min(max(int(end) - 1, start + 1), graph.num_dst)
+        yield start, stop
+        start = stop
+        if start == graph.num_dst:
+            return
+
+
+def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
+    """Rows of an array, wherever it lies, on the device of the index."""
+    if isinstance(x, np.ndarray):  # numpy copies them: a tensor over a file that is only read warns
+        return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
+    return x.index_select(0, index.to(x.device)).to(index.device)
+
+
+def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
+    """What a layer gives, [n, c]: in memory, or in a file."""
+    size = math.prod(shape)
+    if file is None or size == 0:
+        return like.new_empty(shape)
+    return torch.from_file(str(file), shared=True, size=size, dtype=like.dtype).view(shape)
+
+
+def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
+    """The layers of a model, as functions."""
+    ours = GATConv, GATv2Conv
+    if isinstance(model, BasicGNN) and all(isinstance(conv, ours) for conv in model.convs):
+        _check_model(model)
+        return [_layer(model, number) for number in range(model.num_layers)]
+    if not isinstance(model, (list, tuple)) or not all(map(callable, model)) or not model:
+        raise TypeError(
+            "model must be a gattn.models.GAT, PyG's GAT after gattn.convert, or a list of "
+            f"layers; got {type(model).__name__}"
+        )
+    for layer in model:
+        if isinstance(layer, Module) and layer.training:
+            raise ValueError(f"model must be in evaluation mode, model.eval(); got {layer}")
+    return model
+
+
+def _layer(model: BasicGNN, number: int) -> Layer:
+    """Layer number of a model, and what acts on each of its rows before the next."""
+    conv: Any = model.convs[number]
+    norm: Any = model.norms[number]
+
+    def layer(x: tuple[Tensor, Tensor], graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
+        h, last = conv(x, graph, edge_attr=edge_attr), number == model.num_layers - 1
+        if not last or model.jk_mode is not None:
+            steps = (model.act, norm) if model.act_first else (norm, model.act)
+            for step in steps:
+                h = h if step is None else step(h)
+        return model.lin(h) if last and hasattr(model, "lin") else h
+
+    return layer
+
+
+def _check_model(model: BasicGNN) -> None:
+    if model.training:
+        raise ValueError("model must be in evaluation mode, model.eval(); got one that trains")
+    if model.jk_mode not in (None, "last"):
+        raise ValueError(f"jk must be None or 'last', layer by layer; got {model.jk_mode!r}")
+    for norm in model.norms:
+        if not _acts_on_rows(norm):
+            raise ValueError(f"norm must act on each node by itself, layer by layer; got {norm}")
+
+
+def _acts_on_rows(norm: Module) -> bool:
+    """Whether a normalisation of one node looks at no other."""
+    if isinstance(norm, pyg.LayerNorm):
+        return norm.mode == "node"
+    norm = norm.module if isinstance(norm, pyg.BatchNorm) else norm
+    if isinstance(norm, BatchNorm1d):
+        return norm.running_mean is not None
+    return isinstance(norm, (Identity, LayerNorm))
+
+
+def _check(
+    graph: Graph,
+    x: Tensor | np.ndarray,
+    edge_attr: Tensor | np.ndarray | None,
+    batch_edges: int,
+    out: Tensor | np.ndarray | None,
+) -> None:
+    check_graph("graph", graph)
+    check_count("batch_edges", batch_edges, 1)
+    _check_rows("x", x, graph.num_src, (2,))
+    if edge_attr is not None:
+        _check_rows("edge_attr", edge_attr, graph.num_edges, (1, 2))
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError("out must be an array that can be written; got one that is only read")
+    if out is not None and _address(out) == _address(x):
+        raise ValueError("out must not be x, of which later ranges read the rows")
+
+
+def _check_rows(name: str, rows: Tensor | np.ndarray, count: int, dims: tuple[int, ...]) -> None:
+    if isinstance(rows, Tensor) and rows.layout != torch.strided:
+        raise ValueError(f"{name} must be dense, layer by layer; got {rows.layout}")
+    if rows.ndim not in dims or rows.shape[0] != count:
+        raise ValueError(f"{name} must have shape ({count}, d); got {(*rows.shape,)}")
+
+
+def _address(array: Tensor | np.ndarray) -> int:
+    return array.data_ptr() if isinstance(array, Tensor) else array.ctypes.data
