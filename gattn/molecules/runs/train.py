@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from gattn.data import Split
 from gattn.molecules.base import MoleculeEstimator
@@ -190,11 +191,12 @@ def _judge(
     test, task, predictor = parts["test"], estimator.task, estimator.predictor_
     made = predictor.predict(test.inputs)
     predictions = {"val": predictor.held, "test": made}
+    learned = known[torch.cat([split.train, split.val])]  # what the model learned from at last
     metrics = {
         "task": task,
         "test": measure(task, test.y, made.mean),
         "val": measure(task, parts["val"].y, predictions["val"].mean),
-        "baselines": measure_baselines(task, parts["train"], test, settings.model.seed),
+        "baselines": measure_baselines(task, learned, test, settings.model.seed),
         "targets": measure_targets(estimator, test.y, made.mean),
         "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
         | constant_width(estimator, parts["val"].y, predictions["val"].mean, settings.coverage),
