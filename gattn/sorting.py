@@ -43,6 +43,21 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
     return layout
 
 
+@outside_transforms
+def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
+    """Lay out edges within range that are sorted by (destination, source): nothing is sorted.
+
+    Args:
+        rowptr: [n + 1], where the edges of each destination begin.
+        col: [e], their sources, ascending within a destination.
+        perm: [e], the caller's position of each edge.
+        num_src: m.
+    """
+    if cpu.serves(col.device):
+        return cpu.lay_out_rows(rowptr, col, perm, num_src)
+    return reference.from_rows(rowptr, col, perm, num_src)
+
+
 def _is_real(index: Tensor) -> bool:
     """Whether there are numbers to sort; where only shapes are computed, the operator serves."""
     fake = index.is_meta or isinstance(index, torch_internals.FakeTensor)

@@ -13,8 +13,9 @@ PUBLIC = {
         graphs models nn transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile Dataset MoleculeError Molecules
-        Score Split Table TableRow atom_features batch_molecules bond_features data_root dataset
-        dataset_names load_citation load_molecules map_edges mol_graph molecule_descriptors
+        NeighborLoader Score Split Table TableRow atom_features batch_molecules bond_features
+        data_root dataset dataset_names load_citation load_molecules map_edges mol_graph
+        molecule_descriptors
         morgan_fingerprints open_table random_split read_csv read_smiles scaffold_split
         split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.draw": """DRAWN_ATOMS draw_grid draw_molecule shared_scale""",
@@ -35,6 +36,7 @@ PUBLIC = {
         SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding SparseDropout
         SuperGATConv TransformerBlock TransformerConv grid_to_nodes
         nodes_to_grid token_offsets""",
+    "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
     "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
     "gattn.testing": """
         AwkwardGraph WorstCase assert_batch_independent assert_edge_order_independent

@@ -1,4 +1,5 @@
-"""Data sets: citation networks, molecules, their splits, baselines and the registry.
+"""Data sets: citation networks, molecules, their splits, baselines and the registry; batches of
+sampled neighbourhoods.
 
 RDKit is imported when a molecule is first read, not with this module.
 """
@@ -20,6 +21,7 @@ from gattn.data.molecules import (
     Molecules,
     batch_molecules,
 )
+from gattn.data.neighbor_loader import NeighborLoader
 from gattn.data.reading import load_molecules, read_csv, read_smiles
 from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
 from gattn.data.smiles import mol_graph
@@ -41,6 +43,7 @@ __all__ = [
     "Dataset",
     "MoleculeError",
     "Molecules",
+    "NeighborLoader",
     "Score",
     "Split",
     "Table",

@@ -106,6 +106,14 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
     )
 
 
+def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
+    """Lay out edges that are sorted by (destination, source): the columns are what is missing."""
+    csr2csc = stable_argsort(col)
+    row = owners(rowptr, col.numel())[csr2csc]
+    colptr = offsets(col[csr2csc], num_src, col.dtype)
+    return bare(rowptr, col, perm, colptr, row.to(col.dtype), csr2csc.to(col.dtype))
+
+
 def stable_argsort(index: Tensor) -> Tensor:
     """The order of ascending values, equal ones as they came: [e] int64.
 

@@ -176,6 +176,17 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
     return layout if _kernels.build_layout(*pointers, is_int64, *_layout(layout)) else None
 
 
+def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
+    """Columns of sorted edges, as :func:`gattn.kernels.layout.from_rows`."""
+    rowptr, col, perm = rowptr.contiguous(), col.contiguous(), perm.contiguous()
+    sizes = num_src + 1, col.numel(), col.numel()
+    layout = bare(rowptr, col, perm, *(empty(col, size) for size in sizes))
+    pointers = (t.data_ptr() for t in (rowptr, col, *layout[3:6]))
+    is_int64 = col.dtype == torch.int64
+    _kernels.build_columns(*pointers, rowptr.numel() - 1, num_src, is_int64)
+    return layout
+
+
 def checksum(t: Tensor) -> int:
     """A 64-bit number of the contents of a contiguous tensor, which depends on their order."""
     return _kernels.checksum(t.data_ptr(), t.nbytes)

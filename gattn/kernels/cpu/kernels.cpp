@@ -10,7 +10,8 @@
   FAMILY(mlp)                  \
   FAMILY(edge)                 \
   FAMILY(node)                 \
-  FAMILY(dropout)
+  FAMILY(dropout)              \
+  FAMILY(sampling)
 
 #define GATTN_STRING_(x) #x
 #define GATTN_STRING(x) GATTN_STRING_(x)

@@ -1,6 +1,7 @@
 // Layout-building: three stable counting sorts, linear in nodes and edges.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,28 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
     const i64 at = item(k);
     order[next[key(at)]++] = I(at);
   }
+}
+
+// The compressed columns of compressed rows, whose columns' offsets are known: each column has its
+// edges in the order of the rows.
+template <class I> void fill_columns(const I* rowptr, const I* col, const I* colptr, i64 m, i64 n,
+                                     I* row, I* csr2csc) {
+  std::vector<I> next(colptr, colptr + m);
+  for (i64 i = 0; i < n; ++i)
+    for (i64 k = rowptr[i]; k < i64(rowptr[i + 1]); ++k) {
+      const I at = next[col[k]]++;
+      row[at] = I(i);
+      csr2csc[at] = I(k);
+    }
+}
+
+// The same, and the offsets: [m + 1].
+template <class I>
+void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* row, I* csr2csc) {
+  std::fill(colptr, colptr + m + 1, I(0));
+  for (i64 k = 0; k < i64(rowptr[n]); ++k) ++colptr[i64(col[k]) + 1];
+  for (i64 j = 0; j < m; ++j) colptr[j + 1] += colptr[j];
+  fill_columns(rowptr, col, colptr, m, n, row, csr2csc);
 }
 
 // False where an index is negative or not below its size. Every index is read once, before anything
@@ -41,13 +64,7 @@ template <class Source, class I> bool build_layout(const Source* source, const S
       e, n, [&](i64 k) { return i64(to[k]); }, [&](i64 k) { return i64(by_source[k]); }, rowptr,
       perm);
   for (i64 k = 0; k < e; ++k) col[k] = from[perm[k]];
-  std::vector<I> next(colptr, colptr + m);
-  for (i64 i = 0; i < n; ++i)
-    for (i64 k = rowptr[i]; k < i64(rowptr[i + 1]); ++k) {
-      const I at = next[col[k]]++;
-      row[at] = I(i);
-      csr2csc[at] = I(k);
-    }
+  fill_columns(rowptr, col, colptr, m, n, row, csr2csc);
   return true;
 }
 

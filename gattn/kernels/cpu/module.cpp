@@ -76,6 +76,12 @@ bool sort_edges(Pointer source, Pointer destination, Pointer rowptr, Pointer col
                       at<I>(csr2csc));
 }
 
+template <class I> void build_columns_at(Pointer rowptr, Pointer col, Pointer colptr, Pointer row,
+                                         Pointer csr2csc, i64 n, i64 m) {
+  build_columns(at<const I>(rowptr), at<const I>(col), m, n, at<I>(colptr), at<I>(row),
+                at<I>(csr2csc));
+}
+
 }  // namespace
 
 NB_MODULE(_kernels, m) {
@@ -105,5 +111,11 @@ NB_MODULE(_kernels, m) {
                       : is_int64      ? sort_edges<i32, i64>
                                       : sort_edges<i32, i32>;
     return sort(source, destination, rowptr, col, perm, colptr, row, csr2csc, n, m, e);
+  });
+  m.def("build_columns", [](Pointer rowptr, Pointer col, Pointer colptr, Pointer row,
+                            Pointer csr2csc, i64 n, i64 m, bool is_int64) {
+    nb::gil_scoped_release release;
+    const auto build = is_int64 ? build_columns_at<i64> : build_columns_at<std::int32_t>;
+    build(rowptr, col, colptr, row, csr2csc, n, m);
   });
 }

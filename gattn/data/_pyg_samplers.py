@@ -1,0 +1,118 @@
+"""gattn's samplers of neighbourhoods, as PyG's loaders call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import (
+    BaseSampler,
+    HeteroSamplerOutput,
+    NodeSamplerInput,
+    SamplerOutput,
+)
+
+from gattn.graph import Graph, as_graph
+from gattn.sampling import NeighborSampler, TypedNeighborSampler
+from gattn.sampling.batch import EdgeType
+
+__all__ = ["PyGSampler", "add_pairs", "pyg_sampler"]
+
+
+class PyGSampler(BaseSampler):
+    """A sampler of one type of edges or of several.
+
+    The graphs of a sample travel in its metadata, behind what PyG's loader reads there.
+    """
+
+    def __init__(self, sampler: NeighborSampler | TypedNeighborSampler) -> None:
+        self._sampler = sampler
+
+    def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
+        """Sample around seeds, by this seed of the generator."""
+        if isinstance(self._sampler, NeighborSampler):
+            one = self._sampler.sample(inputs.node, seed)
+            return SamplerOutput(
+                node=one.nodes,
+                row=one.edge_index[0],
+                col=one.edge_index[1],
+                edge=one.edges,
+                num_sampled_nodes=one.num_nodes,
+                num_sampled_edges=one.num_edges,
+                metadata=(inputs.input_id, inputs.time, one.graph, one.layer_graphs),
+            )
+        assert inputs.input_type is not None  # PyG's loader asks for it
+        typed = self._sampler.sample({inputs.input_type: inputs.node}, seed)
+        return HeteroSamplerOutput(
+            node=typed.nodes,
+            row={edge_type: pairs[0] for edge_type, pairs in typed.edge_index.items()},
+            col={edge_type: pairs[1] for edge_type, pairs in typed.edge_index.items()},
+            edge=dict(typed.edges),
+            num_sampled_nodes=typed.num_nodes,
+            num_sampled_edges=typed.num_edges,
+            metadata=(inputs.input_id, inputs.time, typed.graph, typed.layer_graphs),
+        )
+
+    def sample_from_nodes(
+        self, index: NodeSamplerInput, **kwargs: Any
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Sample by a seed of torch's own generator."""
+        return self.draw(index, int(torch.empty((), dtype=torch.int64).random_(2**62)))
+
+    def sample_from_edges(self, *args: Any, **kwargs: Any) -> SamplerOutput:
+        """Refuse: the neighbourhoods of edges are not sampled."""
+        raise NotImplementedError("neighbourhoods are sampled around nodes, not around edges")
+
+
+def pyg_sampler(
+    data: Data | HeteroData,
+    num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+    graph: Graph | Mapping[EdgeType, Graph] | None,
+    *,
+    replace: bool,
+) -> PyGSampler:
+    """The sampler of the edges of some data, or of the given graphs in their place."""
+    if isinstance(data, HeteroData):
+        graphs = graph if graph is not None else _typed_graphs(data)
+        if not isinstance(graphs, Mapping):
+            raise TypeError(f"graph must be a dict by edge type; got {type(graphs).__name__}")
+        return PyGSampler(TypedNeighborSampler(graphs, num_neighbors, replace=replace))
+    if not isinstance(data, Data):
+        raise TypeError(f"data must be a Data or HeteroData; got {type(data).__name__}")
+    if isinstance(num_neighbors, Mapping) or isinstance(graph, Mapping):
+        raise TypeError("edges of one type take one graph and one list of fan-outs; got a dict")
+    nodes = int(data.num_nodes or 0)
+    graph = _graph(data, (nodes, nodes)) if graph is None else graph
+    sampler = NeighborSampler(graph, num_neighbors, replace=replace)
+    if graph.size != (nodes, nodes):
+        raise ValueError(f"graph must have the {nodes} nodes of the data; got {graph!r}")
+    return PyGSampler(sampler)
+
+
+def add_pairs(batch: Any, out: SamplerOutput | HeteroSamplerOutput) -> None:
+    """Give a batch the pairs of its edges, where PyG found none in the data to replace."""
+    if isinstance(out, SamplerOutput):
+        if "edge_index" not in batch and "adj_t" not in batch:
+            batch.edge_index = torch.stack([out.row, out.col])
+        return
+    for edge_type, row in out.row.items():
+        if "edge_index" not in batch[edge_type] and "adj_t" not in batch[edge_type]:
+            batch[edge_type].edge_index = torch.stack([row, out.col[edge_type]])
+
+
+def _graph(store: Any, size: tuple[int, int]) -> Graph:
+    """The edges of some data, laid out once for each tensor."""
+    for name in ("edge_index", "adj_t"):
+        if name in store:
+            return as_graph(store[name], size)
+    raise ValueError("data must have an edge_index or an adj_t; got neither, and no graph")
+
+
+def _typed_graphs(data: HeteroData) -> dict[EdgeType, Graph]:
+    count = {node_type: int(data[node_type].num_nodes or 0) for node_type in data.node_types}
+    return {
+        (source, name, destination): _graph(store, (count[source], count[destination]))
+        for (source, name, destination), store in data.edge_items()
+    }

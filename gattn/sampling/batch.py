@@ -1,0 +1,208 @@
+"""A sample as it grows, hop by hop, and what it is in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.kernels.layout import bare
+from gattn.kernels.sampling import Draw, Hop, sample_hop
+from gattn.sorting import lay_out_rows
+
+__all__ = ["Batch", "EdgeType", "Sample", "TypedSample"]
+
+EdgeType = tuple[str, str, str]
+"""(type of the source, relation, type of the destination)."""
+
+
+class Sample(NamedTuple):
+    """What was sampled around seeds, in L hops.
+
+    Attributes:
+        nodes: [n] int64, the nodes of the batch: seeds first, then in the order of discovery.
+        edges: [e] int64, which edges of the graph were drawn, by the caller's positions.
+        edge_index: [2, e] int64, their sources and destinations by position in ``nodes``, sorted
+            by (destination, source).
+        num_nodes: L + 1 numbers, of seeds and of the nodes that each hop met.
+        num_edges: L numbers, the edges of each hop.
+        graph: the edges among all nodes of the batch.
+        layer_graphs: L bipartite graphs, that of the first layer first: from the nodes of so many
+            hops to those of one hop less, which are the first of the same nodes.
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> from gattn.sampling import NeighborSampler
+        >>> sample = NeighborSampler(graphs.band([9], 1), [-1]).sample(torch.tensor([4]), seed=0)
+        >>> sample.nodes[sample.edge_index]
+        tensor([[4, 3, 5],
+                [4, 4, 4]])
+    """
+
+    nodes: Tensor
+    edges: Tensor
+    edge_index: Tensor
+    num_nodes: list[int]
+    num_edges: list[int]
+    graph: Graph
+    layer_graphs: list[Graph]
+
+
+class TypedSample(NamedTuple):
+    """What was sampled in a graph of several types: :class:`Sample` by node or edge type.
+
+    Attributes:
+        nodes: for each node type [n] int64.
+        edges: for each edge type [e] int64.
+        edge_index: for each edge type [2, e] int64.
+        num_nodes: for each node type L + 1 numbers.
+        num_edges: for each edge type L numbers.
+        graph: for each edge type the edges among all nodes of its types.
+        layer_graphs: for each of L layers the bipartite graph of each edge type.
+
+    Example:
+        >>> import torch
+        >>> from gattn import Graph
+        >>> from gattn.sampling import TypedNeighborSampler
+        >>> writes = Graph(torch.tensor([[0, 1, 1], [0, 0, 1]]), (2, 3))
+        >>> sampler = TypedNeighborSampler({("author", "writes", "paper"): writes}, [-1])
+        >>> sampler.sample({"paper": torch.tensor([0])}, seed=0).num_nodes
+        {'author': [0, 2], 'paper': [1, 0]}
+    """
+
+    nodes: dict[str, Tensor]
+    edges: dict[EdgeType, Tensor]
+    edge_index: dict[EdgeType, Tensor]
+    num_nodes: dict[str, list[int]]
+    num_edges: dict[EdgeType, list[int]]
+    graph: dict[EdgeType, Graph]
+    layer_graphs: list[dict[EdgeType, Graph]]
+
+
+class Batch:
+    """A sample that grows hop by hop.
+
+    Args:
+        graphs: the edges of each type.
+        seeds: for each node type [b] int64.
+        numbers: for each node type the number in the batch of each of its nodes: [m] int32, all -1;
+            written.
+    """
+
+    def __init__(
+        self,
+        graphs: dict[EdgeType, Graph],
+        seeds: dict[str, Tensor],
+        numbers: dict[str, Tensor],
+    ) -> None:
+        self._graphs = graphs
+        self._numbers = numbers
+        self._nodes = {kind: [nodes] for kind, nodes in seeds.items()}
+        self._hops: dict[EdgeType, list[Hop]] = {edge_type: [] for edge_type in graphs}
+        for kind, nodes in seeds.items():  # the first place of a seed that stands twice
+            order = torch.arange(nodes.numel(), dtype=torch.int32)
+            numbers[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
+
+    def grow(self, fan_outs: Mapping[EdgeType, int], replace: bool, seed: int) -> None:
+        """Draw edges into the nodes that the last hop met."""
+        known = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
+        first = {kind: known[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()}
+        none = torch.empty(0, dtype=torch.int64)
+        met = {kind: [none] for kind in self._nodes}
+        drawn = sum(_total(hop.edges for hop in hops) for hops in self._hops.values())
+        for edge_type, graph in self._graphs.items():
+            source, _, destination = edge_type
+            hop = sample_hop(
+                graph.layout,
+                self._nodes[destination][-1],
+                self._numbers[source],
+                Draw(fan_outs[edge_type], replace, seed, first_edge=drawn),
+                (first[destination], known[source]),
+            )
+            self._hops[edge_type].append(hop)
+            met[source].append(hop.nodes)
+            known[source] += hop.nodes.numel()
+            drawn += hop.edges.numel()
+        for kind, nodes in met.items():
+            self._nodes[kind].append(_join(nodes))
+
+    def finish(self) -> TypedSample:
+        """Join the hops, and lay out the graphs of the layers."""
+        nodes = {kind: _join(parts) for kind, parts in self._nodes.items()}
+        num_nodes = {kind: [part.numel() for part in parts] for kind, parts in self._nodes.items()}
+        layers: list[dict[EdgeType, Graph]] = []
+        for edge_type, hops in self._hops.items():
+            rows = _Rows.join(hops)
+            of_source, of_destination = num_nodes[edge_type[0]], num_nodes[edge_type[2]]
+            sizes = [
+                (sum(of_source[: k + 1]), sum(of_destination[:k])) for k in range(len(hops), 0, -1)
+            ]
+            layers = layers or [{} for _ in sizes]
+            for layer, size in zip(layers, sizes):
+                layer[edge_type] = rows.first(*size)
+        return TypedSample(
+            nodes=nodes,
+            edges={
+                edge_type: _join([hop.edges for hop in hops])
+                for edge_type, hops in self._hops.items()
+            },
+            edge_index={
+                edge_type: torch.cat([hop.edge_index for hop in hops], 1)
+                for edge_type, hops in self._hops.items()
+            },
+            num_nodes=num_nodes,
+            num_edges={
+                edge_type: [hop.edges.numel() for hop in hops]
+                for edge_type, hops in self._hops.items()
+            },
+            graph={
+                edge_type: _with_destinations(graph, nodes[edge_type[2]].numel())
+                for edge_type, graph in layers[0].items()
+            },
+            layer_graphs=layers,
+        )
+
+
+class _Rows(NamedTuple):
+    """The rows of a batch's layout, of which every layer takes the first."""
+
+    rowptr: Tensor
+    col: Tensor
+    perm: Tensor
+
+    @classmethod
+    def join(cls, hops: list[Hop]) -> _Rows:
+        """The rows of all hops, one after another."""
+        col = _join([hop.source for hop in hops])
+        perm = torch.arange(col.numel(), dtype=torch.int32)
+        degrees = torch.cat([hop.offsets.diff() for hop in hops])
+        rowptr = torch.zeros(degrees.numel() + 1, dtype=torch.int32)
+        torch.cumsum(degrees, 0, out=rowptr[1:])
+        return cls(rowptr, col, perm)
+
+    def first(self, num_src: int, num_dst: int) -> Graph:
+        """The bipartite graph of the first destinations."""
+        rowptr = self.rowptr[: num_dst + 1]
+        edges = int(rowptr[-1])
+        layout = lay_out_rows(rowptr, self.col[:edges], self.perm[:edges], num_src)
+        return Graph.from_layout(layout)
+
+
+def _with_destinations(graph: Graph, num_dst: int) -> Graph:
+    """The same edges among more destinations."""
+    layout = graph.layout
+    more = layout.rowptr.new_full((num_dst - graph.num_dst,), graph.num_edges)
+    rowptr = torch.cat([layout.rowptr, more])
+    return Graph.from_layout(bare(rowptr, *layout[1:6]))
+
+
+def _total(parts: Iterable[Tensor]) -> int:
+    return sum(part.numel() for part in parts)
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,0 +1,85 @@
+"""One hop: the C++ kernel gives the bits of the plain one, and what is drawn is uniform."""
+
+import pytest
+import torch
+from scipy import stats
+
+from gattn import Graph
+from gattn.kernels import cpu, sampling
+from gattn.kernels.sampling import Draw
+
+HUB, NODES = 3, 60
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """A hub, isolated nodes, loops and parallel edges, in no order."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(0, NODES - 5, (2, 400), generator=generator)
+    hub = torch.stack([torch.arange(2, NODES), torch.full((NODES - 2,), HUB)])
+    pairs = torch.cat([pairs, pairs[:, :50], hub, torch.tensor([[7, 7], [7, 7]])], 1)
+    return Graph(pairs[:, torch.randperm(pairs.shape[1], generator=generator)], NODES)
+
+
+def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
+    """A hop and the numbers that it left."""
+    numbers = torch.full((graph.num_src,), -1, dtype=torch.int32)
+    numbers[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
+    hop = function(graph.layout, nodes, numbers, draw, (0, nodes.numel()))
+    return [*hop, numbers]
+
+
+@pytest.mark.skipif(not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built")
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("fan_out", [-1, 0, 1, 3, 40, 1000])
+@pytest.mark.parametrize("wide", [False, True])
+def test_kernel_gives_the_bits_of_the_reference(graph, fan_out, replace, wide):
+    if wide:  # as where there are 2**31 edges
+        layout = graph.layout
+        graph = Graph.from_layout(
+            layout._replace(**{name: getattr(layout, name).long() for name in layout._fields[:6]})
+        )
+    nodes = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))[:40]
+    nodes = nodes.repeat(200) if fan_out == 3 else nodes  # enough for several threads
+    draw = Draw(fan_out, replace, seed=2**62 + 11, first_edge=2**20 + 1)
+    got = hop_of(sampling.sample_hop, graph, nodes, draw)
+    expected = hop_of(sampling.reference_hop, graph, nodes, draw)
+    for mine, plain in zip(got, expected):
+        assert mine.dtype == plain.dtype
+        assert torch.equal(mine, plain)
+
+
+@pytest.mark.parametrize("function", [sampling.sample_hop, sampling.reference_hop])
+@pytest.mark.parametrize("replace", [False, True])
+def test_neighbours_are_drawn_uniformly(graph, function, replace):
+    """Chi-square over the edges of the hub, drawn in many places of many batches."""
+    degree, fan_out, rounds = int(graph.in_degree()[HUB]), 5, 400
+    counts = torch.zeros(graph.num_edges, dtype=torch.int64)
+    nodes = torch.full((10,), HUB)
+    for seed in range(rounds):
+        hop = hop_of(function, graph, nodes, Draw(fan_out, replace, seed, first_edge=0))
+        counts += torch.bincount(hop[3], minlength=graph.num_edges)
+    of_hub = counts[graph.edge_index[1] == HUB]
+    assert of_hub.sum() == counts.sum() == rounds * 10 * fan_out
+    expected = rounds * 10 * fan_out / degree
+    spread = 1 if replace else 1 - (fan_out - 1) / (degree - 1)  # fewer surprises without
+    chi_square = float(((of_hub - expected) ** 2 / expected).sum()) / spread
+    assert 0.001 < stats.chi2.sf(chi_square, degree - 1) < 0.999
+
+
+def test_pairs_are_drawn_uniformly():
+    """Without replacement each pair of neighbours is as likely as any other."""
+    star = Graph(torch.stack([torch.arange(6), torch.zeros(6, dtype=torch.int64)]), 6)
+    nodes = torch.zeros(3000, dtype=torch.int64)
+    hop = hop_of(sampling.sample_hop, star, nodes, Draw(2, False, seed=5, first_edge=0))
+    first, second = hop[3].view(-1, 2).sort(1).values.t()
+    assert bool((first < second).all())
+    counts = torch.bincount(first * 6 + second, minlength=36)
+    counts = counts[counts > 0]
+    assert counts.numel() == 15
+    assert stats.chisquare(counts.numpy()).pvalue > 0.001
+
+
+def test_a_batch_of_too_many_edges_is_refused(graph):
+    with pytest.raises(ValueError, match="fewer than 2147418112 edges; got 2147483650"):
+        hop_of(sampling.sample_hop, graph, torch.tensor([HUB]), Draw(2, True, 0, 2**31))

@@ -1,0 +1,222 @@
+"""Samples of several hops: they lie in the graph, are numbered as PyG's, and have their layouts."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.kernels import layout as reference
+from gattn.nn import GATConv
+from gattn.sampling import NeighborSampler, TypedNeighborSampler
+
+NODES, EDGES = 500, 4000
+FAN_OUTS = [5, 3, 2]
+
+
+@pytest.fixture(scope="module")
+def pairs() -> torch.Tensor:
+    """Edges of a few hubs and many small nodes, parallel ones and loops; the last are isolated."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.rand(2, EDGES, generator=generator) ** 3 * (NODES - 20)
+    return ends.long()
+
+
+@pytest.fixture(scope="module")
+def graph(pairs) -> Graph:
+    return Graph(pairs, NODES)
+
+
+SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
+
+
+def check(sample, graph, pairs, seeds, fan_outs, replace):
+    """All that has to hold of a sample."""
+    nodes, edges, edge_index = sample.nodes, sample.edges, sample.edge_index
+    assert torch.equal(nodes[: seeds.numel()], seeds)
+    assert torch.equal(nodes[edge_index], pairs[:, edges])  # every edge exists
+    others = nodes[seeds.numel() :]
+    assert others.unique().numel() == others.numel()
+    assert not torch.isin(others, seeds).any()
+    assert sum(sample.num_nodes) == nodes.numel()
+    assert sum(sample.num_edges) == edges.numel()
+    # Nodes are numbered in the order in which the edges meet them.
+    fresh = edge_index[0][edge_index[0] >= seeds.numel()]
+    assert torch.equal(torch.tensor(list(dict.fromkeys(fresh.tolist()))), nodes_of(sample))
+    begin_node, begin_edge = 0, 0
+    for hop, fan_out in enumerate(fan_outs):
+        count, drawn = sample.num_nodes[hop], sample.num_edges[hop]
+        part = edge_index[:, begin_edge : begin_edge + drawn]
+        rows = torch.arange(begin_node, begin_node + count)
+        degree = graph.in_degree()[nodes[rows]]
+        found = torch.bincount(part[1], minlength=nodes.numel())
+        full = fan_out < 0
+        wanted = (
+            degree if full else (degree > 0) * fan_out if replace else degree.clamp(max=fan_out)
+        )
+        assert torch.equal(found[rows], wanted)
+        assert found.sum() == wanted.sum()
+        if not replace:
+            joined = part[1] * EDGES + edges[begin_edge : begin_edge + drawn]
+            assert joined.unique().numel() == drawn
+        begin_node, begin_edge = begin_node + count, begin_edge + drawn
+
+
+def nodes_of(sample):
+    return torch.arange(sample.num_nodes[0], sample.nodes.numel())
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("fan_outs", [FAN_OUTS, [-1, 2], [0], [1000], [2, -1, 0, 3]])
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:0], torch.arange(NODES), torch.tensor([490])])
+def test_sample_lies_in_the_graph(graph, pairs, seeds, fan_outs, replace):
+    sample = NeighborSampler(graph, fan_outs, replace=replace).sample(seeds, seed=1)
+    check(sample, graph, pairs, seeds, fan_outs, replace)
+
+
+def test_layers_are_laid_out(graph):
+    sample = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=2)
+    assert len(sample.layer_graphs) == 3
+    for layer, made in enumerate([*sample.layer_graphs, sample.graph]):
+        hops = max(3 - layer, 0) or 3
+        edges = sum(sample.num_edges[:hops])
+        size = sum(sample.num_nodes[: hops + 1]), sum(sample.num_nodes[:hops])
+        if layer == 3:
+            size = (sample.nodes.numel(),) * 2
+        assert made.size == size
+        expected = reference.build(*sample.edge_index[:, :edges], *size)
+        for got, wanted in zip(made.layout[:6], expected[:6]):
+            assert torch.equal(got, wanted)
+
+
+def test_the_same_seed_gives_the_same_batch(graph):
+    sampler = NeighborSampler(graph, [40, 40, 5])
+    seeds = torch.arange(300)
+    threads = torch.get_num_threads()
+    found = []
+    for count in (1, 2, 2):
+        torch.set_num_threads(count)
+        found.append(sampler.sample(seeds, seed=7))
+    torch.set_num_threads(threads)
+    for other in found[1:]:
+        assert torch.equal(found[0].nodes, other.nodes)
+        assert torch.equal(found[0].edges, other.edges)
+        assert torch.equal(found[0].edge_index, other.edge_index)
+    assert not torch.equal(sampler.sample(seeds, seed=8).edges[:500], found[0].edges[:500])
+
+
+def test_layers_compute_what_the_whole_graph_computes(graph, pairs):
+    """With all neighbours, the seeds get what the full graph gives them."""
+    torch.manual_seed(0)
+    x = torch.randn(NODES, 6, dtype=torch.float64)
+    layers = [GATConv(6, 6).double(), GATConv(6, 4).double()]
+    seeds = SEEDS.unique()
+    sample = NeighborSampler(graph, [-1, -1]).sample(seeds, seed=0)
+    h, whole = x[sample.nodes], x
+    for layer, part in zip(layers, sample.layer_graphs):
+        h, whole = layer((h, h[: part.num_dst]), part), layer(whole, graph)
+    torch.testing.assert_close(h, whole[seeds])
+
+
+def test_a_failed_sample_leaves_no_trace(graph, pairs):
+    sampler = NeighborSampler(graph, FAN_OUTS)
+    expected = sampler.sample(SEEDS, seed=3)
+    with pytest.raises(ValueError, match=r"seeds must be in \[0, 500\); got 500 at position 1"):
+        sampler.sample(torch.tensor([1, 500]), seed=3)
+    again = sampler.sample(SEEDS, seed=3)
+    assert torch.equal(again.nodes, expected.nodes)
+    assert torch.equal(again.edges, expected.edges)
+
+
+@pytest.fixture(scope="module")
+def typed() -> dict[tuple[str, str, str], torch.Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    sizes = {"author": 40, "paper": 70, "venue": 3}
+    kinds = [
+        ("author", "writes", "paper"),
+        ("paper", "cites", "paper"),
+        ("paper", "written by", "author"),
+        ("venue", "prints", "paper"),
+    ]
+    return {
+        kind: torch.stack(
+            [
+                torch.randint(sizes[kind[0]], (200,), generator=generator),
+                torch.randint(sizes[kind[2]], (200,), generator=generator),
+            ]
+        )
+        for kind in kinds
+    }
+
+
+TYPED_SIZES = {"author": 40, "paper": 70, "venue": 3}
+
+
+def test_types_are_sampled_each_by_its_edges(typed):
+    graphs = {
+        kind: Graph(pairs, (TYPED_SIZES[kind[0]], TYPED_SIZES[kind[2]]))
+        for kind, pairs in typed.items()
+    }
+    fan_outs = {kind: [3, 2] for kind in typed}
+    fan_outs["paper", "cites", "paper"] = [1, -1]
+    sampler = TypedNeighborSampler(graphs, fan_outs)
+    seeds = torch.tensor([5, 60, 1])
+    sample = sampler.sample({"paper": seeds}, seed=9)
+    assert torch.equal(sample.nodes["paper"][:3], seeds)
+    assert sample.num_nodes["author"][0] == sample.num_nodes["venue"][0] == 0
+    for kind, pairs in typed.items():
+        source, _, destination = kind
+        ends = sample.edge_index[kind]
+        assert torch.equal(sample.nodes[source][ends[0]], pairs[0, sample.edges[kind]])
+        assert torch.equal(sample.nodes[destination][ends[1]], pairs[1, sample.edges[kind]])
+        first = sample.num_edges[kind][0]
+        found = torch.bincount(ends[1, :first], minlength=3)
+        if destination == "paper":
+            degree = graphs[kind].in_degree()[seeds]
+            assert torch.equal(found, degree.clamp(max=fan_outs[kind][0]))
+        for layer, made in enumerate(graphs_of[kind] for graphs_of in sample.layer_graphs):
+            hops = 2 - layer
+            size = (
+                sum(sample.num_nodes[source][: hops + 1]),
+                sum(sample.num_nodes[destination][:hops]),
+            )
+            assert made.size == size
+            assert torch.equal(made.edge_index, ends[:, : sum(sample.num_edges[kind][:hops])])
+    for nodes in sample.nodes.values():
+        assert nodes.unique().numel() == nodes.numel()
+
+
+def test_one_type_is_the_plain_sampler(graph):
+    kind = ("node", "to", "node")
+    typed = TypedNeighborSampler({kind: graph}, FAN_OUTS).sample({"node": SEEDS}, seed=6)
+    plain = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=6)
+    assert torch.equal(typed.edges[kind], plain.edges)
+    assert typed.num_nodes["node"] == plain.num_nodes
+
+
+def test_bad_arguments_are_told(graph):
+    bipartite = Graph(torch.tensor([[0], [0]]), (2, 3))
+    sampler = NeighborSampler(graph, [2])
+    with pytest.raises(TypeError, match=r"graph must be a gattn.Graph; got Tensor"):
+        NeighborSampler(torch.zeros(2, 0), [2])
+    with pytest.raises(ValueError, match="all edges must join the same nodes; got 2 and 3"):
+        NeighborSampler(bipartite, [2])
+    with pytest.raises(ValueError, match="a fan-out must be >= -1; got -2"):
+        NeighborSampler(graph, [3, -2])
+    with pytest.raises(TypeError, match=r"a fan-out must be an int; got 2.5"):
+        NeighborSampler(graph, [2.5])
+    with pytest.raises(ValueError, match="at least one; got"):
+        NeighborSampler(graph, [])
+    with pytest.raises(TypeError, match=r"seeds must be a tensor of integers; got torch.float32"):
+        sampler.sample(torch.zeros(2), seed=0)
+    with pytest.raises(ValueError, match=r"seeds must have shape \(b,\); got \(1, 1\)"):
+        sampler.sample(torch.zeros(1, 1, dtype=torch.int64), seed=0)
+    with pytest.raises(ValueError, match=r"got -1 at position 0"):
+        sampler.sample(torch.tensor([-1]), seed=0)
+    with pytest.raises(ValueError, match=r"seed must be below 2\*\*63"):
+        sampler.sample(SEEDS, seed=2**63)
+    kinds = {("a", "x", "b"): bipartite, ("b", "y", "a"): bipartite}
+    with pytest.raises(ValueError, match="the same nodes of type 'b'; got 3 and 2"):
+        TypedNeighborSampler(kinds, [2])
+    with pytest.raises(ValueError, match="fan_outs must be of"):
+        TypedNeighborSampler({("a", "x", "b"): bipartite}, {})
+    with pytest.raises(ValueError, match=r"seeds must be of \['a', 'b'\]; got 'c'"):
+        TypedNeighborSampler({("a", "x", "b"): bipartite}, [1]).sample({"c": SEEDS}, seed=0)
