@@ -50,7 +50,8 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         table.add_row(metric, *(_shown(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
     held = metrics["intervals"]
-    RESULTS.print(f"intervals for {held['coverage']:.0%} hold {_shown(held['held'])} of the labels")
+    what = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    RESULTS.print(f"{what} for {held['coverage']:.0%} hold {_shown(held['held'])} of the labels")
 
 
 def _shown(value: float | None) -> str:

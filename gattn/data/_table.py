@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.data.tables import Table, is_missing
+from gattn.data.tables import Table, as_number
 
 __all__ = ["Row", "csv_rows", "joined_rows"]
 
@@ -30,8 +30,8 @@ def csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[Ro
     for number, row in enumerate(table.rows()):
         text, values, problem = row.cells[place], [], row.problem
         for name, cell in zip(targets, (row.cells[at] for at in places)):
-            value = _number(cell)
-            if value is None:
+            value = as_number(cell)
+            if value is None or math.isinf(value):
                 problem = problem or f"{name} must be a finite number or empty; it is {cell!r}"
             else:
                 values.append(value)
@@ -45,24 +45,10 @@ def joined_rows(structures: Path, activities: Path) -> list[Row]:
     rows = []
     for number, line in enumerate(structures.read_text("utf-8").splitlines()):
         smiles, _, name = line.partition(" ")
-        value = _number(activity[name]) if name in activity else None
-        if value is None:
+        value = as_number(activity[name]) if name in activity else None
+        if value is None or math.isinf(value):
             problem = f"{activities} gives no number for compound {name!r}"
             rows.append(Row(number, number + 1, smiles, problem=problem))
         else:
             rows.append(Row(number, number + 1, smiles, (value,)))
     return rows
-
-
-_LARGEST = 3.4028234663852886e38  # of fp32, which targets are kept in
-
-
-def _number(cell: str) -> float | None:
-    """The cell's number, NaN where it was not measured, None where it is no number."""
-    if is_missing(cell):
-        return math.nan
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if abs(value) <= _LARGEST and "_" not in cell else None

@@ -6,25 +6,22 @@ with too few or too many cells stays a row.
 
 from __future__ import annotations
 
-import codecs
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["Table", "TableRow", "is_missing", "open_table"]
+from gattn.data._encoding import is_wide, marked_encoding
+
+__all__ = ["Table", "TableRow", "as_number", "is_missing", "open_table"]
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "none", "null"))
-MARKS = {  # byte order marks; UTF-32's begins with one of UTF-16's
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+LARGEST = 3.4028234663852886e38
+"""Of float32, which targets are kept in."""
 NUL = "\x1a"
 """What a NUL byte is read as, "substitute": Python's reader refused NUL before version 3.11."""
 OnBadBytes = Literal["strict", "surrogateescape"]
@@ -152,8 +149,8 @@ def open_table(
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is empty or no text in that encoding, there is no such encoding, or a wanted
-            column is missing or there twice.
+        ValueError: it is empty, a workbook or no text in that encoding, there is no such encoding,
+            or a wanted column is missing or there twice.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.csv"
@@ -166,8 +163,8 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; wanted a CSV file")
-    encoding = encoding or _encoding(path)
-    if _wide(encoding):
+    encoding = encoding or marked_encoding(path)
+    if is_wide(encoding):
         on_bad_bytes = "strict"  # a byte of these is no part of a character
     tables = [
         _with_header(Table(path, (), separator, encoding, on_bad_bytes)) for separator in SEPARATORS
@@ -192,17 +189,23 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in MISSING
 
 
-def _encoding(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(4)
-    return next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8")
+def as_number(cell: str) -> float | None:
+    """The number in a cell: NaN where nothing was measured, None where it holds something else.
 
+    What float32 cannot hold is infinite.
 
-def _wide(encoding: str) -> bool:
+    >>> as_number("1.5"), as_number("NA"), as_number("1e99"), as_number("1,5")
+    (1.5, nan, inf, None)
+    """
+    if is_missing(cell):
+        return math.nan
     try:
-        return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
-    except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}") from None
+        value = float(cell)
+    except ValueError:
+        return None
+    if "_" in cell:  # a number to Python, and to nobody else
+        return None
+    return math.copysign(math.inf, value) if abs(value) > LARGEST else value
 
 
 def _with_header(table: Table) -> Table:
@@ -246,7 +249,7 @@ def _bad_bytes(table: Table) -> str:
     try:
         raw.decode(table.encoding)
     except UnicodeDecodeError as error:
-        if not _wide(table.encoding):
+        if not is_wide(table.encoding):
             line = raw.count(b"\n", 0, error.start) + 1
             said += f": byte 0x{raw[error.start]:02x} in line {line}"
     return f"{said}; name its encoding, or save it as UTF-8"

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from pandas import isna
 
+from gattn.data.tables import LARGEST
+
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 
 
@@ -50,15 +52,19 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
     """Labels [n, t] as float64, NaN where nothing was measured.
 
     Raises:
-        ValueError: something that is no number, or an infinite one.
+        ValueError: something that is no number, or one that float32 cannot hold.
     """
     try:
         numbers = np.where(isna(table), np.nan, table).astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"y must hold numbers, NaN where nothing was measured: {error}") from None
-    if np.isinf(numbers).any():
-        row, column = np.argwhere(np.isinf(numbers))[0]
-        raise ValueError(f"y must be finite or NaN; row {row}, column {column} is infinite")
+    beyond = np.abs(numbers) > LARGEST
+    if beyond.any():
+        row, column = np.argwhere(beyond)[0]
+        raise ValueError(
+            f"y must be NaN or a number that float32 holds; row {row}, column {column} is "
+            f"{numbers[row, column]:g}"
+        )
     return numbers
 
 

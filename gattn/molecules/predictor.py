@@ -274,7 +274,8 @@ class MoleculePredictor:
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
-            sources.append(members.var(0))
+            apart = members - members.mean(0)
+            sources.append(apart.square().sum(0) / (len(members) - 1))  # var warns of no molecule
         return torch.stack(sources)
 
 

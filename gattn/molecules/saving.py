@@ -54,7 +54,7 @@ def from_state(
         made.take_labels_state(card["labels"])
         made.seen_ = tensors["seen"]
         made.predictor_ = MoleculePredictor.from_state(tensors, card["predictor"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise RunError(f"{folder} holds no model of molecules: {error!r}") from error
     return made
 

@@ -73,7 +73,7 @@ class SafeCheckpointIO(CheckpointIO):
             if text is None:
                 raise ValueError("it holds tensors only")
             tree = _decode(json.loads(text), tensors)
-        except (SafetensorError, ValueError, KeyError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise TrainingError(f"{path} is broken: {error}") from None
         if not isinstance(tree, dict):
             raise TrainingError(f"{path} is broken: it holds no table")

@@ -118,9 +118,7 @@ def run_report(
     """
     figures = part_figures(run.task, run.y, run.mean, run.std, run.targets, run.reliability)
     predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
-    losses = themed(
-        partial(plots.learning_curve, run.histories), "Losses of training and validation by epoch"
-    )
+    losses = _losses(run)
     table, verdict = compare(run.metrics, run.baselines)
     content = ReportContent(
         run.title,
@@ -134,13 +132,13 @@ def run_report(
             Section("Predictions of the test part", (), (), predictions),
             _certainty(run, figures["calibration"]),
             *sections,
-            Section("Training", tables=_epochs(run), figures=(losses,)),
+            *_training(run, losses),
             _data(run),
             Section("Settings and versions", tables=(facts(run.settings), facts(run.versions))),
         ),
         _highlights(run),
     )
-    return content, figures | {"learning-curve": losses}
+    return content, figures | losses
 
 
 def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
@@ -165,7 +163,7 @@ def _best_baseline(run: RunFacts, metric: str) -> str:
 
 def _validation(run: RunFacts) -> Table:
     rows = tuple((METRICS[key], value) for key, value in run.validation.items())
-    caption = "On the validation part, by which the epoch was chosen"
+    caption = "On the validation part" + ", by which the epoch was chosen" * bool(run.histories)
     return Table(("metric", "model"), rows, caption)
 
 
@@ -203,11 +201,19 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g}\u00a0%"  # on one line
 
 
-def _epochs(run: RunFacts) -> tuple[Table, ...]:
-    """What each network went through; no table where none was trained."""
+def _losses(run: RunFacts) -> dict[str, Figure]:
+    """The curves by file name; nothing where no network was trained."""
+    if not run.histories:
+        return {}
+    draw = partial(plots.learning_curve, run.histories)
+    return {"learning-curve": themed(draw, "Losses of training and validation by epoch")}
+
+
+def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
+    """What each network went through; nothing where none was trained."""
     rows = tuple(
         (
             i + 1,
@@ -219,7 +225,8 @@ def _epochs(run: RunFacts) -> tuple[Table, ...]:
         for i, history in enumerate(run.histories)
     )
     columns = "network", "epochs", "kept", "its validation loss", "seconds"
-    return (Table(columns, rows),) if rows else ()
+    section = Section("Training", tables=(Table(columns, rows),), figures=tuple(losses.values()))
+    return (section,) if rows else ()
 
 
 def _data(run: RunFacts) -> Section:

@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gattn.files import replace_files
 
-__all__ = ["Json", "RunError", "read_model", "write_json", "write_model"]
+__all__ = ["Json", "RunError", "read_json", "read_model", "write_json", "write_model"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -84,11 +84,8 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
             raise RunError(f"{folder} holds no trained model: it has no {name}")
-    try:
-        card = json.loads((folder / CARD).read_bytes())
-    except ValueError as error:
-        raise RunError(f"{folder / CARD} is broken: {error}") from None
-    if not isinstance(card, dict) or not isinstance(card.get("sha256"), dict):
+    card = read_json(folder / CARD)
+    if not isinstance(card.get("sha256"), dict):
         raise RunError(f"{folder / CARD} is not the card of a model")
     if card.get("format") != FORMAT:
         raise RunError(
@@ -104,6 +101,29 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
         return load(weights), {**card, "sha256": hashes}
     except SafetensorError as error:
         raise RunError(f"{folder / WEIGHTS} is broken: {error}") from None
+
+
+def read_json(path: str | os.PathLike[str], *wanted: str) -> dict[str, Any]:
+    """Read what :func:`write_json` wrote.
+
+    Args:
+        path: the file.
+        wanted: keys that it must have.
+
+    Raises:
+        RunError: it is no JSON, no table, or lacks a key.
+        FileNotFoundError: no such file.
+    """
+    try:
+        table = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is broken: {error}") from None
+    if not isinstance(table, dict):
+        raise RunError(f"{path} is broken: it holds no table")
+    for key in wanted:
+        if key not in table:
+            raise RunError(f"{path} is broken: it has no {key!r}")
+    return table
 
 
 def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:

@@ -73,7 +73,12 @@ def test_a_run_holds_what_it_should(folder):
     plots = {path.stem for path in (folder / "numbers" / "plots").iterdir()}
     assert plots == {"parity", "residuals", "calibration", "learning-curve"}
     classes = {path.stem for path in (folder / "classes" / "plots").iterdir()}
-    assert {"roc", "calibration", "learning-curve"} <= classes
+    assert classes == {"roc", "precision-recall", "calibration"}  # a ridge has no epochs
+    page = (folder / "classes" / "report.html").read_text("utf-8")
+    assert "measured active" in page or "measured idle" in page
+    assert "Here class 1 of kind is “idle”." in page
+    assert "epoch was chosen" not in page
+    assert "epoch was chosen" in (folder / "numbers" / "report.html").read_text("utf-8")
     left_out = _rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
@@ -138,6 +143,18 @@ def test_the_same_command_again(folder, gattn):
     assert (code, told.count("\n")) == (2, 1)
     assert "holds another run (seed is 0 there and 1 here)" in told
     assert (folder / "classes" / "model.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("metrics.json", "{"), ("metrics.json", "[]"), ("metrics.json", "{}"), ("splits.json", "{}")],
+)
+def test_a_broken_record_is_told_by_its_name(folder, tmp_path, gattn, name, content):
+    run = shutil.copytree(folder / "classes", tmp_path / "run")
+    (run / name).write_text(content)
+    code, told = gattn("train", folder / "data.csv", "--target", "kind", "--out", run, *RIDGE)
+    assert (code, told.count("\n")) == (2, 1)
+    assert f"{name} is broken" in told
 
 
 def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):

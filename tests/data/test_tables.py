@@ -135,7 +135,17 @@ def test_what_cannot_be_a_table_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is a folder; wanted a CSV file"):
         open_table(tmp_path)
     path = tmp_path / "table.csv"
+    for content, told in {
+        b"PK\x03\x04\x14\0": "a zip archive, as workbooks of Excel are; save it as a CSV file",
+        b"\xd0\xcf\x11\xe0\xa1": "a workbook of an old Excel",
+        b"\x1f\x8b\x08": "compressed by gzip",
+    }.items():
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=told):
+            open_table(path, ["smiles"])
     path.write_text("smiles,error\nC,1\n")
+    with pytest.raises(ValueError, match="there is no encoding 'base64'"):  # it is none of text
+        open_table(path, encoding="base64")
     with (
         pytest.raises(ValueError, match="has a column 'error' already"),
         open_table(path).writer(tmp_path / "out.csv", ["error"]),

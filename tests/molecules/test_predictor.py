@@ -150,6 +150,7 @@ def test_no_molecules_and_embeddings() -> None:
     assert predictor.embed(inputs[:0]).shape == (0, 5 * TINY["width"])
     two = fitted(y, ensemble=2)
     made_by = [network.embed(batch_inputs(inputs[:3])) for network in two.networks]
+    assert two.predict(inputs[:0]).std.shape == (0, 2)
     torch.testing.assert_close(two.embed(inputs[:3]), torch.cat(made_by, 1))
     with pytest.raises(ValueError, match="embed needs a network"):
         fitted(y, model="ridge").embed(inputs)

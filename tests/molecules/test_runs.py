@@ -39,6 +39,12 @@ def test_whole_numbers_are_classes_where_that_is_asked():
     assert found.y[:, 0].tolist() == [1, 2, 1]
 
 
+def test_infinity_and_numbers_of_python_alone_are_names_of_classes():
+    for cells in (["inf", "1"], ["1_0", "2_0"]):
+        found = read_labels([[cell] for cell in cells], ["y"], "classification")
+        assert found.y[:, 0].tolist() == cells
+
+
 def test_a_cell_that_is_no_number_is_a_problem_of_its_row():
     found = read_labels([["1", "2"], [">5", "x"], ["2", "3"]], ["a", "b"])
     assert found.problems == [
@@ -55,6 +61,7 @@ def test_a_cell_that_is_no_number_is_a_problem_of_its_row():
         (["3", "3"], "constant: every label is 3"),
         (["1", "inf"], "must be finite; it is 'inf' in line 2"),
         (["2", "-1e999"], "must be finite; it is '-1e999' in line 2"),
+        (["2", "1e200"], "must be finite; it is '1e200' in line 2, beyond float32"),
         (["a", "b", "c"], r"holds no numbers \(decimals have a point\): 'a'"),
     ],
 )

@@ -76,7 +76,16 @@ def test_other_files_are_refused(tmp_path) -> None:
     save_file({"weight": torch.ones(2)}, path)
     with pytest.raises(TrainingError, match=r"c\.safetensors is broken: it holds tensors only"):
         SafeCheckpointIO().load_checkpoint(path)
-    for text in ("[", '["tensor", "none"]', "3", '["kind"]', '["tensor"]', "[1, 2, 3]"):
+    for text in (
+        "[",
+        '["dict", 5]',
+        '["tensor", []]',
+        '["tensor", "none"]',
+        "3",
+        '["kind"]',
+        '["tensor"]',
+        "[1, 2, 3]",
+    ):
         save_file({"weight": torch.ones(2)}, path, {"checkpoint": text})
         with pytest.raises(TrainingError, match="is broken"):
             SafeCheckpointIO().load_checkpoint(path)

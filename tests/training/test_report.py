@@ -232,7 +232,7 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     pictures = [attributes for name, attributes in page.elements if name == "img"]
     assert len(pictures) == 4
     told = " ".join(page.texts)
-    assert "hold 95 % of those of the test part" in told
+    assert "hold 95\u00a0% of those of the test part" in told
     assert "Left out: 1 of 16 rows." in told
     assert "Without a label: 2 more." in told
     assert "not a SMILES" in told
@@ -250,4 +250,6 @@ def test_a_run_without_baselines_intervals_and_networks(tmp_path: Path) -> None:
     run = _run("regression", baselines={}, intervals=None, histories=[])
     content, _ = run_report(run)
     told = " ".join(_read(write_report(tmp_path, content)).texts)
+    assert "epoch was chosen" not in told
+    assert "Training" not in [section.title for section in content.sections]
     assert "There is nothing to compare on the test part." in told

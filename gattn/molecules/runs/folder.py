@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 from gattn.data import BadRow
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.source import Source, file_hash
-from gattn.training.runs import Json, RunError, write_json
+from gattn.training.runs import Json, RunError, read_json, write_json
 from gattn.training.settings import read_toml, write_toml
 
 __all__ = ["CHECKPOINTS", "METRICS", "begin", "finish", "is_first_process", "metrics_of_whole"]
@@ -79,11 +78,11 @@ def _metrics(out: Path, settings: RunSettings) -> dict[str, Any] | None:
     data = Path(settings.data)
     if settings.data and data.is_file() and file_hash(data) != _splits(out)["sha256"]:
         raise RunError(f"{out} holds a run on other content of {data}: choose another folder")
-    return json.loads((out / METRICS).read_text("utf-8"))
+    return read_json(out / METRICS, "task", "test", "molecules", "intervals")
 
 
 def _splits(out: Path) -> dict[str, Any]:
-    return json.loads((out / SPLITS).read_text("utf-8"))
+    return read_json(out / SPLITS, "sha256")
 
 
 def finish(out: Path, metrics: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from gattn.data.tables import is_missing
+from gattn.data.tables import as_number, is_missing
 from gattn.molecules.settings import Task
 
 __all__ = ["Labels", "read_labels"]
@@ -97,28 +97,21 @@ def _common_task(columns: Sequence[Sequence[str]], targets: Sequence[str]) -> Ta
 
 def _task(column: Sequence[str]) -> Task:
     kinds = {cell for cell in column if not is_missing(cell)}
-    numbers = {_number(cell) for cell in kinds}
+    numbers = {as_number(cell) for cell in kinds}
     if numbers <= {0.0, 1.0} or (numbers == {None} and len(kinds) <= 2):
         return "classification"
     return "regression"
-
-
-def _number(cell: str) -> float | None:
-    """The cell's number, infinities among them; None where it is no number."""
-    try:
-        return float(cell)
-    except ValueError:
-        return None
 
 
 def _numbers(
     column: Sequence[str], target: str, lines: Sequence[int], learnable: bool
 ) -> list[float | None]:
     """NaN where a cell says that nothing was measured, None where it is no number."""
-    values = [math.nan if is_missing(cell) else _number(cell) for cell in column]
+    values = [as_number(cell) for cell in column]
     for row, value in enumerate(values):
         if value is not None and math.isinf(value):
-            raise ValueError(f"{target} must be finite; it is {column[row]!r} in line {lines[row]}")
+            told = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
+            raise ValueError(told + ", beyond float32" * any(map(str.isdigit, column[row])))
     known = {value for value in values if value is not None and not math.isnan(value)}
     if not known:
         example = next(cell for cell, value in zip(column, values) if value is None)
@@ -130,8 +123,8 @@ def _numbers(
 
 def _classes(column: Sequence[str], target: str, learnable: bool) -> list[str | int | None]:
     """Whole numbers where every cell is one, else texts."""
-    known = {cell: _number(cell) for cell in column if not is_missing(cell)}
-    whole = all(value is not None and value == round(value) for value in known.values())
+    known = {cell: as_number(cell) for cell in column if not is_missing(cell)}
+    whole = all(value is not None and value.is_integer() for value in known.values())
     labels = {cell: int(value) if whole else cell for cell, value in known.items()}  # pyright: ignore[reportArgumentType]
     kinds = sorted(set(labels.values()), key=str)
     if len(kinds) > 2 or (len(kinds) < 2 and learnable):

@@ -9,6 +9,7 @@ import torch
 
 from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
+from gattn.molecules.estimators import MoleculeClassifier
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.training.plots.style import number
@@ -89,9 +90,10 @@ def _caption(
     """What was measured and predicted of a molecule, and how near the training part comes to it."""
     y, mean, std = (float(values[row, target]) for values in (known.y, made.mean, made.std))
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
-    if estimator.task == "regression":
-        lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
+    if isinstance(estimator, MoleculeClassifier):
+        measured, own = estimator.classes_by_target[target][int(y)], mean if y else 1 - mean
+        lines += [f"measured {measured}", f"its probability {number(own)}"]
     else:
-        lines += [f"class {y:.0f}", f"predicted with probability {number(mean if y else 1 - mean)}"]
+        lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
     lines += [f"nearest {number(float(made.nearest[row]))}"]
     return "\n".join([*lines, known.inputs.molecules.smiles[row]])

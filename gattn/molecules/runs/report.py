@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gattn.molecules.estimators import MoleculeRegressor
+from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.pictures import worst_molecules
@@ -75,8 +75,17 @@ def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:
         settings=_settings(run),
         versions=versions,
         by_target=metrics["targets"],
-        notes=tuple(run.notes),
+        notes=(*run.notes, *_class_names(estimator)),
     )
+
+
+def _class_names(estimator: MoleculeEstimator) -> list[str]:
+    """A sentence that says what class 1 is called, where that is not 1."""
+    if not isinstance(estimator, MoleculeClassifier):
+        return []
+    names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
+    told = [f"class 1 of {t} is “{name}”" for t, name in names.items() if name not in ("1", "True")]
+    return [f"Here {'; '.join(told)}."] if told else []
 
 
 def part_figures(
