@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
 import gattn.data
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+NEED_SKLEARN = ("attention_is_a_graph", "link_prediction")
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def run(monkeypatch, capsys):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_an_example_stays_short(path):
-    assert len(path.read_text("utf-8").splitlines()) < 120
+    assert len(path.read_text("utf-8").splitlines()) < 135
 
 
 def test_node_classification_at_its_defaults(run):
@@ -49,11 +51,23 @@ def test_node_classification_learns(run):
     assert result["test_accuracy"] > 0.7
 
 
-def test_node_classification_on_cora(run, monkeypatch):
+@pytest.fixture
+def cora(monkeypatch):
+    """Cora's raw files lie where examples look for them."""
     root = Path(os.environ.get("GATTN_DATA", EXAMPLES.parents[1] / "shared" / "data"))
     if not (root / "planetoid" / "Cora").is_dir():
         pytest.skip(f"needs Cora's raw files: set GATTN_DATA ({root} lacks them)")
     monkeypatch.setenv("GATTN_DATA", str(root))
+
+
+@pytest.fixture
+def few_molecules(monkeypatch):
+    """The 1,017 compounds, thinned out so that an epoch is short."""
+    load = gattn.data.load_molecules
+    monkeypatch.setattr(gattn.data, "load_molecules", lambda name: load(name)[:120])
+
+
+def test_node_classification_on_cora(run, cora):
     arguments = ("--dataset", "cora", "--epochs", 30, "--runs", 2)
     results = [run("node_classification", *arguments)[0] for _ in range(2)]
     assert results[0]["test_accuracy"] > 0.5
@@ -87,10 +101,7 @@ def test_molecule_property_on_the_sample(run):
     assert "left out" not in err
 
 
-def test_molecule_property_at_its_defaults(run, monkeypatch):
-    """The 1,017 compounds, thinned out so that an epoch is short."""
-    load = gattn.data.load_molecules
-    monkeypatch.setattr(gattn.data, "load_molecules", lambda name: load(name)[:120])
+def test_molecule_property_at_its_defaults(run, few_molecules):
     results = [run("molecule_property", "--epochs", 4, "--seed", 2)[0] for _ in range(2)]
     assert results[0]["test_rmse"] == results[1]["test_rmse"]
     assert 0 < results[0]["test_rmse"] < 5
@@ -112,6 +123,50 @@ def test_molecule_property_needs_some_molecules(run, tmp_path, capsys):
     path = tmp_path / "few.csv"
     path.write_text("smiles,target\nC,1\n")
     assert "needs at least 10 molecules" in refusal(run, capsys, "molecule_property", "--csv", path)
+
+
+def test_pyg_pipeline_gives_the_same_numbers_with_either_library(run, few_molecules):
+    result, _, _ = run("pyg_pipeline", "--epochs", 2, "--explain-epochs", 5, "--loader", "random")
+    assert result["torch_geometric.nn.GATConv"] == result["gattn.nn.GATConv"]
+    differences = [value for name, value in result.items() if name.endswith("_difference")]
+    assert len(differences) == 4  # the scores, and the explanation for each type of edge
+    assert max(differences) < 1e-6
+    assert result["explaining_edges"] > 0
+
+
+def test_pyg_pipeline_takes_pyg_s_neighbor_loader(run, few_molecules, capsys):
+    arguments = "pyg_pipeline", "--epochs", 1, "--explain-epochs", 1, "--loader", "neighbor"
+    if not (WITH_PYG_LIB or WITH_TORCH_SPARSE):
+        assert "needs pyg-lib or torch-sparse" in refusal(run, capsys, *map(str, arguments))
+        return
+    result, _, _ = run(*arguments)
+    assert result["score_difference"] < 1e-6
+
+
+def test_link_prediction_learns(run):
+    pytest.importorskip("sklearn")
+    result, out, _ = run("link_prediction", "--epochs", 8)
+    assert result["gatv2"]["auc"] > 0.8
+    assert result["adamic_adar"]["auc"] > 0.9
+    assert "average_precision" in result["common"]
+    assert "chembl2321810, adamic_adar: auc 0.9" in out
+
+
+def test_link_prediction_on_cora(run, cora):
+    pytest.importorskip("sklearn")
+    arguments = "--dataset", "cora", "--layer", "transformer", "--epochs", 2
+    results = [run("link_prediction", *arguments)[0] for _ in range(2)]
+    assert results[0]["transformer"] == results[1]["transformer"]
+    assert 0.6 < results[0]["common"]["auc"] < 0.8
+
+
+def test_graph_transformer_and_its_peer_are_of_one_size(run, few_molecules):
+    result, _, err = run("graph_transformer", "--epochs", 2)
+    most = result["transformer_parameters"]
+    assert 0.9 * most < result["attention_parameters"] <= most
+    assert 0 < result["transformer_rmse"] < 5
+    assert 0 < result["attention_rmse"] < 5
+    assert "encodings: 100%" in err
 
 
 def refusal(run, capsys, name, *arguments):
@@ -137,6 +192,12 @@ def refusal(run, capsys, name, *arguments):
         ("molecule_property", "--seed -1", "and --seed at least 0 and below"),
         ("molecule_property", "--csv nowhere.csv", "No such file.*nowhere.csv"),
         ("molecule_property", "--dropout 2", "unrecognized arguments: --dropout 2"),
+        ("pyg_pipeline", "--explain-epochs 0", "epochs must be at least 1"),
+        ("pyg_pipeline", "--loader shadow", "--loader: invalid choice: 'shadow'"),
+        ("link_prediction", "--epochs 0", "--epochs must be at least 1"),
+        ("link_prediction", "--layer gcn", "--layer: invalid choice: 'gcn'"),
+        ("graph_transformer", "--seed -1", "and --seed at least 0"),
+        ("graph_transformer", "--dataset qm9", "--dataset: invalid choice: 'qm9'"),
         ("attention_is_a_graph", "--epochs 0", "--epochs and --steps must be at least 1"),
         ("attention_is_a_graph", "--steps -5", "--epochs and --steps must be at least 1"),
         ("attention_is_a_graph", "--seed -1", "--seed at least 0"),
@@ -145,7 +206,7 @@ def refusal(run, capsys, name, *arguments):
     ],
 )
 def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, said):
-    if name == "attention_is_a_graph":
+    if name in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     assert re.search(f"error: .*{said}", refusal(run, capsys, name, *arguments.split()))
 
@@ -158,7 +219,7 @@ def test_a_missing_column_is_named_with_those_there(run, capsys):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_help_tells_every_option_and_its_default(run, capsys, monkeypatch, path):
-    if path.stem == "attention_is_a_graph":
+    if path.stem in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as caught:
