@@ -136,6 +136,12 @@ def test_pictures_end_where_they_are_told_to_and_tables_do_not(tmp_path, inputs,
         assert [line["row"] for line in csv.DictReader(file)] == ["5", "6", "8", "9"]
 
 
+def test_one_atom_is_drawn_at_random_each_time(ridge):
+    (one,) = explain(ridge, featurise(["[13CH4]"]).inputs, "masking")
+    assert one.faithfulness.random_std == 0
+    assert one.faithfulness.random == pytest.approx(one.faithfulness.top)
+
+
 def test_rows_and_explanations_must_be_as_many(tmp_path, inputs, ridge):
     with pytest.raises(ValueError, match="masking must explain 2 molecules; got 1"):
         write_explanations(tmp_path, [0, 1], {"masking": explain(ridge, inputs[:1], "masking")})
