@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from gattn.data._arrays import MoleculeArrays
+from gattn.data.environments import environments
 from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
 from gattn.data.molecules import Molecules
 
@@ -29,22 +30,26 @@ Described = TypeVar("Described")
 
 
 class _Table(Generic[Described]):
-    """The rows of the kinds met so far; ``kinds`` gives each kind's place among them."""
+    """The rows of the kinds met so far; ``kinds`` gives each kind's place among them.
+
+    ``described`` holds the kinds themselves, by place.
+    """
 
     def __init__(self, describe: Callable[[Described], list[float]], width: int) -> None:
-        self.kinds: dict[Hashable, int] = {}
+        self.kinds: dict[tuple[Hashable, ...], int] = {}
+        self.described: list[tuple[Hashable, ...]] = []
         self._describe = describe
         self._rows = np.empty((64, width), np.float32)
         self._lock = threading.Lock()
 
-    def places(self, kinds: list[Hashable], things: list[Described]) -> list[int]:
+    def places(self, kinds: list[tuple[Hashable, ...]], things: list[Described]) -> list[int]:
         """The place of each thing's kind; a kind that is new is described."""
         found = list(map(self.kinds.get, kinds))
         if None in found:
             return [self._add(kind, thing) for kind, thing in zip(kinds, things)]
         return found  # pyright: ignore[reportReturnType]
 
-    def _add(self, kind: Hashable, thing: Described) -> int:
+    def _add(self, kind: tuple[Hashable, ...], thing: Described) -> int:
         with self._lock:
             place = self.kinds.get(kind)
             if place is None:
@@ -52,6 +57,7 @@ class _Table(Generic[Described]):
                 if place == len(self._rows):
                     self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
                 self._rows[place] = self._describe(thing)
+                self.described.append(kind)
                 self.kinds[kind] = place  # last, as others look here without the lock
         return place
 
@@ -62,6 +68,7 @@ class _Table(Generic[Described]):
 
 _ATOMS: _Table[Atom] = _Table(atom_features, len(ATOM_FEATURES))
 _BONDS: _Table[Bond] = _Table(bond_features, len(BOND_FEATURES))
+OXYGEN = 8
 
 
 class PackedRows(NamedTuple):
@@ -189,6 +196,33 @@ class MoleculeBuilder:
             np.array(self._ends, np.int32).reshape(-1, 2),
             np.array(self._sizes, np.int32).reshape(-1, 2).T,
         )
+
+    def sizes(self) -> np.ndarray:
+        """How many atoms and bonds each molecule has: [k, 2] int64."""
+        return np.array(self._sizes, np.int64).reshape(-1, 2)
+
+    def environments(self) -> np.ndarray:
+        """Number every atom by what tables of atoms look at: [n] uint64.
+
+        That is its element, degree, charge, hydrogens and aromaticity, the orders of its bonds, and
+        the element, charge and aromaticity of its neighbours; of an oxygen, whose kind depends on
+        what else its carbon holds, also the neighbours' own surroundings.
+        """
+        atoms, bonds = np.array(self._atoms, np.int64), np.array(self._bonds, np.int64)
+        whole = _codes([(*kind[:4], kind[5]) for kind in _ATOMS.described])
+        seen = _codes([(kind[0], kind[2], kind[5]) for kind in _ATOMS.described])
+        oxygen = np.array([kind[0] == OXYGEN for kind in _ATOMS.described], np.bool_)
+        orders = _codes([kind[0] for kind in _BONDS.described])
+        sizes = self.sizes()
+        first = (sizes[:, 0].cumsum() - sizes[:, 0]).repeat(sizes[:, 1])
+        ends = np.array(self._ends, np.int64).reshape(-1, 2) + first[:, None]
+        return environments(whole[atoms], seen[atoms], oxygen[atoms], orders[bonds], ends)
+
+
+def _codes(things: Sequence[Hashable]) -> np.ndarray:
+    """A number for each thing, the same for equal ones as long as the list only grows."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.uint64)
 
 
 _NOTHING = itertools.repeat(None)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.data.environments import AtomMemory
 from gattn.data.molecules import Molecules, smiles_of
 from gattn.data.smiles import need_rdkit
 
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from rdkit.Chem.rdMolDescriptors import Properties
 
-__all__ = ["DESCRIPTORS", "defined", "descriptor_row", "molecule_descriptors"]
+__all__ = [
+    "DESCRIPTORS",
+    "LOGP",
+    "REFRACTIVITY",
+    "descriptor_row",
+    "descriptor_rows",
+    "molecule_descriptors",
+]
 
 PROPERTIES = (
     "exactmw",
@@ -72,6 +80,11 @@ whose partial charge lies in one interval.
 """
 
 
+LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
+REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
+"""Bounds of the intervals that RDKit sorts atoms by, for the surfaces by logP and refractivity."""
+
+
 def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     """Compute numbers that describe whole molecules, named in :data:`DESCRIPTORS`.
 
@@ -100,24 +113,86 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
             if molecule is None:
                 raise ValueError(f"RDKit cannot read the SMILES {text!r}")
             row[:] = descriptor_row(molecule)
-    return torch.from_numpy(defined(rows))
+    return torch.from_numpy(_defined(rows))
+
+
+def descriptor_rows(
+    molecules: Sequence[Mol], atoms: np.ndarray, environments: np.ndarray
+) -> np.ndarray:
+    """The descriptors of many molecules, where environments of atoms are typed once.
+
+    Args:
+        molecules: k of them.
+        atoms: [k], how many each has.
+        environments: of all atoms, :meth:`gattn.data.building.MoleculeBuilder.environments`.
+
+    Returns:
+        [k, len(DESCRIPTORS)] float32, finite.
+    """
+    if not molecules:
+        return np.empty((0, len(DESCRIPTORS)), np.float32)
+    terms = _atom_terms().rows(environments, molecules, atoms)
+    logp, refractivity, surface = terms.T
+    which = np.arange(len(atoms)).repeat(atoms)
+    whole = [_whole(molecule) for molecule in molecules]
+    charged = [_by_charge(molecule) for molecule in molecules]
+    sums = [np.bincount(which, term, len(atoms))[:, None] for term in (logp, refractivity)]
+    surfaces = [
+        _in_intervals(which, surface, values, bounds, len(atoms))
+        for values, bounds in ((logp, LOGP), (refractivity, REFRACTIVITY))
+    ]
+    return _defined(np.concatenate([whole, *sums, *surfaces, charged], 1).astype(np.float32))
+
+
+def _in_intervals(
+    which: np.ndarray, surface: np.ndarray, values: np.ndarray, bounds: Sequence[float], count: int
+) -> np.ndarray:
+    """Each molecule's surface by the interval that an atom's value lies in: [count, intervals]."""
+    intervals = len(bounds) + 1
+    cell = which * intervals + np.searchsorted(bounds, values, side="right")
+    return np.bincount(cell, surface, count * intervals).reshape(count, intervals)
+
+
+@functools.cache
+def _atom_terms() -> AtomMemory:
+    """Each atom's share of logP, its share of the molar refractivity, and its surface."""
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    def terms(molecule: Mol) -> list[tuple[float, ...]]:
+        surface, _ = rd._CalcLabuteASAContribs(molecule)
+        return [(*pair, area) for pair, area in zip(rd._CalcCrippenContribs(molecule), surface)]
+
+    return AtomMemory(terms, 3)
 
 
 def descriptor_row(molecule: Mol) -> list[float]:
-    """The descriptors of one molecule, of which :func:`defined` makes finite numbers."""
+    """The descriptors of one molecule as RDKit gives them; some may not be finite."""
     from rdkit.Chem import rdMolDescriptors as rd
 
     return [
-        *_properties().ComputeProperties(molecule),
-        rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict),
+        *_whole(molecule),
         *rd.CalcCrippenDescriptors(molecule, includeHs=False),
         *rd.SlogP_VSA_(molecule),
         *rd.SMR_VSA_(molecule),
-        *rd.PEOE_VSA_(molecule),
+        *_by_charge(molecule),
     ]
 
 
-def defined(rows: np.ndarray) -> np.ndarray:
+def _whole(molecule: Mol) -> list[float]:
+    """The descriptors that are not sums over atoms by Crippen's types or by charges."""
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    rotatable = rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict)
+    return [*_properties().ComputeProperties(molecule), rotatable]
+
+
+def _by_charge(molecule: Mol) -> Sequence[float]:
+    from rdkit.Chem.rdMolDescriptors import PEOE_VSA_
+
+    return PEOE_VSA_(molecule)
+
+
+def _defined(rows: np.ndarray) -> np.ndarray:
     """Rows of descriptors in which what is undefined is 0.
 
     The surface of dummy atoms alone is 0 / 0, and a metal has no partial charge.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gattn.data.building import MoleculeBuilder, PackedMolecules
-from gattn.data.descriptors import DESCRIPTORS, defined, descriptor_row
+from gattn.data.descriptors import descriptor_rows
 from gattn.data.fingerprints import MorganCounter, PackedCounts
 from gattn.data.smiles import parse_or_reason
 
@@ -69,7 +69,7 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
             builder.add(molecule, smiles[row], row)
         for _, molecule in read:
             counter.add(molecule)
-        descriptors = [descriptor_row(molecule) for _, molecule in read]
-        written = [Chem.MolToSmiles(molecule) for _, molecule in read] if canonical else []
-    held = np.array(descriptors, np.float32).reshape(-1, len(DESCRIPTORS))
-    return PackedInputs(builder.pack(), counter.pack(), defined(held), errors, written)
+        molecules = [molecule for _, molecule in read]
+        held = descriptor_rows(molecules, builder.sizes()[:, 0], builder.environments())
+        written = [Chem.MolToSmiles(molecule) for molecule in molecules] if canonical else []
+    return PackedInputs(builder.pack(), counter.pack(), held, errors, written)

@@ -10,16 +10,14 @@ import torch
 from torch import Tensor
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import descriptor_row
+from gattn.data.descriptors import LOGP, REFRACTIVITY, descriptor_row
 
 if TYPE_CHECKING:
     from rdkit.Chem import Bond, Mol
 
 __all__ = ["descriptor_shares"]
 
-# Bounds of the intervals that RDKit sorts atoms by, for the surfaces by logP, refractivity, charge.
-_LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
-_REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
+# Bounds of the intervals that RDKit sorts atoms by, for the surfaces by charge.
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
@@ -180,7 +178,7 @@ def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
         "labuteASA": surface,
     }
     for name, values, bounds in (
-        ("SlogP", logp, _LOGP), ("SMR", refractivity, _REFRACTIVITY), ("PEOE", charge, _CHARGE),
+        ("SlogP", logp, LOGP), ("SMR", refractivity, REFRACTIVITY), ("PEOE", charge, _CHARGE),
     ):  # fmt: skip
         interval = np.searchsorted(bounds, values, side="right")
         for number in range(len(bounds) + 1):
