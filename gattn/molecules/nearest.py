@@ -9,8 +9,8 @@ from gattn.molecules.kernel import count_tanimoto
 
 __all__ = ["nearest_similarity"]
 
-ROWS = 4096
-"""Training molecules compared at a time, which bounds the memory."""
+ASKED, ROWS = 1024, 4096
+"""Molecules and training molecules compared at a time, which bounds the memory."""
 
 
 def nearest_similarity(train: Tensor, counts: Tensor) -> Tensor:
@@ -28,7 +28,10 @@ def nearest_similarity(train: Tensor, counts: Tensor) -> Tensor:
         >>> nearest_similarity(bits, torch.tensor([[3, 1, 0], [0, 0, 1]], dtype=torch.uint8))
         tensor([1., 0.])
     """
-    bits, best = (counts > 0).to(torch.uint8), torch.zeros(len(counts))
-    for some in train.split(ROWS):
-        best = torch.maximum(best, count_tanimoto(bits, some.to(torch.uint8)).amax(1))
+    best = torch.zeros(len(counts))
+    for asked, found in zip(counts.split(ASKED), best.split(ASKED)):
+        bits = (asked > 0).to(torch.uint8)
+        for some in train.split(ROWS):
+            similarity = count_tanimoto(bits, some.to(torch.uint8)).amax(1)
+            torch.maximum(found, similarity, out=found)
     return best
