@@ -30,7 +30,7 @@ Encoding = Annotated[
 Coverage = Annotated[
     float, Option(help="How often the intervals are to hold the truth, above 0 and below 1.")
 ]
-Workers = Annotated[int, Option(help="Processes that read SMILES.")]
+Workers = Annotated[int, Option(help="Processes to share the work.")]
 
 
 @app.command(no_args_is_help=False)
@@ -86,6 +86,10 @@ def train(
     ] = None,
     workers: Annotated[
         int | None, Option(help="Processes that read SMILES.", show_default=str(RUN.workers))
+    ] = None,
+    cache: Annotated[
+        str | None,
+        Option(help="A folder to keep read SMILES in.", show_default=".gattn beside the run"),
     ] = None,
     class_weight: Annotated[
         Literal["none", "balanced"] | None,

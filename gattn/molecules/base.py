@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names
-from gattn.molecules.inputs import Featurised, MoleculeInputs, featurise, stream
+from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of
 from gattn.molecules.saving import from_state, to_state
@@ -33,6 +33,7 @@ __all__ = ["MoleculeEstimator"]
 
 DEFAULT = MoleculeSettings()
 SETTINGS = tuple(field.name for field in fields(MoleculeSettings))
+T = TypeVar("T")
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
 
@@ -121,15 +122,21 @@ class MoleculeEstimator(BaseEstimator, ABC):
             train, val = known, self.labelled(*validation)
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
-    def read(self, smiles: Iterable[str], y: Any) -> Labelled:
-        """Read molecules and learn the names and classes of their labels, as :meth:`fit` does."""
+    def read(
+        self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
+    ) -> Labelled:
+        """Read molecules and learn the names and classes of their labels, as :meth:`fit` does.
+
+        ``cache`` is a file that keeps what was read; see
+        :func:`gattn.molecules.inputs.featurise`.
+        """
         if self.on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip"; got {self.on_error!r}')
         texts = as_texts(smiles)
         table = as_table(y, len(texts))
         self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
         self._learn_labels(table)
-        known = self.labelled(texts, table)
+        known = self.labelled(texts, table, cache=cache)
         self.bad_ = known.bad
         return known
 
@@ -163,7 +170,7 @@ class MoleculeEstimator(BaseEstimator, ABC):
             **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
         )
 
-    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Featurised, Prediction]]:
+    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Prediction]]:
         """Predict piece by piece, in order and in bounded memory.
 
         Args:
@@ -173,14 +180,12 @@ class MoleculeEstimator(BaseEstimator, ABC):
             What was read of a piece, and the predictions of its readable molecules.
         """
         check_is_fitted(self)
-        for found in self._stream(smiles):
-            yield found, self.predictor_.predict(found.inputs)
+        return self._pieces(self.predictor_.predict, smiles)
 
-    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Featurised, Tensor]]:
+    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Tensor]]:
         """Embed piece by piece, as :meth:`predictions` predicts: [k, K d] of readable molecules."""
         check_is_fitted(self)
-        for found in self._stream(smiles):
-            yield found, self.predictor_.embed(found.inputs)
+        return self._pieces(self.predictor_.embed, smiles)
 
     @property
     def embedding_size(self) -> int:
@@ -201,8 +206,8 @@ class MoleculeEstimator(BaseEstimator, ABC):
             ValueError: the model has no network.
             NotFittedError: the estimator was not fitted.
         """
-        check_is_fitted(self)
-        (made,) = self._for_each(smiles, lambda inputs: (self.predictor_.embed(inputs),))
+        texts = as_texts(smiles)
+        (made,) = _joined(texts, ((found, (made,)) for found, made in self.embeddings(texts)))
         return made.float().numpy()
 
     def explain(
@@ -262,11 +267,13 @@ class MoleculeEstimator(BaseEstimator, ABC):
         """
         return from_state(cls, folder, *read_model(folder))
 
-    def labelled(self, smiles: Iterable[str], y: Any) -> Labelled:
+    def labelled(
+        self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
+    ) -> Labelled:
         """The readable molecules of which a label is known, labels as :meth:`read` learnt them."""
         texts = as_texts(smiles)
         labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
-        found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
         bad = tuple(bad_rows(texts, found))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
@@ -287,13 +294,9 @@ class MoleculeEstimator(BaseEstimator, ABC):
 
     def _predict(self, smiles: Iterable[str]) -> tuple[Tensor, Tensor]:
         """Means and standard deviations [n, t], NaN where a text cannot be read."""
-        check_is_fitted(self)
-
-        def make(inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
-            made = self.predictor_.predict(inputs)
-            return made.mean, made.std
-
-        mean, std = self._for_each(smiles, make)
+        texts = as_texts(smiles)
+        pieces = ((found, (made.mean, made.std)) for found, made in self.predictions(texts))
+        mean, std = _joined(texts, pieces)
         return mean, std
 
     def _score(
@@ -354,18 +357,20 @@ class MoleculeEstimator(BaseEstimator, ABC):
     def take_labels_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`labels_state` gave."""
 
-    def _stream(self, smiles: Iterable[str]) -> Iterator[Featurised]:
-        return stream(smiles, max_atoms=self.max_atoms, workers=self.workers, canonical=False)
+    def _pieces(
+        self, make: Callable[[MoleculeInputs], T], smiles: Iterable[str]
+    ) -> Iterator[tuple[Read, T]]:
+        return make_pieces(make, smiles, max_atoms=self.max_atoms, workers=self.workers)
 
-    def _for_each(
-        self, smiles: Iterable[str], make: Callable[[MoleculeInputs], tuple[Tensor, ...]]
-    ) -> list[Tensor]:
-        """Make tensors [k, ...] of readable molecules, spread over the n rows of all texts."""
-        texts = as_texts(smiles)
-        pieces, bad, start = [], [], 0
-        for found in self._stream(texts) if texts else [featurise([])]:
-            pieces.append([spread(made, found) for made in make(found.inputs)])
-            bad += bad_rows(texts, found, start)
-            start += len(found.errors)
-        warn_of(bad)
-        return [torch.cat(column) for column in zip(*pieces)]
+
+def _joined(
+    texts: Sequence[object], pieces: Iterator[tuple[Read, tuple[Tensor, ...]]]
+) -> list[Tensor]:
+    """Join what was made of pieces, tensors [k, ...], to tensors over the n rows of all texts."""
+    columns, bad, start = [], [], 0
+    for found, made in pieces:
+        columns.append([spread(each, found) for each in made])
+        bad += bad_rows(texts, found, start)
+        start += len(found.errors)
+    warn_of(bad)
+    return [torch.cat(column) for column in zip(*columns)]

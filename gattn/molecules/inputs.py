@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,10 +20,13 @@ from gattn.data.smiles import MAX_ATOMS, need_rdkit
 from gattn.molecules.processes import in_order
 from gattn.molecules.store import fingerprint, read_inputs, write_inputs
 
-__all__ = ["Featurised", "MoleculeInputs", "featurise", "stream"]
+__all__ = ["Featurised", "MoleculeInputs", "Read", "featurise", "make_pieces", "stream"]
 
-PIECE = 2048
-"""How many texts a process is given at once."""
+T = TypeVar("T")
+Piece = TypeVar("Piece")
+
+PIECE = 1024
+"""How many texts a process is given at once: a second of work, and little memory."""
 
 FEW = 8192
 """As many texts one process has read before others have started."""
@@ -52,19 +56,28 @@ class MoleculeInputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Featurised:
-    """What came of n texts, r of which could be read.
+class Read:
+    """Which of n texts could be read: r of them.
+
+    Attributes:
+        rows: [r] int64, the place of each among the n.
+        errors: n texts, why a text could not be read, and "" where it could.
+    """
+
+    rows: Tensor
+    errors: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Featurised(Read):
+    """What came of n texts, r of which could be read; see also :class:`Read`.
 
     Attributes:
         inputs: the r molecules, in order.
-        rows: [r] int64, the place of each among the n.
-        errors: n texts, why a text could not be read, and "" where it could.
         canonical: r canonical SMILES; none where they were not asked for.
     """
 
     inputs: MoleculeInputs
-    rows: Tensor
-    errors: list[str]
     canonical: list[str]
 
 
@@ -123,7 +136,7 @@ def stream(
         chunk: how many texts make one piece.
         max_atoms: larger molecules are errors.
         workers: how many processes share the work; see :func:`featurise`. They read at most
-            ``workers + 1`` pieces ahead.
+            ``8 * workers`` pieces ahead.
         canonical: whether to write canonical SMILES, a tenth of the work.
 
     Yields:
@@ -140,10 +153,59 @@ def stream(
     return (unpack(piece) for piece in pieces)
 
 
+def make_pieces(
+    make: Callable[[MoleculeInputs], T],
+    smiles: Iterable[str],
+    *,
+    chunk: int = PIECE,
+    max_atoms: int = MAX_ATOMS,
+    workers: int = 2,
+) -> Iterator[tuple[Read, T]]:
+    """Read SMILES and make something of them in the same process, piece by piece and in order.
+
+    Args:
+        make: of the readable molecules of a piece; a process is sent it once.
+        smiles: texts, taken as they are needed.
+        chunk: how many texts make one piece.
+        max_atoms: larger molecules are errors.
+        workers: how many processes share the work; see :func:`featurise`.
+
+    Yields:
+        Which texts of a piece could be read, and what was made of them.
+
+    Raises:
+        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
+        ImportError: RDKit is not installed.
+
+    >>> [made for _, made in make_pieces(len, ["C", "CC", "("], chunk=2)]
+    [2, 0]
+    """
+    return _share(partial(_make, make=make, max_atoms=max_atoms), smiles, chunk, max_atoms, workers)
+
+
+def _make(
+    texts: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
+) -> tuple[Read, T]:
+    found = unpack(read_packed(texts, max_atoms=max_atoms, canonical=False))
+    return Read(found.rows, found.errors), make(found.inputs)
+
+
 def read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
     """What :func:`stream` gives, packed."""
+    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
+    return _share(read, smiles, chunk, max_atoms, workers)
+
+
+def _share(
+    work: Callable[[list[str]], Piece],
+    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int,
+) -> Iterator[Piece]:  # fmt: skip
+    """Do the work on every ``chunk`` texts, in several processes where there are many texts.
+
+    No texts are one piece of none, so that what is made of it has its dimensions.
+    """
     if isinstance(smiles, str):
         raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
@@ -152,13 +214,10 @@ def read_pieces(
     need_rdkit()
     texts = iter(smiles)
     pieces = iter(lambda: list(itertools.islice(texts, chunk)), [])
-    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
-    if workers > 1:
-        first = list(itertools.islice(pieces, -(-FEW // chunk)))
-        pieces = itertools.chain(first, pieces)
-        if sum(map(len, first)) >= FEW:
-            return in_order(read, pieces, workers)
-    return map(read, pieces)
+    first = list(itertools.islice(pieces, -(-FEW // chunk) if workers > 1 else 1)) or [[]]
+    shared = workers > 1 and sum(map(len, first)) >= FEW
+    pieces = itertools.chain(first, pieces)
+    return in_order(work, pieces, workers) if shared else map(work, pieces)
 
 
 def unpack(packed: PackedInputs) -> Featurised:
@@ -167,4 +226,4 @@ def unpack(packed: PackedInputs) -> Featurised:
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )
     rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
-    return Featurised(inputs, rows, packed.errors, packed.canonical)
+    return Featurised(rows, packed.errors, inputs, packed.canonical)

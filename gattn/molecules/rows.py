@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data import BadRow
-from gattn.molecules.inputs import Featurised, MoleculeInputs
+from gattn.molecules.inputs import MoleculeInputs, Read
 
 __all__ = [
     "Labelled",
@@ -55,7 +55,7 @@ class Labelled:
         )
 
 
-def bad_rows(texts: Sequence[object], found: Featurised, start: int = 0) -> list[BadRow]:
+def bad_rows(texts: Sequence[object], found: Read, start: int = 0) -> list[BadRow]:
     """The rows of texts that could not be read, where ``found`` begins at row ``start``."""
     return [
         BadRow(start + i, str(texts[start + i]), error)
@@ -74,7 +74,7 @@ def warn_of(bad: Sequence[BadRow]) -> None:
     warnings.warn(message, UnreadableMolecules, stacklevel=4)
 
 
-def spread(made: Tensor, found: Featurised) -> Tensor:
+def spread(made: Tensor, found: Read) -> Tensor:
     """The rows [k, ...] of readable molecules among those of all n texts, NaN elsewhere."""
     everything = torch.full((len(found.errors), *made.shape[1:]), torch.nan, dtype=made.dtype)
     everything[found.rows] = made.detach().cpu()

@@ -28,6 +28,8 @@ class RunSettings:
         coverage: the promise of the intervals in the run's tables and report.
         tune: how many settings to try before the model is trained.
         workers: processes that read SMILES.
+        cache: a folder that keeps what was read of the SMILES, so that the next run on the same
+            ones does not read them again; empty for the folder ``.gattn`` beside the run.
         model: what the model is made of and trained by.
 
     Raises:
@@ -43,6 +45,7 @@ class RunSettings:
     coverage: float = 0.9
     tune: int = 0
     workers: int = 2
+    cache: str = ""
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def __post_init__(self) -> None:

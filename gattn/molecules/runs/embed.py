@@ -38,7 +38,7 @@ def embed_table(
             NaN in the array and nulls in the table.
         smiles: the column of SMILES; otherwise the one that the model was trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        workers: processes that read SMILES.
+        workers: processes that share the work.
         tick: told how many rows were written, piece by piece.
 
     Returns:

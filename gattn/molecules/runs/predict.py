@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from gattn.data.tables import Table, TableRow
 from gattn.files import new_file
-from gattn.molecules.inputs import Featurised
+from gattn.molecules.inputs import Read
 from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 
@@ -52,7 +52,7 @@ def predict_table(
         smiles: the column of SMILES; otherwise the one that the model was trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
         coverage: how often the intervals are to hold the truth, above 0 and below 1.
-        workers: processes that read SMILES.
+        workers: processes that share the work.
         tick: told how many rows were written, piece by piece.
 
     Returns:
@@ -85,8 +85,8 @@ def predict_table(
 
 
 def with_rows(
-    table: Table, column: str, make: Callable[[Iterator[str]], Iterator[tuple[Featurised, T]]]
-) -> Iterator[tuple[list[TableRow], Featurised, T]]:
+    table: Table, column: str, make: Callable[[Iterator[str]], Iterator[tuple[Read, T]]]
+) -> Iterator[tuple[list[TableRow], Read, T]]:
     """Read a table through ``make``, which gives what it makes of its texts piece by piece.
 
     Args:

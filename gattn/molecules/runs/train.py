@@ -34,9 +34,13 @@ from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits
 from gattn.molecules.runs.records import prediction_table, write_rows
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.saving import to_state
+from gattn.molecules.store import fingerprint
 from gattn.training.runs import write_model
 
 __all__ = ["Run", "train_run"]
+
+CACHE = ".gattn"
+"""The folder beside a run that keeps what was read of SMILES, a file for each list of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,9 @@ def train_run(
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``plots`` and ``report.html``. Where it
     holds the beginning of the same run, training goes on from its last whole epoch; where it holds
-    that run whole, nothing is done.
+    that run whole, nothing is done. What is read of the SMILES is kept in ``settings.cache``, by
+    their content and the versions of what reads them: another run on the same ones, or the same
+    one after an interruption, reads that.
 
     Args:
         settings: what to train on what.
@@ -103,7 +109,8 @@ def train_run(
         return whole
     source = _source(settings)
     estimator = _estimator(settings, source)
-    known = _known(estimator, source)
+    cache = Path(settings.cache) if settings.cache else out.parent / CACHE
+    known = _known(estimator, source, cache)
     say(_read(source, known, estimator))
     split = choose_parts(settings.split, known, source, settings.model.seed)
     _check_train(estimator, known[split.train])
@@ -140,11 +147,13 @@ def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
     return kind(**asdict(settings.model), on_error="skip", workers=settings.workers)
 
 
-def _known(estimator: MoleculeEstimator, source: Source) -> Labelled:
+def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelled:
     """The labelled molecules, with every row that was left out, also those of the table."""
+    cache.mkdir(parents=True, exist_ok=True)
+    path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.npz"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
-    found = estimator.read(source.smiles, y)
+    found = estimator.read(source.smiles, y, cache=path)
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in found.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(found, bad=tuple(bad[row] for row in sorted(bad)))
