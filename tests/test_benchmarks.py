@@ -337,6 +337,8 @@ COMMANDS = [
     *sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py")),
     "molecules.attributions",
     "molecules.chemprop",
+    "molecules.featurise",
+    "molecules.predict",
     "molecules.search",
 ]
 

@@ -14,7 +14,7 @@ import itertools
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.core import record
@@ -32,15 +32,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--canonical", action="store_true", help="write canonical SMILES, too")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "featurise.jsonl")
     options = parser.parse_args(arguments)
-    texts = itertools.islice(itertools.cycle(_hiv()), options.molecules)
-    spoilt = ("C1CC(" if i % 100 == 99 else text for i, text in enumerate(texts))
-    start, used = time.perf_counter(), _processors()
+    start, used = time.perf_counter(), processor_seconds()
     rows = bad = atoms = 0
-    for piece in stream(spoilt, workers=options.workers, canonical=options.canonical):
+    for piece in stream(
+        spoilt_texts(options.molecules), workers=options.workers, canonical=options.canonical
+    ):
         rows += len(piece.errors)
         bad += sum(map(bool, piece.errors))
         atoms += len(piece.inputs.molecules.arrays.x)
-    seconds, used = time.perf_counter() - start, _processors() - used
+    seconds, used = time.perf_counter() - start, processor_seconds() - used
     found = {
         "case": f"featurise/{options.workers} workers",
         "rows": rows,
@@ -48,8 +48,8 @@ def main(arguments: Sequence[str]) -> None:
         "atoms_per_molecule": round(atoms / (rows - bad), 1),
         "seconds": seconds,
         "processor_us_per_row": 1e6 * used / rows,
-        "peak_mib": _peak(resource.RUSAGE_SELF),
-        "peak_mib_of_a_worker": _peak(resource.RUSAGE_CHILDREN),
+        "peak_mib": peak_mib(resource.RUSAGE_SELF),
+        "peak_mib_of_a_worker": peak_mib(resource.RUSAGE_CHILDREN),
     }
     environment = record.environment("benchmarks.molecules.featurise", arguments)
     record.append(options.out, {**found, "environment": environment})
@@ -57,20 +57,23 @@ def main(arguments: Sequence[str]) -> None:
     print(f"{rows / seconds:.0f} rows a second")
 
 
-def _hiv() -> list[str]:
-    """The texts of HIV's file, also the few that RDKit refuses."""
+def spoilt_texts(count: int) -> Iterator[str]:
+    """The texts of HIV's file again and again, of which every hundredth is no SMILES."""
     known = dataset("hiv")
     table = open_table(data_root() / known.folder / known.files[0].name, [known.smiles])
-    return [row.cells[table.place(known.smiles)] for row in table.rows()]
+    texts = [row.cells[table.place(known.smiles)] for row in table.rows()]
+    repeated = itertools.islice(itertools.cycle(texts), count)
+    return ("C1CC(" if i % 100 == 99 else text for i, text in enumerate(repeated))
 
 
-def _processors() -> float:
+def processor_seconds() -> float:
     """Seconds that this process and those that it waited for have computed."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _peak(who: int) -> int:
+def peak_mib(who: int) -> int:
+    """The most memory that this process, or the largest of those it waited for, has taken."""
     return resource.getrusage(who).ru_maxrss // 1024
 
 

@@ -1,0 +1,124 @@
+"""Measure how fast a model predicts a large file, in how much memory, and whether rows keep theirs.
+
+    python -m benchmarks.molecules.predict                      # 100,000 rows
+    python -m benchmarks.molecules.predict --rows 1000000 --run RUN
+
+Writes a table of HIV's SMILES (below GATTN_DATA) again and again, one in a hundred of them spoilt,
+and predicts it as ``gattn molecules predict`` does, by the default model trained on ESOL or by that
+of RUN. Then it compares every row out with the row in, and some predictions with those of the same
+molecules alone. Wall time needs a machine that does nothing else; the processors' time less so. A
+JSON line goes to benchmarks/results/predict.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.core import record
+from benchmarks.molecules.featurise import peak_mib, processor_seconds, spoilt_texts
+from gattn.data import data_root, dataset
+from gattn.molecules import MoleculeRegressor
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.predict import predict_table
+from gattn.molecules.runs.train import train_run
+
+MODULE = "benchmarks.molecules.predict"
+ASKED_ALONE = 200
+"""How many rows are predicted again, by themselves."""
+DIGITS = 1e-4
+"""How far, in standard deviations, two predictions of one molecule may lie apart by rounding."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Predict a file of many rows, and print the rate and the peaks of memory."""
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
+    parser.add_argument("--rows", type=int, default=100_000, help="of the file")
+    parser.add_argument("--workers", type=int, default=2, help="processes that predict")
+    parser.add_argument("--run", type=Path, help="a trained regressor; else one of ESOL")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "predict.jsonl")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        if options.run is None:  # in another process, as training takes memory, too
+            told = [*arguments, "--run", str(_train(Path(scratch) / "run"))]
+            subprocess.run([sys.executable, "-m", MODULE, *told], check=True)
+            return
+        found = _measure(options.run, Path(scratch), options.rows, options.workers)
+    told = ["--rows", str(options.rows), "--workers", str(options.workers)]
+    record.append(options.out, {**found, "environment": record.environment(MODULE, told)})
+    print(", ".join(f"{name} {value}" for name, value in found.items()))
+
+
+def _measure(run: Path, folder: Path, rows: int, workers: int) -> record.Record:
+    table, out = folder / "in.csv", folder / "out.csv"
+    _write(table, rows)
+    start, used = time.perf_counter(), processor_seconds()
+    counts = predict_table(run, table, out, workers=workers)
+    seconds, used = time.perf_counter() - start, processor_seconds() - used
+    parent, other = (peak_mib(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {
+        "case": f"predict/{workers} workers",
+        "rows": counts.rows,
+        "bad": counts.bad,
+        "seconds": seconds,
+        "rows_per_second": counts.rows / seconds,
+        "processor_us_per_row": 1e6 * used / counts.rows,
+        "peak_mib": parent,
+        "peak_mib_of_another_process": other,
+        "peak_mib_at_most_in_all": parent + (workers - 1) * other,
+        "apart_from_alone": _compare(run, table, out),
+    }
+
+
+def _train(folder: Path) -> Path:
+    known = dataset("esol")
+    data = data_root() / known.folder / known.files[0].name
+    train_run(RunSettings(data=str(data), smiles=known.smiles, target=known.targets), folder)
+    return folder
+
+
+def _write(path: Path, rows: int) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["number", "smiles"])
+        writer.writerows(enumerate(spoilt_texts(rows)))
+
+
+def _compare(run: Path, table: Path, out: Path) -> float:
+    """Compare rows out with rows in, and give how far predictions of molecules alone lie apart.
+
+    Raises:
+        ValueError: a row is another one, has no prediction and no error, or another's prediction.
+    """
+    some: list[tuple[str, float, float]] = []
+    with table.open(newline="", encoding="utf-8") as before, out.open(newline="") as after:
+        rows_in, rows_out = csv.DictReader(before), csv.DictReader(after)
+        for number, (one, other) in enumerate(zip(rows_in, rows_out, strict=True)):
+            if any(other[column] != cell for column, cell in one.items()):
+                raise ValueError(f"row {number} is {one} before and {other} after")
+            if bool(other["error"]) == bool(other["prediction"]):
+                raise ValueError(f"row {number} must have a prediction or an error: {other}")
+            if one["smiles"] == "C1CC(" and not other["error"]:
+                raise ValueError(f"row {number} must have an error: {other}")
+            if other["prediction"] and number % 487 == 0 and len(some) < ASKED_ALONE:
+                some.append((one["smiles"], float(other["prediction"]), float(other["std"])))
+    estimator = MoleculeRegressor.load(run)
+    smiles, mean, std = zip(*some)
+    alone = np.asarray(estimator.predict(smiles))
+    apart = np.abs(alone - np.array(mean)) / np.array(std)
+    if not (apart < DIGITS).all():
+        raise ValueError(f"predictions alone lie {apart.max()} standard deviations apart")
+    return float(apart.max())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
