@@ -111,7 +111,7 @@ def test_processes_give_the_same_also_to_a_script_without_a_main(tmp_path):
     path.write_text(SCRIPT)
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
-        [sys.executable, path], env=env, capture_output=True, text=True, timeout=200
+        [sys.executable, path], env=env, capture_output=True, text=True, timeout=600
     )
     assert done.stderr == ""
     alone, together = done.stdout.split()

@@ -73,7 +73,7 @@ def test_results_come_in_order_and_failures_end_the_work(tmp_path):
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.stdout.splitlines() == [
         "True 2 {1}",
