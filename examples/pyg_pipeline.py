@@ -1,12 +1,12 @@
-"""A PyG pipeline where only the import changed: its loaders, heterogeneous data, its explainer.
+"""A PyG pipeline where only imports changed: NeighborLoader, HeteroConv, Explainer.
 
     python examples/pyg_pipeline.py                          # needs no download
 
 A network of 1,017 compounds, the substructures that they contain, and the compounds that they
 resemble; the label says whether a compound's measured activity is above the median. The same
-program runs on PyG's GATConv and on gattn's from one seed, in float64, and must find the same.
-PyG's NeighborLoader needs pyg-lib or torch-sparse, its RandomNodeLoader nothing. The last line is
-JSON.
+program runs on PyG's GATConv and on gattn's from one seed, in float64, and must find the same. The
+NeighborLoader is gattn's for both: PyG's takes the same arguments, but needs pyg-lib or
+torch-sparse. The last line is JSON.
 """
 
 import argparse
@@ -18,19 +18,18 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn
 from torch import Tensor, nn
-from torch_geometric import seed_everything, typing
+from torch_geometric import seed_everything
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
-from torch_geometric.loader import NeighborLoader, RandomNodeLoader
 from torch_geometric.transforms import ToUndirected
 from torch_geometric.utils import index_to_mask
 from tqdm import trange
 
 import gattn.nn
 from gattn import data as gd
+from gattn.data import NeighborLoader  # was: from torch_geometric.loader
 
 FEATURES, BITS, WIDTH, HEADS, CLASSES = 16, 256, 32, 4, 2
-CAN_SAMPLE = typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE
 
 
 class Model(nn.Module):
@@ -76,15 +75,14 @@ def run(library: ModuleType, data: HeteroData, args: argparse.Namespace) -> dict
     seed_everything(args.seed)
     model = Model(library, data).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    loader = RandomNodeLoader(data, num_parts=4, shuffle=True)
-    if args.loader == "neighbor":
-        seeds = "compound", data["compound"].train_mask
-        loader = NeighborLoader(data, [10, 10], input_nodes=seeds, batch_size=256, shuffle=True)
+    seeds, size = ("compound", data["compound"].train_mask), args.batch_size
+    loader = NeighborLoader(data, [10, 10], input_nodes=seeds, batch_size=size, shuffle=True)
     for _ in trange(args.epochs, desc=library.__name__):
         for batch in loader:
             optimizer.zero_grad()
-            score, known = model(batch.x_dict, batch.edge_index_dict), batch["compound"].train_mask
-            F.cross_entropy(score[known], batch["compound"].y[known]).backward()
+            score, compounds = model(batch.x_dict, batch.edge_index_dict), batch["compound"]
+            seeds = slice(compounds.batch_size)  # they come first
+            F.cross_entropy(score[seeds], compounds.y[seeds]).backward()
             optimizer.step()
     explainer = Explainer(
         model.eval(),
@@ -104,14 +102,11 @@ def main() -> None:
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.add_argument("--epochs", type=int, default=20, help="of training")
     parser.add_argument("--explain-epochs", type=int, default=50, help="of the explainer")
-    kind = ("random", "neighbor")[CAN_SAMPLE]
-    parser.add_argument("--loader", choices=["random", "neighbor"], default=kind, help="of PyG")
+    parser.add_argument("--batch-size", type=int, default=256, help="compounds in a step")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the models")
     args = parser.parse_args()
-    if min(args.epochs, args.explain_epochs) < 1 or not 0 <= args.seed < 2**31:
-        parser.error("epochs must be at least 1, and --seed at least 0 and below 2**31")
-    if args.loader == "neighbor" and not CAN_SAMPLE:
-        parser.error("--loader neighbor needs pyg-lib or torch-sparse: install one of them")
+    if min(args.epochs, args.explain_epochs, args.batch_size) < 1 or not 0 <= args.seed < 2**31:
+        parser.error("--seed must be at least 0 and below 2**31, the others at least 1")
     data, found, result, start = network(args.seed), {}, {}, time.perf_counter()
     for library in (torch_geometric.nn, gattn.nn):
         found[library] = run(library, data, args)
