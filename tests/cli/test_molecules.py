@@ -12,6 +12,8 @@ import pytest
 from gattn.cli import main
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
+from gattn.training import run_report, sections
+from gattn.training.report import Figure
 from gattn.training.settings import read_toml
 
 ROWS = [
@@ -20,13 +22,19 @@ ROWS = [
     for i, end in enumerate("ON")
 ]
 TABLE = "smiles,y,kind,constant\n" + "".join(f"{s},{y},{k},3\n" for s, y, k in ROWS)
+BLANK = Figure(b"<svg/>", "not drawn")
 NETWORK = ["--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1, "--workers", 1]
 RIDGE = ["--model", "ridge", "--workers", 1]
 
 
 @pytest.fixture
 def gattn(monkeypatch, capsys):
-    """Run a command in this process: its exit code, and what it wrote to stderr."""
+    """Run a command in this process: its exit code, and what it wrote to stderr.
+
+    Without drawing its plots, which takes most of its time: the runs of ``folder`` have them.
+    """
+    for module in (sections, run_report):
+        monkeypatch.setattr(module, "themed", lambda plot, alt, caption="": BLANK)
 
     def run(*arguments):
         code = _command(monkeypatch, *arguments)
