@@ -281,6 +281,22 @@ def test_embeddings(folder, tmp_path, gattn):
     assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
 
 
+def test_embeddings_that_find_no_room_leave_nothing(folder, tmp_path, gattn):
+    resource = pytest.importorskip("resource")
+    (tmp_path / "in.csv").write_text("smiles\n" + "CCCO\n" * 300)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in ("x.npy", "x.parquet"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            code, told = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+                               tmp_path / name, "--workers", 1)  # fmt: skip
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert code == 2
+        assert "File too large" in told
+        assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
+
+
 def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, told = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
