@@ -156,21 +156,35 @@ template <class I> i64 number_sources(const SamplingArgs& args, i64 count, I* so
   return known - args.num_known;
 }
 
+// Sort a few keys, no two alike: each goes to the place that the number of smaller ones names,
+// without a branch that a processor could guess wrong.
+template <int width> void sort_few(std::uint64_t* keys, i64 count) {
+  std::uint64_t given[width];
+  for (i64 y = 0; y < width; ++y) given[y] = y < count ? keys[y] : ~std::uint64_t(0);
+  for (i64 y = 0; y < count; ++y) {
+    std::uint64_t smaller = 0;
+#pragma omp simd reduction(+ : smaller)
+    for (i64 x = 0; x < width; ++x) smaller += given[x] < given[y];
+    keys[smaller] = given[y];
+  }
+}
+
+inline void sort_keys(std::uint64_t* keys, i64 count) {
+  if (count <= 8)
+    sort_few<8>(keys, count);
+  else if (count <= 16)
+    sort_few<16>(keys, count);
+  else
+    std::sort(keys, keys + count);
+}
+
 // Write the edges of a row in the order of their sources; equal ones as they were drawn.
 template <class I> void write_row(const SamplingArgs& args, i64 r, std::uint64_t* keys,
                                   const I* source, const I* edge) {
   const i64 slot = args.offsets[r], count = args.offsets[r + 1] - slot;
-  for (i64 y = 0; y < count; ++y) {
-    const std::uint64_t key = std::uint64_t(source[slot + y]) << 32 | std::uint64_t(y);
-    if (count > 32) {
-      keys[y] = key;
-      continue;
-    }
-    i64 place = y;
-    for (; place > 0 && keys[place - 1] > key; --place) keys[place] = keys[place - 1];
-    keys[place] = key;
-  }
-  if (count > 32) std::sort(keys, keys + count);
+  for (i64 y = 0; y < count; ++y)
+    keys[y] = std::uint64_t(source[slot + y]) << 32 | std::uint64_t(y);
+  sort_keys(keys, count);
   const i64 total = args.offsets[args.num_nodes];
   for (i64 y = 0; y < count; ++y) {
     const i64 t = slot + y, from = slot + i64(std::uint32_t(keys[y]));

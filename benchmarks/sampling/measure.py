@@ -1,0 +1,74 @@
+"""Measure edges and batches a second, of 1,024 seeds with fan-outs 15, 10 and 5.
+
+    python -m benchmarks.sampling.measure FOLDER gattn pyg [--features] [--workers 0 1 2]
+
+Every side is measured with each number of workers, threads in gattn and processes elsewhere; the
+best is what it is capable of. One JSON line for each. Without workers the processor's time is told,
+too, which other programs disturb less: with ``--threads 1`` it is what one core does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from benchmarks.sampling.sides import SIDES
+
+_PACKAGES = ("torch", "torch_geometric", "torch_sparse", "pyg_lib", "dgl")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure the sides that are named, one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.measure")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("sides", nargs="+", choices=sorted(SIDES))
+    parser.add_argument("--features", action="store_true", help="features of the nodes, too")
+    parser.add_argument("--workers", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    for name in options.sides:
+        for workers in options.workers:
+            torch.manual_seed(0)
+            batches = SIDES[name](options.folder, options.features, workers)
+            found = {"side": name, "workers": workers, "features": options.features}
+            found |= _rates(batches, options.seconds) | {"threads": options.threads}
+            if workers:
+                del found["edges_per_cpu_second"]  # of which processes of their own have a part
+            print(json.dumps(found | _environment()), flush=True)
+
+
+def _rates(batches: Iterator[int], seconds: float) -> dict[str, float]:
+    """Edges and batches a second, after a few that are not counted."""
+    for _ in range(4):
+        next(batches)
+    start, used = time.perf_counter(), time.process_time()
+    edges, count, spent = 0, 0, 0.0
+    while spent < seconds:
+        edges, count = edges + next(batches), count + 1
+        spent = time.perf_counter() - start
+    return {
+        "edges_per_second": round(edges / spent),
+        "batches_per_second": round(count / spent, 2),
+        "edges_per_batch": round(edges / count),
+        "edges_per_cpu_second": round(edges / (time.process_time() - used)),
+    }
+
+
+def _environment() -> dict[str, str]:
+    installed = {found.metadata["Name"]: found.version for found in metadata.distributions()}
+    versions = {name: installed[name] for name in _PACKAGES if name in installed}
+    return {"python": platform.python_version(), **versions}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

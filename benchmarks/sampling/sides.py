@@ -1,0 +1,125 @@
+"""The loaders that are put side by side: each yields the number of edges of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+FAN_OUTS = [15, 10, 5]
+BATCH = 1024
+
+Side = Callable[[Path, bool, int], Iterator[int]]
+
+
+def rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Offsets, [n + 1] int64, and sources, [e] int32, of the compressed rows."""
+    names = ("indptr.npy", "indices.npy")
+    indptr, indices = (torch.from_numpy(np.load(folder / name)) for name in names)
+    return indptr, indices
+
+
+def features(folder: Path) -> torch.Tensor:
+    """What the nodes hold, [n, 100], in memory."""
+    return torch.from_numpy(np.load(folder / "x.npy"))
+
+
+def _pairs(folder: Path, dtype: torch.dtype) -> torch.Tensor:
+    indptr, indices = rows(folder)
+    nodes = torch.arange(indptr.numel() - 1, dtype=dtype)
+    return torch.stack([indices.to(dtype), nodes.repeat_interleave(indptr.diff())])
+
+
+def gattn_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
+    """gattn's NeighborLoader."""
+    from torch_geometric.data import Data
+
+    from gattn import Graph
+    from gattn.data import NeighborLoader
+
+    nodes = rows(folder)[0].numel() - 1
+    graph = Graph(_pairs(folder, torch.int32), nodes)
+    data = Data(x=features(folder)) if with_features else Data(num_nodes=nodes)
+    loader = NeighborLoader(
+        data, FAN_OUTS, batch_size=BATCH, shuffle=True, graph=graph, num_workers=workers
+    )
+    for batch in _for_ever(loader):
+        yield batch.edge_index.shape[1]
+
+
+def pyg_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
+    """PyG's NeighborLoader, on pyg-lib or torch-sparse, whichever is installed."""
+    from torch_geometric.data import Data
+    from torch_geometric.loader import NeighborLoader
+
+    edge_index = _pairs(folder, torch.int64)
+    nodes = rows(folder)[0].numel() - 1
+    data = Data(edge_index=edge_index, num_nodes=nodes)
+    if with_features:
+        data.x = features(folder)
+    loader = NeighborLoader(
+        data,
+        FAN_OUTS,
+        batch_size=BATCH,
+        shuffle=True,
+        is_sorted=True,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+    for batch in _for_ever(loader):
+        yield batch.edge_index.shape[1]
+
+
+def dgl_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
+    """DGL's DataLoader with its NeighborSampler."""
+    import dgl
+
+    indptr, indices = rows(folder)
+    graph = dgl.graph(("csc", (indptr, indices.long(), [])))
+    if with_features:
+        graph.ndata["x"] = features(folder)
+    sampler = dgl.dataloading.NeighborSampler(
+        FAN_OUTS[::-1], prefetch_node_feats=["x"] if with_features else None
+    )
+    seeds = torch.arange(graph.num_nodes())
+    loader = dgl.dataloading.DataLoader(
+        graph, seeds, sampler, batch_size=BATCH, shuffle=True, num_workers=workers
+    )
+    for _, _, blocks in _for_ever(loader):
+        if with_features:
+            blocks[0].srcdata["x"]  # read when it is asked for
+        yield sum(block.num_edges() for block in blocks)
+
+
+def graphbolt_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
+    """DGL's GraphBolt."""
+    from dgl import graphbolt
+
+    indptr, indices = rows(folder)
+    graph = graphbolt.fused_csc_sampling_graph(indptr, indices.long())
+    seeds = graphbolt.ItemSet(torch.arange(indptr.numel() - 1), names="seed_nodes")
+    pipe = graphbolt.ItemSampler(seeds, batch_size=BATCH, shuffle=True)
+    pipe = pipe.sample_neighbor(graph, FAN_OUTS[::-1])
+    if with_features:
+        store = graphbolt.TorchBasedFeature(features(folder))
+        held = graphbolt.BasicFeatureStore({("node", None, "x"): store})
+        pipe = pipe.fetch_feature(held, node_feature_keys=["x"])
+    loader = graphbolt.DataLoader(pipe, num_workers=workers)
+    for batch in _for_ever(loader):
+        sampled = batch.sampled_subgraphs
+        yield sum(part.sampled_csc.indices.numel() for part in sampled)
+
+
+def _for_ever(loader: Iterable) -> Iterator:
+    while True:
+        yield from loader
+
+
+SIDES: dict[str, Side] = {
+    "gattn": gattn_side,
+    "pyg": pyg_side,
+    "dgl": dgl_side,
+    "graphbolt": graphbolt_side,
+}
