@@ -53,9 +53,9 @@ class NeighborLoader(NodeLoader):
       and nothing else: ``x = layer((x, x[: graph.num_dst]), graph)``.
     * ``graph``, the edges among all nodes of the batch, for models that take ``edge_index``.
 
-    Both are laid out as the batch is made: no layer sorts. The neighbourhoods of a batch are drawn
-    once, as PyG draws them: all layers attend to the same sample. In a ``HeteroData`` both are
-    dictionaries by edge type.
+    Both are laid out as the batch is made: layers sort no edges, but for those that add
+    self-loops. The neighbourhoods of a batch are drawn once, as PyG draws them: all layers attend
+    to the same sample. In a ``HeteroData`` both are dictionaries by edge type.
 
     Batches are made in the background, by threads, since the sampler holds no lock of Python's.
     The same seed gives the same batches with any number of them.
