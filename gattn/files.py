@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,6 +98,12 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
     finally:
         for partial in waiting.values():
             partial.unlink(missing_ok=True)
+
+
+def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file: UTF-8, a header first where the rows have one."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def _checked_new(path: str | os.PathLike[str]) -> Path:

@@ -7,12 +7,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
-from gattn.molecules.runs.folder import is_first_process
+from gattn.training.folder import is_first_process
 
-__all__ = ["counted", "say", "show_metrics"]
+__all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
@@ -40,10 +47,38 @@ def counted(what: str) -> Iterator[Callable[[int], None]]:
         yield tick
 
 
-def show_metrics(metrics: Mapping[str, Any]) -> None:
-    """Show the metrics of a run or an evaluation beside the baselines."""
+@contextmanager
+def watched(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Show how many of some trainings are done; gives what is to be called after each."""
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    hidden = not NOTES.is_terminal
+    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+        task = progress.add_task(what, total=total)
+
+        def tick(result: str) -> None:
+            progress.advance(task)
+            done = int(progress.tasks[0].completed)
+            progress.update(task, description=f"{what} {done:,} of {total:,}, {result}")
+
+        yield tick
+
+
+def show_runs(runs: Mapping[str, Any]) -> None:
+    """Show the means of several trainings and their spread; nothing of one."""
+    for metric, found in runs["test"].items() if runs["count"] > 1 else ():
+        spreads = {"first weights": found["of_weights"], "splits": found["of_parts"]}
+        parts = [
+            f"{_shown(value)} over {name}" for name, value in spreads.items() if value == value
+        ]
+        told = f" ({', '.join(parts)})" if parts else ""
+        mean, std = _shown(found["mean"]), _shown(found["std"])
+        RESULTS.print(f"{metric} of {runs['count']} trainings: {mean} ± {std}{told}")
+
+
+def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
+    """Show the metrics of a run or an evaluation of molecules or nodes beside the baselines."""
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
-    table = Table(title=f"{metrics['task']}, {metrics['molecules']['test']:,} molecules")
+    table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")
     for name in ("", *columns):
         table.add_column(name.replace("_", " "))
     for metric in metrics["test"]:

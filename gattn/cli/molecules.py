@@ -176,7 +176,7 @@ def train(
     settings = override(given.pop("config", None), given)
     from gattn.molecules.runs.train import train_run
 
-    show_metrics(train_run(settings, out, progress=True, say=say))
+    show_metrics(train_run(settings, out, progress=True, say=say), "molecules")
     say(f"{out / 'report.html'} shows it all; gattn molecules predict {out} IN.csv --out OUT.csv")
 
 
@@ -273,9 +273,8 @@ def evaluate(
     """Measure a model on labelled molecules that it was not trained on."""
     from gattn.molecules.runs.evaluate import evaluate_table
 
-    show_metrics(
-        evaluate_table(
-            run, table, out, smiles=smiles, targets=target, encoding=encoding,
-            coverage=coverage, workers=workers, say=say,
-        )
+    metrics = evaluate_table(
+        run, table, out, smiles=smiles, targets=target, encoding=encoding, coverage=coverage,
+        workers=workers, say=say,
     )  # fmt: skip
+    show_metrics(metrics, "molecules")

@@ -17,8 +17,8 @@ from gattn.data import Molecules
 from gattn.data.molecules import Positions, positions_of
 from gattn.data.packing import PackedInputs, read_packed
 from gattn.data.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.processes import in_order
 from gattn.molecules.store import fingerprint, read_inputs, write_inputs
+from gattn.training.processes import in_order
 
 __all__ = ["Featurised", "MoleculeInputs", "Read", "featurise", "make_pieces", "stream"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from gattn.training.checks import check_choice, check_count
 from gattn.training.records import Accelerator, LoopSettings, Precision
 
 __all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
@@ -72,13 +73,13 @@ class MoleculeSettings:
     precision: Precision = LoopSettings.precision
 
     def __post_init__(self) -> None:
-        _check_choice("model", self.model, get_args(ModelName))
-        _check_choice("class_weight", self.class_weight, get_args(ClassWeight))
-        _check_choice("accelerator", self.accelerator, get_args(Accelerator))
-        _check_choice("precision", self.precision, get_args(Precision))
+        check_choice("model", self.model, get_args(ModelName))
+        check_choice("class_weight", self.class_weight, get_args(ClassWeight))
+        check_choice("accelerator", self.accelerator, get_args(Accelerator))
+        check_choice("precision", self.precision, get_args(Precision))
         for name in _COUNTS:
-            _check_count(name, getattr(self, name), 1)
-        _check_count("seed", self.seed, 0)
+            check_count(name, getattr(self, name), 1)
+        check_count("seed", self.seed, 0)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0; got {self.learning_rate}")
         if not self.weight_decay >= 0:
@@ -93,13 +94,3 @@ _COUNTS = (
     *("ensemble", "epochs", "batch_size", "width", "layers", "heads"),
     *("kernel_rows", "max_atoms", "devices"),
 )
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-
-
-def _check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")

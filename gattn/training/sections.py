@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "part_figures",
     "regression_figures",
     "themed",
+    "write_plots",
 ]
 
 LOWER_IS_BETTER = {"rmse", "mae"}
@@ -240,3 +242,10 @@ def classification_figures(
             "The dashed line is the share of class 1: the precision of guessing.",
         ),
     }
+
+
+def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
+    """Write the figures of a report, as they are on a light page, as PNG."""
+    folder.mkdir(exist_ok=True)
+    for name, figure in figures.items():
+        (folder / f"{name}.png").write_bytes(figure.picture)

@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from gattn.files import replace_files
 
-__all__ = ["SettingsError", "from_table", "read_toml", "to_table", "write_toml"]
+__all__ = ["SettingsError", "from_table", "overridden", "read_toml", "to_table", "write_toml"]
 
 S = TypeVar("S")
 
@@ -132,6 +132,32 @@ def _to_toml(value: object) -> object:
     if isinstance(value, (tuple, list)):
         return [_to_toml(item) for item in value]
     return str(value) if isinstance(value, os.PathLike) else value
+
+
+def overridden(before: S, given: Mapping[str, object]) -> S:
+    """Exchange some settings of a run, and of the model in it, by their names.
+
+    Args:
+        before: a dataclass whose field ``model`` is another, which may have a field ``model``: that
+            is what the name means.
+        given: settings of either, by name.
+
+    Returns:
+        The settings, checked anew.
+
+    Raises:
+        ValueError: a setting that there is not, or that is out of its range.
+    """
+    if not dataclasses.is_dataclass(before) or isinstance(before, type):
+        raise TypeError(f"settings must be a dataclass; got {before!r}")
+    of_model = {setting.name for setting in dataclasses.fields(before.model)}  # pyright: ignore[reportAttributeAccessIssue]
+    inner = {name: value for name, value in given.items() if name in of_model}
+    outer = {name: value for name, value in given.items() if name not in inner}
+    unknown = outer.keys() - {setting.name for setting in dataclasses.fields(before)}
+    if unknown:
+        raise SettingsError(f"there is no setting {', '.join(sorted(unknown))}")
+    model = dataclasses.replace(before.model, **inner)  # pyright: ignore[reportAttributeAccessIssue]
+    return dataclasses.replace(before, **outer, model=model)
 
 
 def _from_toml(hint: object, value: object, key: str) -> object:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from gattn.molecules.settings import MoleculeSettings
-from gattn.training.settings import SettingsError, read_toml
+from gattn.training.settings import overridden, read_toml
 
 __all__ = ["RunSettings", "override"]
 
@@ -87,12 +87,4 @@ def override(config: str | Path | None, given: Mapping[str, Any]) -> RunSettings
     5
     """
     before = RunSettings() if config is None else read_toml(RunSettings, config)
-    of_model = {setting.name for setting in fields(MoleculeSettings)} - {"model"}
-    inner = {name: value for name, value in given.items() if name in of_model}
-    if "model" in given:
-        inner["model"] = given["model"]
-    outer = {name: value for name, value in given.items() if name not in inner}
-    unknown = outer.keys() - {setting.name for setting in fields(RunSettings)}
-    if unknown:
-        raise SettingsError(f"there is no setting {', '.join(sorted(unknown))}")
-    return replace(before, **outer, model=replace(before.model, **inner))
+    return overridden(before, given)

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
-from gattn.files import new_folder
+from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import open_run
 from gattn.molecules.rows import Labelled, marks
 from gattn.molecules.runs.measure import measure, measure_intervals, measure_targets
-from gattn.molecules.runs.records import prediction_table, write_rows
-from gattn.molecules.runs.report import part_figures, write_plots
+from gattn.molecules.runs.records import prediction_table
+from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
 from gattn.training.runs import write_json
+from gattn.training.sections import write_plots
 
 __all__ = ["evaluate_table"]
 

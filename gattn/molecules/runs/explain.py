@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gattn.files import new_folder
+from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.explain import explain
@@ -14,7 +14,6 @@ from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.predict import Counts
-from gattn.molecules.runs.records import write_rows
 
 __all__ = ["explain_table"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 from pandas import isna
 
@@ -14,7 +12,7 @@ from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.molecules.runs.source import Source
 
-__all__ = ["prediction_table", "write_rows"]
+__all__ = ["prediction_table"]
 
 
 def prediction_table(
@@ -41,9 +39,3 @@ def prediction_table(
         for row, predicted in zip(known.rows.tolist(), cells):
             truth = ["" if isna(label) else label for label in source.labels.y[row]]
             yield [row, source.smiles[row].strip(), part, *truth, *predicted]
-
-
-def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)

@@ -20,12 +20,13 @@ from gattn.training.calibration import (
 from gattn.training.report import Cell, Figure, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
 from gattn.training.runs import read_model
+from gattn.training.sections import write_plots
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
     from gattn.molecules.runs.train import Run
 
-__all__ = ["part_figures", "run_facts", "write_plots", "write_run_report"]
+__all__ = ["part_figures", "run_facts", "write_run_report"]
 
 
 def write_run_report(out: Path, run: Run) -> None:
@@ -35,13 +36,6 @@ def write_run_report(out: Path, run: Run) -> None:
     content, figures = run_report(run_facts(run, cast("dict[str, str]", versions)), [worst])
     write_plots(out / "plots", figures)
     write_report(out, content)
-
-
-def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
-    """Write the figures of a report, as they are on a light page, as PNG."""
-    folder.mkdir(exist_ok=True)
-    for name, figure in figures.items():
-        (folder / f"{name}.png").write_bytes(figure.picture)
 
 
 def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:

@@ -12,8 +12,9 @@ from gattn.data import BadRow, dataset, load_molecules
 from gattn.data.tables import open_table
 from gattn.molecules.runs.labels import Labels, read_labels
 from gattn.molecules.settings import Task
+from gattn.training.folder import file_hash
 
-__all__ = ["Source", "built_in", "file_hash", "read_source"]
+__all__ = ["Source", "built_in", "read_source"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +104,6 @@ def read_source(
             BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
         ),
     )
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def built_in() -> Source:

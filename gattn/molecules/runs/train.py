@@ -11,18 +11,12 @@ import pandas as pd
 import torch
 
 from gattn.data import Split
+from gattn.files import write_rows
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.runs.folder import (
-    CHECKPOINTS,
-    begin,
-    finish,
-    is_first_process,
-    metrics_of_whole,
-)
 from gattn.molecules.runs.measure import (
     constant_width,
     measure,
@@ -31,10 +25,17 @@ from gattn.molecules.runs.measure import (
     measure_targets,
 )
 from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
-from gattn.molecules.runs.records import prediction_table, write_rows
+from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.saving import to_state
 from gattn.molecules.store import fingerprint
+from gattn.training.folder import (
+    CHECKPOINTS,
+    begin,
+    finish,
+    is_first_process,
+    metrics_of_whole,
+)
 from gattn.training.runs import write_model
 
 __all__ = ["Run", "train_run"]
@@ -104,7 +105,8 @@ def train_run(
         OSError: a file cannot be read or written; the last checkpoint is still there.
     """
     out = Path(out)
-    if (whole := metrics_of_whole(out, settings)) is not None:
+    files = [settings.data] if settings.data else []
+    if (whole := metrics_of_whole(out, settings, files)) is not None:
         say(f"{out} holds this run already, and it is whole: nothing to do")
         return whole
     source = _source(settings)
@@ -118,7 +120,9 @@ def train_run(
     for note in notes:
         say(note)
     if is_first_process():
-        begin(out, settings, source, splits_record(split, known, source), known.bad)
+        left_out = [(row.row, row.line, row.text, row.reason) for row in known.bad]
+        record = splits_record(split, known, source)
+        begin(out, settings, record, ("row", "line", "text", "reason"), left_out)
     train, val = known[split.train], known[split.val]
     if settings.tune:
         from gattn.molecules.runs.tuning import tune

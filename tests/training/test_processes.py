@@ -35,7 +35,7 @@ import os
 import torch
 import work
 
-from gattn.molecules.processes import WINDOW, in_order
+from gattn.training.processes import WINDOW, in_order
 
 os.environ["PARENT"] = str(os.getpid())
 taken, found, ahead = 0, [], 0
