@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 from torchmetrics.functional import mean_absolute_error, mean_squared_error, r2_score
-from torchmetrics.functional.classification import binary_auroc, binary_average_precision
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    binary_average_precision,
+    multiclass_f1_score,
+)
 
-__all__ = ["classification_metrics", "regression_metrics"]
+__all__ = ["classification_metrics", "multiclass_metrics", "regression_metrics"]
 
 
 def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
@@ -60,6 +64,44 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         {'roc_auc': 0.75, 'pr_auc': 0.8333, 'accuracy': 0.5}
     """
     return _means(y, probability, _class_scores)
+
+
+def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
+    """Measure predicted probabilities of several classes, of which one is true.
+
+    Args:
+        y: [k] classes from 0.
+        probability: [k, c] of each class.
+
+    Returns:
+        ``accuracy``, of the most probable class; ``f1``, the mean of the classes' F1 scores; and
+        ``roc_auc`` and ``pr_auc``, means over the classes, each against all others. A class
+        without a row adds nothing to these two. NaN without a row.
+
+    Raises:
+        ValueError: the shapes do not fit.
+
+    Example:
+        >>> p = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.3, 0.4, 0.3]])
+        >>> multiclass_metrics(torch.tensor([0, 1, 2]), p)["accuracy"]
+        0.6666666666666666
+    """
+    if y.dim() != 1 or probability.dim() != 2 or len(y) != len(probability):
+        raise ValueError(
+            f"y must be [k] and the probabilities [k, c]; got {(*y.shape,)} and "
+            f"{(*probability.shape,)}"
+        )
+    if not len(y):
+        return dict.fromkeys(("accuracy", "f1", "roc_auc", "pr_auc"), float("nan"))
+    classes, label = probability.shape[1], y.long()
+    alone = classification_metrics(torch.nn.functional.one_hot(label, classes), probability)
+    guess = probability.argmax(1)
+    return {
+        "accuracy": float((guess == label).double().mean()),
+        "f1": float(multiclass_f1_score(guess, label, classes, average="macro")),
+        "roc_auc": alone["roc_auc"],
+        "pr_auc": alone["pr_auc"],
+    }
 
 
 def _means(

@@ -40,6 +40,7 @@ METRICS = {
     "roc_auc": "ROC-AUC",
     "pr_auc": "PR-AUC",
     "accuracy": "accuracy",
+    "f1": "macro F1",
 }
 """How readers know the metrics of :mod:`gattn.training.metrics`."""
 
