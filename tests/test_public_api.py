@@ -28,6 +28,7 @@ PUBLIC = {
         grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
     "gattn.models": """AttentiveFP GAT inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
+    "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
         AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv
         GraphAttention GraphTransformerLayer HANConv HGTConv InducedSetAttentionBlock
@@ -52,7 +53,14 @@ HEAVY = (
 )
 
 
-ABOVE = ("gattn.testing", "gattn.draw", "gattn.training", "gattn.molecules", "gattn.cli")
+ABOVE = (
+    "gattn.testing",
+    "gattn.draw",
+    "gattn.training",
+    "gattn.molecules",
+    "gattn.nodes",
+    "gattn.cli",
+)
 
 
 def public_things():

@@ -14,7 +14,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
-        _fail(f'this command needs {error.name}: pip install "gattn[molecules]"')
+        extra = "nodes" if "nodes" in sys.argv[1:2] else "molecules"
+        _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except OSError as error:
         of_system = error.strerror and error.filename  # otherwise the message is gattn's own
         _fail(f"{error.filename}: {error.strerror}" if of_system else str(error))

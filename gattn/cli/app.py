@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gattn.cli.molecules import app as molecules
+from gattn.cli.nodes import app as nodes
 
 __all__ = ["app"]
 
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(molecules, name="molecules")
+app.add_typer(nodes, name="nodes")
 
 
 @app.callback()

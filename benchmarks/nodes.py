@@ -1,0 +1,100 @@
+"""Train on a made network of texts, or many times on a citation network, as a user would.
+
+    python -m benchmarks.nodes text --nodes 60000      # minutes, and the memory that it took
+    python -m benchmarks.nodes cora --runs 100         # the GAT paper's table
+
+Both call ``gattn nodes train`` in a process of its own and measure its wall time and peak memory.
+A JSON line goes to benchmarks/results/nodes.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.core import record
+
+CLASSES, WORDS, OWN = 10, 20_000, 400
+"""Classes, words of the language, and words that a class uses more than others."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Make what is wanted, train on it, and print what it took."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nodes", description=main.__doc__)
+    parser.add_argument("data", choices=("text", "cora", "citeseer", "pubmed"))
+    parser.add_argument("--nodes", type=int, default=60_000, help="of the made network")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = [options.data]
+        if options.data == "text":
+            make_text_network(folder, options.nodes)
+            data = [f"{folder}/edges.csv", "--nodes", f"{folder}/nodes.csv", "--label", "field"]
+        command = [sys.executable, "-m", "gattn.cli", "nodes", "train", *data]
+        began = time.perf_counter()
+        subprocess.run(
+            [*command, "--runs", str(options.runs), "--out", f"{folder}/run"], check=True
+        )
+        seconds = time.perf_counter() - began
+        metrics = json.loads((folder / "run" / "metrics.json").read_text("utf-8"))
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    found = {
+        "case": f"nodes/{options.data}", "runs": options.runs, "nodes": metrics["nodes"],
+        "seconds": seconds, "peak_gib": memory, "test": metrics["runs"]["test"],
+        "baselines": metrics["baselines"],
+    }  # fmt: skip
+    environment = record.environment("benchmarks.nodes", arguments)
+    record.append(options.out, {**found, "environment": environment})
+    accuracy = metrics["runs"]["test"]["accuracy"]
+    print(f"{seconds:.0f} s, {memory:.2f} GiB, accuracy {accuracy['mean']:.4f}")
+
+
+def make_text_network(folder: Path, nodes: int, seed: int = 0) -> None:
+    """Write ``nodes.csv`` and ``edges.csv``: texts of 60 words, and links within fields mostly.
+
+    Words come by Zipf's law; a text takes a fifth of them from those of its field. A node links to
+    five others, four times in five of its own field, and to the first of them more often.
+
+    Args:
+        folder: to write in.
+        nodes: how many.
+        seed: of what is drawn.
+    """
+    draw = np.random.default_rng(seed)
+    field = draw.integers(CLASSES, size=nodes)
+    own = draw.permutation(WORDS)[: CLASSES * OWN].reshape(CLASSES, OWN)
+    common = np.minimum(draw.zipf(1.3, (nodes, 48)), WORDS) - 1
+    special = own[field[:, None], draw.integers(OWN, size=(nodes, 12))]
+    texts = np.hstack([common, special])
+    with (folder / "nodes.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "text", "year", "field"])
+        for i in range(nodes):
+            words = " ".join(f"w{word}" for word in texts[i])
+            label = f"field {field[i]}" if draw.random() < 0.5 else ""
+            table.writerow([f"p{i}", words, 1990 + i % 30, label])
+    everyone = np.arange(nodes)
+    members = [np.flatnonzero(field == kind) for kind in range(CLASSES)]
+    with (folder / "edges.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["source", "target"])
+        for i in range(nodes):
+            for _ in range(5):
+                choice = members[field[i]] if draw.random() < 0.8 else everyone
+                table.writerow([f"p{i}", f"p{choice[int(len(choice) * draw.random() ** 2)]}"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,183 @@
+"""A graph whose nodes have names and attributes, checked once, and what was decided on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+__all__ = ["AttributedGraph", "GraphError", "LeftOut", "attributed_graph", "edges_by_name"]
+
+
+class GraphError(ValueError):
+    """A graph cannot be read or trained on; the message says what was wanted and what came."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An edge that was left out.
+
+    Attributes:
+        line: of its file, from 1; 0 where it came from no file.
+        text: the edge.
+        reason: why.
+    """
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class AttributedGraph:
+    """Nodes with a table of attributes, and the edges along which they attend.
+
+    Attributes:
+        names: n different names of nodes.
+        edge_index: [2, e] int64 from source to destination, no edge twice and no self-loop; where
+            the graph is undirected both directions of every edge.
+        table: n rows of attributes.
+        x: [n, d] float32 ready features, dense or ``torch.sparse_csr``; None where the attributes
+            are to be encoded.
+        directed: whether messages follow the direction of the edges alone.
+        notes: what was decided in reading it, in a sentence each.
+        left_out: the edges that were left out.
+    """
+
+    names: list[Hashable]
+    edge_index: Tensor
+    table: pd.DataFrame
+    x: Tensor | None
+    directed: bool
+    notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, name: str) -> pd.Series:
+        """An attribute of the nodes.
+
+        Raises:
+            GraphError: there is no such attribute; the message lists those that there are.
+        """
+        if name not in self.table.columns:
+            held = ", ".join(map(repr, self.table.columns[:20])) or "none"
+            raise GraphError(f"the nodes have no attribute {name!r}; they have {held}")
+        return self.table[name]
+
+    def with_notes(self, *notes: str) -> AttributedGraph:
+        """The same graph with more to say of how it was read."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def attributed_graph(
+    names: Sequence[Hashable],
+    edge_index: Tensor,
+    table: pd.DataFrame,
+    *,
+    directed: bool,
+    x: Tensor | None = None,
+    notes: Sequence[str] = (),
+    left_out: Sequence[LeftOut] = (),
+) -> AttributedGraph:
+    """Check a graph, and make its edges what layers read: once each, both ways, no self-loop.
+
+    Args:
+        names: n nodes.
+        edge_index: [2, e] int64 as given.
+        table: n rows.
+        directed: whether to keep the directions.
+        x: ready features.
+        notes: what was decided before.
+        left_out: edges that were left out before.
+
+    Returns:
+        The graph, whose notes say how many edges were doubled and how many nodes have none.
+
+    Raises:
+        GraphError: no nodes, or a name that two nodes share.
+    """
+    if not len(names):
+        raise GraphError("the graph has no nodes")
+    _check_names(names)
+    told, nodes = list(notes), len(names)
+    source, destination = edge_index
+    kept = source != destination
+    if loops := int((~kept).sum()):
+        told.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
+    pairs = edge_index[:, kept]
+    once = _unique(pairs, nodes)
+    if doubled_edges := pairs.shape[1] - once.shape[1]:
+        told.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
+    if not directed:
+        once = _unique(torch.cat([once, once.flip(0)], 1), nodes)
+    alone = nodes - len(once.unique())
+    if alone:
+        told.append(
+            f"{_many(alone, 'node')} without an edge: predicted from features of their own."
+        )
+    return AttributedGraph(
+        list(names), once, table.reset_index(drop=True), x, directed, tuple(told), tuple(left_out)
+    )
+
+
+def edges_by_name(
+    names: Sequence[Hashable],
+    source: Sequence[Hashable],
+    destination: Sequence[Hashable],
+    lines: Sequence[int] | None = None,
+) -> tuple[Tensor, list[LeftOut]]:
+    """Number the ends of edges, and leave out those that name a node that there is not.
+
+    Args:
+        names: of the n nodes.
+        source: e names.
+        destination: e names.
+        lines: of the edges in their file.
+
+    Returns:
+        [2, k] int64 of the edges between nodes that there are, and the others.
+
+    Raises:
+        GraphError: a name that two nodes share.
+    """
+    _check_names(names)
+    place = pd.Index(list(names), dtype=object)
+    ends = np.stack(
+        [place.get_indexer(pd.Index(list(one), dtype=object)) for one in (source, destination)]
+    )
+    known = (ends >= 0).all(0)
+    left_out = []
+    for at in np.flatnonzero(~known).tolist():
+        missing = source[at] if ends[0, at] < 0 else destination[at]
+        text = f"{source[at]} - {destination[at]}"
+        line = 0 if lines is None else lines[at]
+        left_out.append(LeftOut(line, text, f"there is no node {missing!r}"))
+    return torch.from_numpy(ends[:, known].astype(np.int64)), left_out
+
+
+def _check_names(names: Sequence[Hashable]) -> None:
+    """Raise where two nodes share a name."""
+    doubled = [name for name, count in Counter(names).items() if count > 1]
+    if not doubled:
+        return
+    first = doubled[0]
+    rows = ", ".join(str(row) for row, name in enumerate(names) if name == first)
+    more = f", and {len(doubled) - 1} more names" if len(doubled) > 1 else ""
+    raise GraphError(f"names of nodes must differ; rows {rows} (from 0) are all {first!r}{more}")
+
+
+def _unique(pairs: Tensor, nodes: int) -> Tensor:
+    """Every edge once, by destination and source."""
+    key = torch.unique(pairs[1] * nodes + pairs[0])
+    return torch.stack([key % nodes, key // nodes])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

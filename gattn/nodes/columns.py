@@ -1,0 +1,183 @@
+"""Attributes of nodes as features: numbers standardised, categories one-hot, text as TF-IDF."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+
+from gattn.nodes.values import as_numbers, as_texts, is_missing
+
+__all__ = ["Column", "learn_columns", "write_features"]
+
+Kind = Literal["number", "category", "text"]
+CATEGORIES = 50
+"""A column of more different texts is read as text, where not nearly every text is one word."""
+HASHES = 2**16
+"""Places that words are hashed to; a column keeps those that its nodes use."""
+LEAST = 2
+"""A word that fewer nodes hold says nothing of others."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column becomes features.
+
+    Attributes:
+        name: of the column.
+        kind: what it holds.
+        mean: of numbers.
+        std: of numbers, above 0.
+        gaps: whether a number may be missing, which has a feature of its own.
+        categories: the texts that have a feature each; another text has none.
+        places: the hashes of the words that have a feature each, ascending.
+        idf: the inverse document frequency of each of them.
+    """
+
+    name: str
+    kind: Kind
+    mean: float = 0.0
+    std: float = 1.0
+    gaps: bool = False
+    categories: tuple[str, ...] = ()
+    places: tuple[int, ...] = field(default=(), repr=False)
+    idf: tuple[float, ...] = field(default=(), repr=False)
+
+    @property
+    def width(self) -> int:
+        """How many features it gives."""
+        counts = {"category": len(self.categories), "text": len(self.places)}
+        return counts.get(self.kind, 1 + self.gaps)
+
+    def features(self, values: pd.Series) -> sp.csr_matrix:
+        """The features [n, width] of n values."""
+        if self.kind == "number":
+            return self._numbers(values)
+        texts = as_texts(values)
+        if self.kind == "category":
+            place = pd.Index(self.categories).get_indexer(pd.Index(texts))
+            rows = np.flatnonzero(place >= 0)
+            shape = len(texts), len(self.categories)
+            return sp.csr_matrix((np.ones(len(rows)), (rows, place[rows])), shape)
+        weighed = _hashed(texts)[:, list(self.places)] @ sp.diags(np.array(self.idf))
+        norm = np.sqrt(np.asarray(weighed.multiply(weighed).sum(1)).ravel())
+        return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
+
+    def _numbers(self, values: pd.Series) -> sp.csr_matrix:
+        numbers = _checked_numbers(values)
+        missing = np.isnan(numbers)
+        scaled = np.where(missing, 0.0, (numbers - self.mean) / self.std)
+        columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
+        return sp.csr_matrix(np.stack(columns, 1))
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`from_state` makes the column of, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Column:
+        """Make a column of what :meth:`state` gave."""
+        lists = {name: tuple(state[name]) for name in ("categories", "places", "idf")}
+        return cls(**{**state, **lists})
+
+
+def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Column], list[str]]:
+    """Learn how columns become features.
+
+    A column of numbers is standardised. One of texts is of categories where they are few or
+    single words that come again, else of text. A column that holds both numbers and texts is read
+    as texts, and a note says so; one that is constant or empty gives no features.
+
+    Args:
+        table: of the nodes that there are, labelled or not.
+        names: the columns to use.
+
+    Returns:
+        The columns that give features, and notes.
+
+    Example:
+        >>> table = pd.DataFrame({"age": ["31", "45", None], "kind": ["a", "b", "a"]})
+        >>> [(column.name, column.kind, column.width) for column in learn_columns(table, table)[0]]
+        [('age', 'number', 2), ('kind', 'category', 2)]
+    """
+    found, notes = [], []
+    for name in names:
+        column, note = _learn(name, table[name])
+        if column is not None:
+            found.append(column)
+        if note:
+            notes.append(note)
+    return found, notes
+
+
+def write_features(columns: Sequence[Column], table: pd.DataFrame) -> sp.csr_matrix:
+    """The features of all columns side by side: [n, d] float32.
+
+    Raises:
+        ValueError: a column is missing, or one of numbers holds a text.
+    """
+    for column in columns:
+        if column.name not in table.columns:
+            raise ValueError(f"the nodes have no attribute {column.name!r}, which the model reads")
+    blocks = [column.features(table[column.name]) for column in columns]
+    return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
+
+
+def _learn(name: str, values: pd.Series) -> tuple[Column | None, str]:
+    missing, numbers, texts = is_missing(values), as_numbers(values), as_texts(values)
+    known = Counter(text for text, gone in zip(texts, missing) if not gone)
+    if len(known) < 2:
+        return None, f"Column {name!r} says nothing: it is {'constant' if known else 'empty'}."
+    words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
+    if not words:
+        return _learn_numbers(name, numbers[~missing], gaps=bool(missing.any())), ""
+    total, note = known.total(), ""
+    if len(words) < total:
+        note = (
+            f"Column {name!r} holds {total - len(words):,} numbers and {len(words):,} texts, "
+            f"as {words[0][:40]!r}: all are read as texts."
+        )
+    single = sum(len(text.split()) > 1 for text in known) < 0.5 * len(known)
+    if len(known) <= CATEGORIES or (single and len(known) <= total / 10):
+        return Column(name, "category", categories=tuple(sorted(known))), note
+    return _learn_text(name, texts, note)
+
+
+def _learn_numbers(name: str, known: NDArray[np.float64], *, gaps: bool) -> Column:
+    if np.isinf(known).any():
+        raise ValueError(f"attribute {name!r} holds an infinite number")
+    return Column(name, "number", float(known.mean()), float(known.std()) or 1.0, gaps)
+
+
+def _learn_text(name: str, texts: list[str], note: str) -> tuple[Column | None, str]:
+    counts = _hashed(texts)
+    held = np.bincount(counts.indices, minlength=HASHES)
+    places = np.flatnonzero(held >= LEAST)
+    if not len(places):
+        return None, f"Column {name!r} says nothing: no word of it comes twice."
+    idf = TfidfTransformer().fit(counts[:, places]).idf_
+    return Column(name, "text", places=tuple(places.tolist()), idf=tuple(idf.tolist())), note
+
+
+def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
+    """How often each text holds the words of each hash."""
+    options: dict[str, Any] = {"norm": None, "alternate_sign": False}
+    return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
+
+
+def _checked_numbers(values: pd.Series) -> NDArray[np.float64]:
+    numbers = as_numbers(values)
+    strange = np.isnan(numbers) & ~is_missing(values)
+    if strange.any():
+        text = str(values.tolist()[int(strange.argmax())])
+        raise ValueError(
+            f"attribute {values.name!r} must hold numbers, as in training; got {text!r}"
+        )
+    return numbers

@@ -1,0 +1,34 @@
+"""How far attention is from a plain mean over the neighbours."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["attention_entropy"]
+
+
+def attention_entropy(edges: Tensor, weights: Tensor, nodes: int) -> Tensor:
+    r"""Compare the entropy of each node's attention with that of uniform weights.
+
+    .. math:: \frac{-\sum_j \alpha_{ij} \log \alpha_{ij}}{\log d_i}
+
+    Args:
+        edges: [2, e] int64, with self-loops.
+        weights: α [e, h], which add up to 1 over the edges into a node.
+        nodes: n.
+
+    Returns:
+        [h] float64, each head's mean over the nodes with at least two edges: 1 for a plain mean
+        of the neighbours, 0 where every node reads one of them alone. NaN without such a node.
+
+    Example:
+        >>> edges = torch.tensor([[0, 1], [0, 0]])
+        >>> attention_entropy(edges, torch.tensor([[0.5, 1.0], [0.5, 0.0]]), 2)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    degree = torch.bincount(edges[1], minlength=nodes)
+    terms = torch.special.entr(weights.double())
+    summed = terms.new_zeros(nodes, weights.shape[1]).index_add(0, edges[1], terms)
+    several = degree > 1
+    return (summed[several] / degree[several, None].double().log()).mean(0)

@@ -1,0 +1,138 @@
+"""The features of nodes: their attributes, or, where they have none, their place in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.columns import Column, learn_columns, write_features
+from gattn.nodes.fields import csr_tensor
+from gattn.structure import return_probabilities
+
+__all__ = ["FeatureEncoder"]
+
+DENSE = 0.25
+"""Features with a larger share of entries that are not zero are kept as a dense matrix."""
+WALKS = 2e7
+"""Pairs of edges, one after the other, up to which random walks are followed."""
+
+
+@dataclass(frozen=True)
+class FeatureEncoder:
+    """How the nodes of a graph become a matrix of features.
+
+    Attributes:
+        columns: attributes that are read; none for ready features or for structure.
+        width: of the matrix.
+        walk_steps: steps of the random walks of structure; 0 without walks.
+        source: ``"x"`` for ready features, ``"columns"``, or ``"structure"``.
+    """
+
+    columns: tuple[Column, ...]
+    width: int
+    walk_steps: int
+    source: str
+
+    @classmethod
+    def fit(
+        cls, graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[str]
+    ) -> tuple[FeatureEncoder, list[str]]:
+        """Learn the features of a graph, and say what was decided.
+
+        Args:
+            graph: with all its nodes, labelled or not.
+            names: attributes to use; None for ready features where there are some, else all.
+            leave: attributes that are no features: labels, parts.
+
+        Returns:
+            The encoder, and notes.
+
+        Raises:
+            GraphError: a named attribute is missing, or is the label.
+        """
+        if graph.x is not None and names is None:
+            return cls((), graph.x.shape[1], 0, "x"), []
+        for name in names or ():
+            graph.column(name)
+            if name in leave:
+                raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
+        used = [c for c in graph.table.columns if c not in leave] if names is None else names
+        columns, notes = learn_columns(graph.table, list(used))
+        if columns:
+            return cls(tuple(columns), sum(c.width for c in columns), 0, "columns"), notes
+        steps = 4 if _two_steps(graph) <= WALKS else 0
+        walks = f" and the chances of random walks to be back after 1 to {steps} steps" * bool(
+            steps
+        )
+        told = f"The nodes have no features: read are their degrees{walks}."
+        return cls((), 3 + steps, steps, "structure"), [*notes, told]
+
+    def features(self, graph: AttributedGraph) -> Tensor:
+        """The features [n, width] float32 of a graph's nodes, dense or ``torch.sparse_csr``.
+
+        Raises:
+            GraphError: the graph has no such features.
+        """
+        if self.source == "structure":
+            return _structure(graph, self.walk_steps)
+        if self.source == "x":
+            if graph.x is None or graph.x.shape[1] != self.width:
+                came = "no x" if graph.x is None else f"{graph.x.shape[1]}"
+                raise GraphError(f"x must have {self.width} features, as in training; got {came}")
+            return graph.x
+        try:
+            matrix = write_features(self.columns, graph.table)
+        except ValueError as error:
+            raise GraphError(str(error)) from None
+        if matrix.nnz > DENSE * len(graph) * self.width:
+            return torch.from_numpy(matrix.toarray())
+        return _as_tensor(matrix, self.width)
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`from_state` makes the encoder of, for JSON."""
+        columns = [column.state() for column in self.columns]
+        return {
+            "columns": columns, "width": self.width, "walk_steps": self.walk_steps,
+            "source": self.source,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
+        """Make an encoder of what :meth:`state` gave."""
+        columns = tuple(Column.from_state(column) for column in state["columns"])
+        return cls(columns, state["width"], state["walk_steps"], state["source"])
+
+
+def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:
+    pointers, columns = (
+        torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices)
+    )
+    return csr_tensor(pointers, columns, torch.from_numpy(matrix.data), (len(pointers) - 1, width))
+
+
+def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
+    found = Graph(graph.edge_index, len(graph))
+    return found.in_degree(), found.out_degree()
+
+
+def _two_steps(graph: AttributedGraph) -> int:
+    """How many walks of two edges there are: what a random walk's matrix may grow to."""
+    into, out = _degrees(graph)
+    return int((into.long() * out.long()).sum())
+
+
+def _structure(graph: AttributedGraph, steps: int) -> Tensor:
+    """Degrees into and out of each node, their logarithms scaled, and return probabilities."""
+    into, out = (degree.float().log1p() for degree in _degrees(graph))
+    columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
+    if steps:
+        columns.append(return_probabilities(graph.edge_index, len(graph), steps=steps))
+    return torch.cat(columns, 1)

@@ -1,0 +1,108 @@
+"""Receptive fields: the part of a graph on which the outputs of some nodes depend."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+
+__all__ = ["Field", "FieldInput", "csr_tensor", "read_features", "receptive_field", "whole_graph"]
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """The edges that each layer of a network needs for the outputs of some nodes.
+
+    Attributes:
+        nodes: [m] int64, the nodes whose features are read, those of the outputs first; None for
+            all nodes as they are.
+        layers: of each layer the edges, and how many of its first rows the next layer reads.
+    """
+
+    nodes: Tensor | None
+    layers: tuple[tuple[Graph, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FieldInput:
+    """What a network of nodes is called with: features, and where they are read.
+
+    Attributes:
+        x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
+        field: the field.
+    """
+
+    x: Tensor
+    field: Field
+
+
+def whole_graph(edge_index: Tensor, nodes: int, layers: int) -> Field:
+    """The field of all nodes: every layer reads every edge."""
+    graph = Graph(edge_index, nodes)
+    return Field(None, ((graph, nodes),) * layers)
+
+
+def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) -> Field:
+    r"""Find what the outputs of some nodes depend on, one step along the edges for each layer.
+
+    .. math:: S_L = \text{seeds}, \qquad S_{l-1} = S_l \cup \{j : j \to i,\; i \in S_l\}
+
+    Layer l computes the nodes of S_l from those of S_{l-1}. The outputs of the seeds and their
+    gradients are those of the whole graph, for every layer that reads neighbours alone. Of a
+    citation network with 20 labelled papers a class that is a small part.
+
+    Args:
+        edge_index: [2, e] int64 from source to destination.
+        nodes: how many there are.
+        seeds: [s] int64, different nodes.
+        layers: how many.
+
+    Returns:
+        The field, in whose outputs the seeds are the first rows, in order.
+
+    Example:
+        >>> chain = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+        >>> field = receptive_field(chain, 5, torch.tensor([3]), layers=2)
+        >>> field.nodes, [(graph.num_edges, rows) for graph, rows in field.layers]
+        (tensor([3, 2, 1]), [(2, 2), (1, 1)])
+    """
+    source, destination = edge_index
+    member = torch.zeros(nodes, dtype=torch.bool)
+    member[seeds] = True
+    order, needed = seeds, []
+    for _ in range(layers):
+        rows, kept = len(order), member[destination]
+        needed.append((edge_index[:, kept], rows))
+        new = torch.zeros(nodes, dtype=torch.bool)
+        new[source[kept]] = True
+        order = torch.cat([order, (new & ~member).nonzero().flatten()])
+        member = member | new
+    place = torch.full((nodes,), -1)
+    place[order] = torch.arange(len(order))
+    sizes = [*(rows for _, rows in needed[1:]), len(order)]
+    found = [(Graph(place[pairs], m), rows) for (pairs, rows), m in zip(needed, sizes)]
+    return Field(order, tuple(reversed(found)))
+
+
+def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
+    """The rows of some nodes of dense or sparse features; all of them for None."""
+    if nodes is None:
+        return x
+    if x.layout == torch.strided:
+        return x[nodes]
+    start, counts = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
+    ends = counts.cumsum(0)
+    at = torch.arange(int(counts.sum())) + torch.repeat_interleave(start - (ends - counts), counts)
+    pointers = torch.cat([counts.new_zeros(1), ends])
+    return csr_tensor(pointers, x.col_indices()[at], x.values()[at], (len(nodes), x.shape[1]))
+
+
+def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """A sparse matrix of rows; torch's word that such are new is kept from users."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=False)

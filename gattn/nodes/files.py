@@ -1,0 +1,121 @@
+"""Graphs in files: GraphML, GML, GEXF, edge lists, CSV and Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from gattn.data import load_citation
+from gattn.data.tables import is_missing, open_table
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.reading import from_data, from_networkx, from_tables
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["CITATION", "read_graph_file"]
+
+CITATION = ("cora", "citeseer", "pubmed")
+MARKUP = {".graphml": "read_graphml", ".gml": "read_gml", ".gexf": "read_gexf"}
+TABLES = (".csv", ".tsv", ".parquet")
+LISTS = (".edgelist", ".edges", ".txt")
+
+
+def read_graph_file(
+    path: str | Path, nodes: str | Path | None = None, *, directed: bool | None = None
+) -> AttributedGraph:
+    """Read a graph from a file, or a citation network by its name.
+
+    Args:
+        path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
+            ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
+            ``.edgelist``, ``.edges`` or ``.txt``: two names a line, ``#`` before a comment.
+        nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list.
+        directed: see :func:`gattn.nodes.reading.read_graph`.
+
+    Returns:
+        The graph.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ImportError: networkx is not installed.
+        GraphError: an ending of no such file, a file that cannot be read, or an empty one.
+    """
+    if str(path).lower() in CITATION:
+        data = load_citation(str(path), normalize_features=True)
+        return from_data(data, directed=bool(directed))
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; nor is it one of {', '.join(CITATION)}")
+    if not path.stat().st_size:
+        raise GraphError(f"{path} is empty; wanted a graph")
+    ending = path.suffix.lower()
+    try:
+        if ending in MARKUP:
+            if nodes is not None:
+                raise GraphError(f"{path} has its nodes itself; a table of nodes is for edges")
+            return from_networkx(_marked_up(path, MARKUP[ending]), directed=directed)
+        if ending not in TABLES + LISTS:
+            ends = ", ".join([*MARKUP, *TABLES, *LISTS])
+            raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
+        edges, lines = _read_list(path) if ending in LISTS else _read_table(path)
+        if edges.empty:
+            raise GraphError("it has no edges")
+        table = None
+        if nodes is not None:
+            table, _ = _read_table(Path(nodes))
+            if table.empty:
+                raise GraphError(f"{nodes} has no nodes")
+        return from_tables(edges, table, directed=bool(directed), lines=lines)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+
+
+def _marked_up(path: Path, reader: str) -> networkx.Graph:
+    try:
+        import networkx
+    except ImportError:
+        raise ImportError('this file needs networkx: pip install "gattn[nodes]"') from None
+    try:
+        return getattr(networkx, reader)(path)
+    except Exception as error:  # of XML, of text, of numbers: each reader has its own
+        raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
+
+
+def _read_list(path: Path) -> tuple[pd.DataFrame, list[int]]:
+    """Two names a line, separated by spaces or tabs; what follows them is not read."""
+    rows, lines = [], []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if len(words) < 2:
+                raise GraphError(f"line {number} must name two nodes; it holds {line.strip()!r}")
+            rows.append(words[:2])
+            lines.append(number)
+    return pd.DataFrame(rows, columns=["source", "target"]), lines
+
+
+def _read_table(path: Path) -> tuple[pd.DataFrame, list[int]]:
+    """A table of texts, or of what Parquet holds; missing cells are None."""
+    if path.suffix.lower() == ".parquet":
+        import pyarrow
+
+        try:
+            table = pd.read_parquet(path)
+            return table, list(range(1, len(table) + 1))
+        except (pyarrow.ArrowInvalid, OSError) as error:
+            raise GraphError(f"{path} is no Parquet file: {error}") from error
+    table = open_table(path)
+    if len(set(table.columns)) < len(table.columns):
+        raise GraphError(f"{path} has two columns of one name: {', '.join(table.columns)}")
+    rows = list(table.rows())
+    bad = next((row for row in rows if row.problem), None)
+    if bad is not None:
+        raise GraphError(f"{path}, line {bad.line}: {bad.problem}")
+    cells = [[None if is_missing(cell) else cell for cell in row.cells] for row in rows]
+    found = pd.DataFrame(cells, columns=list(table.columns), dtype=object)
+    return found, [row.line for row in rows]

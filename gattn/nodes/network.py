@@ -1,0 +1,124 @@
+"""The networks of nodes: layers of attention along the edges, and one output a class or number."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gattn.nn import GATConv, GATv2Conv, GPSConv, SparseDropout, TransformerConv
+from gattn.nodes.fields import FieldInput
+from gattn.nodes.settings import NodeSettings
+
+__all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
+
+CONVOLUTIONS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
+
+
+class AttentionNetwork(nn.Module):
+    r"""Layers of one attention convolution, with an ELU between each two.
+
+    .. math:: h^{(l+1)} = \mathrm{elu}\bigl(\mathrm{conv}(\mathrm{dropout}(h^{(l)}))\bigr)
+
+    The last layer has an output for each class, or number, and averages its heads.
+
+    Args:
+        settings: the kind and the sizes.
+        features: width of x.
+        outputs: classes, or 1.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018).
+    """
+
+    def __init__(self, settings: NodeSettings, features: int, outputs: int) -> None:
+        super().__init__()
+        kind, p, heads = CONVOLUTIONS[settings.model], settings.dropout, settings.heads
+        inside = settings.layers - 1
+        widths = [features, *[settings.width] * inside]
+        self.hidden = nn.ModuleList(
+            kind(width, settings.width // heads, heads, dropout=p) for width in widths[:-1]
+        )
+        self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
+        self.dropout = SparseDropout(p)
+
+    def forward(self, inputs: FieldInput) -> Tensor:
+        """Score the outputs of the field's nodes: [k, outputs]."""
+        graph, rows = inputs.field.layers[-1]
+        return self.out(self.dropout(self.embed(inputs)), graph)[:rows]
+
+    def embed(self, inputs: FieldInput) -> Tensor:
+        """What the last layer reads: [m, width], or x where it is the only layer."""
+        x = inputs.x
+        for layer, (graph, rows) in zip(self.hidden, inputs.field.layers):
+            x = F.elu(layer(self.dropout(x), graph)[:rows])
+        return x
+
+    @torch.no_grad()
+    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
+        """Of each layer its edges [2, e], with the self-loops that it adds, and weights [e, h]."""
+        x, found = inputs.x, []
+        for layer, (graph, rows) in zip([*self.hidden, self.out], inputs.field.layers):
+            x, weights = layer(x, graph, return_attention_weights=True)
+            x = F.elu(x[:rows])
+            found.append(weights)
+        return found
+
+
+class GPSNetwork(nn.Module):
+    """Attention along the edges beside attention among all nodes, layer by layer.
+
+    Args:
+        settings: the sizes.
+        features: width of x.
+        outputs: classes, or 1.
+
+    Reference:
+        Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
+        2022).
+    """
+
+    def __init__(self, settings: NodeSettings, features: int, outputs: int) -> None:
+        super().__init__()
+        width, heads, p = settings.width, settings.heads, settings.dropout
+        self.read = nn.Linear(features, width)
+        self.layers = nn.ModuleList(
+            GPSConv(
+                width, GATv2Conv(width, width // heads, heads, dropout=p), heads, dropout=p,
+                norm="layer_norm", attn_kwargs={"dropout": p},
+            )
+            for _ in range(settings.layers)
+        )  # fmt: skip
+        self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(p)
+
+    def forward(self, inputs: FieldInput) -> Tensor:
+        """Score the outputs of all nodes: [n, outputs]."""
+        return self.out(self.embed(inputs))
+
+    def embed(self, inputs: FieldInput) -> Tensor:
+        """What the outputs are read from: [n, width]."""
+        x = self.read(self.dropout(inputs.x))
+        for layer, (graph, _) in zip(self.layers, inputs.field.layers):
+            x = layer(x, graph)
+        return x
+
+    @torch.no_grad()
+    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
+        """Of each layer's attention along edges the edges [2, e] and their weights [e, h]."""
+        x, found = self.read(inputs.x), []
+        for layer, (graph, _) in zip(self.layers, inputs.field.layers):
+            assert isinstance(layer, GPSConv)
+            assert layer.conv is not None
+            found.append(layer.conv(x, graph, return_attention_weights=True)[1])
+            x = layer(x, graph)
+        return found
+
+
+def make_network(
+    settings: NodeSettings, features: int, outputs: int
+) -> AttentionNetwork | GPSNetwork:
+    """Make a network with weights drawn by the settings' seed; the caller's numbers stay."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        kind = GPSNetwork if settings.model == "gps" else AttentionNetwork
+        return kind(settings, features, outputs)

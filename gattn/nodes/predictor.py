@@ -1,0 +1,201 @@
+"""A network of nodes with the features that it reads: trained, applied to graphs, kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
+from gattn.nodes.network import make_network
+from gattn.nodes.settings import NodeSettings, NodeTask
+from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batch
+from gattn.training.losses import squared_error
+from gattn.training.records import EpochRecord, History
+from gattn.training.settings import from_table, to_table
+
+__all__ = ["NodePredictor", "NodeProblem"]
+
+GPS_NODES = 20_000
+"""Attention among all nodes of a larger graph takes hours a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProblem:
+    """A graph with labels, of which a part trains and a part chooses the epoch.
+
+    Attributes:
+        graph: the nodes and edges.
+        x: [n, d] their features, dense or ``torch.sparse_csr``.
+        y: [n] float64, classes from 0 or numbers, NaN where unknown.
+        outputs: classes; 1 for numbers.
+        train: [k] int64, the nodes to learn from.
+        val: [k] int64, the nodes that choose the epoch.
+    """
+
+    graph: AttributedGraph
+    x: Tensor
+    y: Tensor
+    outputs: int
+    train: Tensor
+    val: Tensor
+
+
+class NodePredictor:
+    """A trained model of nodes: what :meth:`fit` gives and :meth:`from_state` restores.
+
+    Attributes:
+        settings: what it was trained by.
+        task: ``"regression"`` or ``"classification"``.
+        encoder: the features that it reads.
+        network: its weights.
+        mean: of the training labels, 0 of classes.
+        std: of the training labels, 1 of classes.
+        history: what was recorded of the training; empty after :meth:`from_state`.
+    """
+
+    def __init__(
+        self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
+    ) -> None:
+        """Make it with its first weights."""
+        self.settings, self.task, self.encoder = settings, task, encoder
+        self.outputs = outputs
+        self.network = make_network(settings, encoder.width, outputs).eval()
+        self.mean, self.std = 0.0, 1.0
+        self.history: list[History] = []
+        self._read: tuple[AttributedGraph, Tensor] | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        problem: NodeProblem,
+        encoder: FeatureEncoder,
+        task: NodeTask,
+        settings: NodeSettings,
+        tick: Callable[[EpochRecord], None] = lambda record: None,
+    ) -> NodePredictor:
+        """Train on the labelled nodes of a graph.
+
+        Args:
+            problem: the graph, its labels and parts.
+            encoder: of the problem's features.
+            task: what the labels are.
+            settings: how.
+            tick: told of every epoch.
+
+        Returns:
+            The trained model.
+
+        Raises:
+            GraphError: a graph too large for the model.
+            TrainingError: no label of a part is known, or the loss is not finite.
+        """
+        _check_size(settings, len(problem.graph))
+        made = cls(settings, task, encoder, problem.outputs)
+        made._read = problem.graph, problem.x
+        y = problem.y
+        if task == "regression":
+            known = y[problem.train]
+            made.mean, made.std = float(known.mean()), float(known.std(correction=0)) or 1.0
+            y = (y - made.mean) / made.std
+        history = fit_full_batch(
+            made.network,
+            _class_loss if task == "classification" else squared_error,
+            made._part(problem, problem.train, y),
+            made._part(problem, problem.val, y),
+            FullBatchSettings(
+                settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
+                settings.seed,
+            ),
+            score=_accuracy if task == "classification" else None,
+            tick=tick,
+        )  # fmt: skip
+        made.history = [history]
+        return made
+
+    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
+        """The field of some nodes and their labels."""
+        edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
+        if self.settings.model == "gps":  # every node reads every other
+            target = torch.full((n, 1), torch.nan, dtype=torch.float32)
+            target[nodes, 0] = y[nodes].float()
+            return FullBatch(FieldInput(problem.x, whole_graph(edges, n, layers)), target)
+        field = receptive_field(edges, n, nodes, layers)
+        inputs = FieldInput(read_features(problem.x, field.nodes), field)
+        return FullBatch(inputs, y[nodes, None].float())
+
+    @torch.no_grad()
+    def predict(self, graph: AttributedGraph) -> Tensor:
+        """Probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
+        out = self.network(self._whole(graph)).double()
+        return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+
+    @torch.no_grad()
+    def embed(self, graph: AttributedGraph) -> Tensor:
+        """What the last layer reads of every node: [n, width] float32."""
+        made = self.network.embed(self._whole(graph))
+        return made if made.layout == torch.strided else made.to_dense()
+
+    def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
+        """Of each layer its edges [2, e], with the self-loops it adds, and weights [e, h]."""
+        return self.network.attention(self._whole(graph))
+
+    def _whole(self, graph: AttributedGraph) -> FieldInput:
+        _check_size(self.settings, len(graph))
+        if self._read is None or self._read[0] is not graph:  # text takes long to read
+            self._read = graph, self.encoder.features(graph)
+        field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
+        return FieldInput(self._read[1], field)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the last graph, which a process that gets the model has."""
+        return {**self.__dict__, "_read": None}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors, and what else :meth:`from_state` needs, for JSON."""
+        return dict(self.network.state_dict()), {
+            "settings": to_table(self.settings), "task": self.task, "outputs": self.outputs,
+            "encoder": self.encoder.state(), "mean": self.mean, "std": self.std,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> NodePredictor:
+        """Make a model of what :meth:`state` gave.
+
+        Raises:
+            KeyError: something is missing.
+            ValueError: a tensor is missing or of another shape.
+        """
+        encoder = FeatureEncoder.from_state(state["encoder"])
+        settings = from_table(NodeSettings, state["settings"])
+        made = cls(settings, state["task"], encoder, state["outputs"])
+        try:
+            made.network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from None
+        made.mean, made.std = state["mean"], state["std"]
+        return made
+
+
+def _check_size(settings: NodeSettings, nodes: int) -> None:
+    if settings.model == "gps" and nodes > GPS_NODES:
+        raise GraphError(
+            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got {nodes:,}. "
+            "Take gat, gatv2 or transformer"
+        )
+
+
+def _class_loss(output: Tensor, target: Tensor) -> Tensor:
+    """-log of the probability of the true class: [k, 1]."""
+    return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
+
+
+def _accuracy(output: Tensor, target: Tensor) -> float:
+    known = ~target[:, 0].isnan()
+    return float((output.argmax(1) == target[:, 0])[known].float().mean())

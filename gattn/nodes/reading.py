@@ -1,0 +1,212 @@
+"""Graphs as users hold them: networkx, PyG's ``Data``, and tables of edges and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gattn.nodes.attributed import (
+    AttributedGraph,
+    GraphError,
+    attributed_graph,
+    edges_by_name,
+)
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["GraphLike", "from_data", "from_networkx", "from_tables", "read_graph"]
+
+GraphLike: TypeAlias = (
+    "AttributedGraph | Data | networkx.Graph | pd.DataFrame | tuple[pd.DataFrame, pd.DataFrame]"
+)
+SOURCES = ("source", "src", "from", "u", "node1", "citing")
+DESTINATIONS = ("target", "dst", "to", "v", "node2", "cited", "destination")
+IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
+
+
+def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedGraph:
+    """Read a graph of any kind that is taken.
+
+    Args:
+        graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
+            nodes).
+        directed: whether messages follow the edges' direction alone. None has them go both ways,
+            as the citation networks of the papers do, and says so where the graph is directed;
+            but the edges of ``Data`` are taken as they are, as PyG's layers take them.
+
+    Returns:
+        The graph, checked.
+
+    Raises:
+        TypeError: something else.
+        GraphError: it has no nodes, doubled names, or no columns of edges.
+    """
+    if isinstance(graph, AttributedGraph):
+        return graph
+    if isinstance(graph, Data):
+        return from_data(graph, directed=directed is not False)
+    if isinstance(graph, pd.DataFrame):
+        return from_tables(graph, None, directed=bool(directed))
+    if isinstance(graph, tuple):
+        if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
+            raise TypeError("a graph of tables is a pair (edges, nodes) of data frames")
+        edges, nodes = graph
+        return from_tables(edges, nodes, directed=bool(directed))
+    if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
+        return from_networkx(graph, directed=directed)
+    raise TypeError(
+        "a graph must be a networkx graph, a PyG Data, a table of edges or a pair of tables "
+        f"(edges, nodes); got {type(graph).__name__}"
+    )
+
+
+def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
+    """Read a networkx graph: the attributes of its nodes become columns.
+
+    Args:
+        graph: of any kind; attributes of edges are not read.
+        directed: see :func:`read_graph`.
+
+    Returns:
+        The graph, its nodes in the order of ``graph.nodes``. An attribute that holds as many
+        numbers for every node becomes as many columns, ``x.0``, ``x.1``, ...
+    """
+    names = list(graph.nodes)
+    table = pd.DataFrame(
+        [dict(held) for _, held in graph.nodes(data=True)], index=range(len(names))
+    )
+    ends = list(graph.edges())
+    pairs, _ = edges_by_name(names, [a for a, _ in ends], [b for _, b in ends])
+    notes = [both_ways()] if graph.is_directed() and directed is None else []
+    return attributed_graph(
+        names, pairs, _with_columns(table), directed=bool(directed) and graph.is_directed(),
+        notes=notes,
+    )  # fmt: skip
+
+
+def both_ways() -> str:
+    """What is said where a directed graph is read as an undirected one."""
+    return (
+        "The graph is directed, and messages go both ways along every edge; ask for directed "
+        "edges to have them follow its direction."
+    )
+
+
+def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
+    """Read PyG's ``Data``: ``x``, ``edge_index``, and ``y`` and the masks as columns.
+
+    Args:
+        data: homogeneous, with ``edge_index`` and either ``x`` or a number of nodes.
+        directed: False to add the opposite of every edge.
+
+    Returns:
+        The graph, its nodes named 0, 1, ...
+    """
+    nodes = data.num_nodes
+    if nodes is None or data.edge_index is None:
+        raise GraphError(f"data must have edge_index and a number of nodes; got {data}")
+    columns = {
+        name: value.cpu().numpy()
+        for name in ("y", "train_mask", "val_mask", "test_mask")
+        if isinstance(value := data.get(name), Tensor) and value.dim() == 1
+    }
+    x = data.x
+    if x is not None:
+        x = x.float() if x.dim() == 2 else x.float()[:, None]
+        x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
+    return attributed_graph(
+        range(nodes), data.edge_index.cpu().long(), pd.DataFrame(columns, index=range(nodes)),
+        directed=directed, x=x,
+    )  # fmt: skip
+
+
+def from_tables(
+    edges: pd.DataFrame,
+    nodes: pd.DataFrame | None,
+    *,
+    directed: bool = False,
+    lines: Sequence[int] | None = None,
+    notes: Sequence[str] = (),
+) -> AttributedGraph:
+    """Read a table of edges and, where there is one, a table of nodes.
+
+    The ends of an edge are the columns ``source`` and ``target`` (or ``src`` and ``dst``, ``from``
+    and ``to``), else the first two; the name of a node is the column ``id`` (or ``node``,
+    ``name``), else the first one. Edges to nodes that the table has not are left out.
+
+    Args:
+        edges: a row an edge.
+        nodes: a row a node, in order; without it the nodes are those of the edges.
+        directed: whether messages follow the edges' direction alone.
+        lines: of the edges in their file.
+        notes: what was decided before.
+
+    Returns:
+        The graph.
+
+    Raises:
+        GraphError: fewer than two columns of edges, a name that is missing or doubled.
+    """
+    if edges.shape[1] < 2:
+        raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
+    first = _named(edges, SOURCES, edges.columns[0])
+    second = _named(edges, DESTINATIONS, next(c for c in edges.columns if c != first))
+    source, destination = _as_names(edges[first]), _as_names(edges[second])
+    told = [*notes, f"Edges lead from column {first!r} to column {second!r}."]
+    if nodes is None:
+        seen = pd.unique(pd.concat([source, destination]).dropna())
+        names, table = list(seen), pd.DataFrame(index=range(len(seen)))
+    else:
+        column = _named(nodes, IDS, nodes.columns[0])
+        found = _as_names(nodes[column])
+        if found.isna().any():
+            row = int(np.flatnonzero(found.isna())[0])
+            raise GraphError(f"every node needs a name; column {column!r} has none in row {row}")
+        names, table = list(found), nodes.drop(columns=column)
+        told.append(f"Nodes are named by column {column!r}.")
+    pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
+    if left_out:
+        told.append(
+            f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out, whose ends are not in "
+            f"the table of nodes; the first: {left_out[0].text} ({left_out[0].reason})."
+        )
+    return attributed_graph(names, pairs, table, directed=directed, notes=told, left_out=left_out)
+
+
+def _named(table: pd.DataFrame, known: Sequence[str], otherwise: Hashable) -> Hashable:
+    """The column that has one of some names, else another."""
+    lower = {str(column).strip().lower(): column for column in reversed(table.columns)}
+    return next((lower[name] for name in known if name in lower), otherwise)
+
+
+def _as_names(column: pd.Series) -> pd.Series:
+    """Names as text, as two files have them alike: 7, 7.0 of a column with gaps, and "7"."""
+    if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
+        column = column.astype("Int64")
+    return column.astype("string").str.strip().replace("", pd.NA).astype(object)
+
+
+def _with_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Attributes that hold several numbers as a column each."""
+    parts = []
+    for name in table.columns:
+        values = table[name]
+        first = next(
+            (value for value in values if isinstance(value, (list, tuple, np.ndarray))), None
+        )
+        if first is None:
+            parts.append(values)
+            continue
+        widths = {np.size(value) for value in values}
+        if widths != {np.size(first)}:
+            raise GraphError(f"attribute {name!r} must hold as many numbers for every node")
+        wide = np.stack([np.asarray(value, np.float64) for value in values])
+        parts.append(pd.DataFrame(wide).add_prefix(f"{name}."))
+    return pd.concat(parts, axis=1) if parts else table

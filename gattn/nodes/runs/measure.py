@@ -1,0 +1,83 @@
+"""How good predictions of nodes are, and whether their sets or intervals keep their word."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.nodes.base import NodeEstimator
+from gattn.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.nodes.settings import NodeTask
+from gattn.training.metrics import multiclass_metrics, regression_metrics
+
+__all__ = ["class_scores", "confusion", "measure", "measure_intervals"]
+
+
+def measure(task: NodeTask, y: Tensor, made: Tensor) -> dict[str, float]:
+    """The metrics of a task.
+
+    Args:
+        task: what is predicted.
+        y: [k] labels, none missing.
+        made: [k, classes] probabilities, or [k, 1] numbers.
+    """
+    if task == "classification":
+        return multiclass_metrics(y.long(), made)
+    return regression_metrics(y, made[:, 0])
+
+
+def confusion(y: Tensor, made: Tensor) -> Tensor:
+    """How many nodes of each class (rows) were predicted as each class (columns): [c, c] int64."""
+    classes = made.shape[1]
+    return torch.bincount(y.long() * classes + made.argmax(1), minlength=classes * classes).reshape(
+        classes, classes
+    )
+
+
+def class_scores(counts: Tensor) -> list[dict[str, float]]:
+    """Precision, recall, F1 and the number of nodes of every class, from :func:`confusion`.
+
+    >>> class_scores(torch.tensor([[3, 1], [0, 4]]))[0]
+    {'precision': 1.0, 'recall': 0.75, 'f1': 0.8571428571428571, 'nodes': 4}
+    """
+    hit, real, said = counts.diagonal(), counts.sum(1), counts.sum(0)
+    rows = zip(hit.tolist(), real.tolist(), said.tolist())
+    return [
+        {
+            "precision": right / predicted if predicted else float("nan"),
+            "recall": right / nodes if nodes else float("nan"),
+            "f1": 2 * right / (nodes + predicted) if nodes + predicted else float("nan"),
+            "nodes": nodes,
+        }
+        for right, nodes, predicted in rows
+    ]
+
+
+def measure_intervals(
+    estimator: NodeEstimator, y: Tensor, made: Tensor, coverage: float
+) -> dict[str, float]:
+    """Whether intervals, or sets of classes, hold the truth as often as they promise.
+
+    Args:
+        estimator: a fitted one.
+        y: [k] labels, none missing.
+        made: [k, outputs] predictions.
+        coverage: the promise.
+
+    Returns:
+        ``coverage``; ``held``, the share of labels in their interval or set; ``mean_width`` of
+        intervals, or ``mean_size`` of sets.
+    """
+    if isinstance(estimator, NodeRegressor):
+        low, high = estimator.intervals(made, coverage)
+        held, size, name = (low <= y[:, None]) & (y[:, None] <= high), high - low, "mean_width"
+    elif isinstance(estimator, NodeClassifier):
+        sets = estimator.sets(made, coverage)
+        held, size, name = sets.gather(1, y.long()[:, None]), sets.sum(1), "mean_size"
+    else:
+        raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
+    return {
+        "coverage": coverage,
+        "held": float(held.double().mean()),
+        name: float(size.double().mean()),
+    }

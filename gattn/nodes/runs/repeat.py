@@ -1,0 +1,177 @@
+"""Several trainings of one graph: other first weights, and where parts are drawn, other parts."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gattn.data import Split
+from gattn.nodes.base import EncodedGraph, NodeEstimator
+from gattn.nodes.runs.measure import measure
+from gattn.training.processes import in_order
+from gattn.training.records import History
+
+__all__ = ["Attempt", "Spread", "Trainer", "choose", "plan", "spread", "train_all"]
+
+SIDE_BY_SIDE = 4
+"""Fewer trainings end before other processes have started."""
+
+
+class Planned(NamedTuple):
+    """A training to come: which parts, and the seed of weights and dropout."""
+
+    part: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A training that was done.
+
+    Attributes:
+        planned: the parts and the seed.
+        estimator: fitted, without its graph.
+        made: [n, outputs] predictions of all nodes.
+        val: metrics of the validation part.
+        test: metrics of the test part.
+    """
+
+    planned: Planned
+    estimator: NodeEstimator
+    made: Tensor
+    val: dict[str, float]
+    test: dict[str, float]
+
+    @property
+    def history(self) -> History:
+        """What was recorded."""
+        return self.estimator.history_[0]
+
+
+class Spread(NamedTuple):
+    """How a metric varies over trainings.
+
+    Attributes:
+        mean: over all.
+        std: over all, NaN of one.
+        of_weights: standard deviation over first weights, within the same parts.
+        of_parts: standard deviation that is due to the parts, beside that of weights.
+    """
+
+    mean: float
+    std: float
+    of_weights: float
+    of_parts: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """What all trainings share, which is sent to each process once.
+
+    Attributes:
+        estimator: knows the labels, is not fitted.
+        encoded: the graph.
+        y: [n] labels.
+        splits: the parts that a plan numbers.
+    """
+
+    estimator: NodeEstimator
+    encoded: EncodedGraph
+    y: Tensor
+    splits: Sequence[Split]
+
+    def train(self, planned: Planned) -> Attempt:
+        """Train once, and measure what came of it."""
+        estimator = copy.copy(self.estimator).set_params(seed=planned.seed)
+        estimator.fit_parts(self.encoded, self.y, self.splits[planned.part])
+        made = estimator.predictor_.predict(self.encoded.graph)
+        val, test = (
+            measure(estimator.task, self.y[part], made[part])
+            for part in (estimator.split_.val, estimator.split_.test)
+        )
+        del estimator.graph_  # the process that gets the estimator has it
+        return Attempt(planned, estimator, made, val, test)
+
+
+def plan(runs: int, seed: int, *, drawn: bool) -> list[Planned]:
+    """Say which parts and seeds the trainings have.
+
+    Args:
+        runs: how many.
+        seed: the first.
+        drawn: whether parts are drawn at random: then about the root of ``runs`` trainings share
+            one draw, so that both spreads can be told apart.
+
+    >>> [tuple(one) for one in plan(5, 0, drawn=True)]
+    [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)]
+    """
+    together = max(1, math.isqrt(runs)) if drawn else runs
+    return [Planned(i // together, seed + i) for i in range(runs)]
+
+
+def train_all(
+    trainer: Trainer,
+    planned: Sequence[Planned],
+    *,
+    workers: int,
+    done: Callable[[Attempt], None],
+) -> list[Attempt]:
+    """Train as planned, side by side in several processes of one thread each.
+
+    Steps on a small graph are too short for the threads of one training to share.
+
+    Args:
+        trainer: what all trainings share.
+        planned: the trainings.
+        workers: processes; a few trainings are done one after the other here.
+        done: told of each training, in order.
+
+    Returns:
+        The trainings in order.
+    """
+    several = workers > 1 and len(planned) >= SIDE_BY_SIDE
+    found = []
+    made = in_order(trainer.train, planned, workers) if several else map(trainer.train, planned)
+    for attempt in made:
+        found.append(attempt)
+        done(attempt)
+    return found
+
+
+def choose(attempts: Sequence[Attempt]) -> Attempt:
+    """The training whose chosen epoch has the lowest validation loss; the test part has no say."""
+    return min(attempts, key=lambda one: one.history.records[one.history.chosen].validation_loss)
+
+
+def spread(attempts: Sequence[Attempt], metric: str) -> Spread:
+    """Tell the spread over first weights from that over parts.
+
+    One-way analysis of variance: of groups of k trainings with the same parts, the variance within
+    is that of the weights; what the groups' means vary beyond a k-th of it is that of the parts.
+
+    Args:
+        attempts: at least one.
+        metric: by its name.
+
+    Returns:
+        The spread; NaN where there are too few trainings to tell.
+    """
+    values = torch.tensor([one.test[metric] for one in attempts]).double()
+    part = torch.tensor([one.planned.part for one in attempts])
+    groups = [values[part == number] for number in part.unique()]
+    mean, std = float(values.mean()), float(values.std()) if len(values) > 1 else math.nan
+    freedom = len(values) - len(groups)
+    if not freedom:
+        return Spread(mean, std, math.nan, math.nan)
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / freedom
+    if len(groups) < 2:
+        return Spread(mean, std, math.sqrt(within), math.nan)
+    share = sum(1 / len(group) for group in groups) / len(groups)
+    between = float(torch.stack([group.mean() for group in groups]).var()) - within * share
+    return Spread(mean, std, math.sqrt(within), math.sqrt(max(between, 0.0)))

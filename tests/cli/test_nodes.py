@@ -1,0 +1,195 @@
+"""gattn nodes: what the commands write, and what they refuse in one line."""
+
+import csv
+import json
+import sys
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+
+from gattn.cli import main
+from gattn.nodes import NodeClassifier
+from gattn.nodes.runs.config import NodeRunSettings, override
+from gattn.training.settings import read_toml
+
+NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
+HELD = {
+    "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
+    "predictions.csv", "runs.csv", "left_out.csv", "plots", "report.html", "report.json",
+}  # fmt: skip
+
+
+def _command(patch, *arguments):
+    """Run a command in this process; gives its exit code."""
+    patch.setattr(sys, "argv", ["gattn", "nodes", *map(str, arguments)])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code or 0
+
+
+@pytest.fixture
+def gattn(monkeypatch, capsys):
+    """Run a command in this process: its exit code, and what it wrote."""
+
+    def run(*arguments):
+        code = _command(monkeypatch, *arguments)
+        out, err = capsys.readouterr()
+        return code, err if code else out + err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two tables with bad rows, and runs on them: of classes, and of numbers."""
+    folder = tmp_path_factory.mktemp("nodes")
+    graph = networkx.planted_partition_graph(2, 30, 0.3, 0.02, seed=0)
+    draw = np.random.default_rng(0)
+    words = "left wing paper", "right wing paper"
+    rows = [
+        {
+            "id": f"n{node}",
+            "about": f"{words[node >= 30]} number{draw.integers(5)}",
+            "size": round(draw.normal(node >= 30), 3),
+            "group": "" if node % 10 == 9 else ("left", "right")[node >= 30],
+            "score": node / 10,
+            "part": ("train", "train", "val", "test")[node % 4],
+        }
+        for node in graph
+    ]
+    pd.DataFrame(rows).to_csv(folder / "nodes.csv", index=False)
+    pairs = pd.DataFrame([(f"n{a}", f"n{b}") for a, b in graph.edges], columns=["from", "to"])
+    pairs.loc[len(pairs)] = ["n0", "nowhere"]
+    pairs.to_csv(folder / "edges.csv", index=False)
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
+    for name, options in (
+        ("classes", ["--label", "group", "--split", "column:part", "--runs", 2]),
+        ("numbers", ["--label", "score", "--features", "size", "--model", "transformer"]),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            assert (
+                _command(patch, "train", *tables, "--out", folder / name, *options, *NETWORK) == 0
+            )
+    return folder
+
+
+def _rows(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_holds_what_it_should(folder):
+    assert {path.name for path in (folder / "classes").iterdir()} == HELD
+    plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
+    assert {"roc", "calibration", "learning-curve", "confusion", "network"} <= plots
+    (row,) = _rows(folder / "classes" / "left_out.csv")
+    assert row["reason"] == "there is no node 'nowhere'"
+    settings = read_toml(NodeRunSettings, folder / "classes" / "config.toml")
+    assert (settings.runs, settings.model.heads, settings.label) == (2, 2, "group")
+    parts = json.loads((folder / "classes" / "splits.json").read_text())["splits"][0]
+    assert parts["test"] == list(range(3, 60, 4))
+
+
+def test_every_node_is_predicted_and_the_label_and_part_are_no_features(folder):
+    rows = _rows(folder / "classes" / "predictions.csv")
+    assert len(rows) == 60
+    assert sum(row["part"] == "unlabelled" for row in rows) == 6
+    right = [row["label"] == row["predicted"] for row in rows if row["label"]]
+    assert np.mean(right) > 0.8
+    model = NodeClassifier.load(folder / "classes")
+    names = {column.name for column in model.predictor_.encoder.columns}
+    assert names == {"about", "size", "score"}
+
+
+def test_the_metrics_say_what_there_is_to_know(folder):
+    metrics = json.loads((folder / "classes" / "metrics.json").read_text())
+    assert set(metrics["baselines"]) == {"logistic_regression", "label_propagation", "majority"}
+    assert set(metrics["test"]) == {"accuracy", "f1", "roc_auc", "pr_auc"}
+    assert metrics["runs"]["count"] == 2
+    spread = metrics["runs"]["test"]["accuracy"]
+    assert spread["of_parts"] is None
+    scores = [float(row["accuracy"]) for row in _rows(folder / "classes" / "runs.csv")]
+    assert spread["mean"] == pytest.approx(np.mean(scores))
+    assert sum(map(sum, metrics["confusion"])) == metrics["nodes"]["test"]
+    numbers = json.loads((folder / "numbers" / "metrics.json").read_text())
+    assert set(numbers["baselines"]) == {"ridge", "label_propagation", "mean"}
+    assert numbers["task"] == "regression"
+
+
+def test_the_report_has_every_section(folder):
+    content = json.loads((folder / "classes" / "report.json").read_text())
+    titles = [section["title"] for section in content["sections"]]
+    for title in ("How good it is", "Runs", "Classes", "The network", "Attention", "Data"):
+        assert title in titles
+    page = (folder / "classes" / "report.html").read_text("utf-8")
+    assert "1 edge left out" in page
+    assert "Entropy against uniform" in page
+
+
+def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", folder / "classes"]
+    same = [*tables, "--label", "group", "--split", "column:part", "--runs", 2, *NETWORK]
+    code, told = gattn("train", *same)
+    assert code == 0
+    assert "nothing to do" in told
+    code, told = gattn("train", *same, "--seed", 1)
+    assert code == 2
+    assert "holds another run (seed is 0 there and 1 here)" in told
+
+
+def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,about,size,score\na,left wing,0,1\nb,right,1,6\n")
+    (tmp_path / "edges.csv").write_text("from,to\na,b\n")
+    graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
+    code, told = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
+    assert code == 0
+    assert "2 nodes" in told
+    rows = _rows(tmp_path / "made.csv")
+    assert [row["node"] for row in rows] == ["a", "b"]
+    assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
+        pytest.approx(1, abs=1e-4)
+    )
+    assert gattn("embed", folder / "classes", *graph, "--out", tmp_path / "e.npy")[0] == 0
+    assert np.load(tmp_path / "e.npy").shape == (2, 8)
+    assert gattn("embed", folder / "numbers", *graph, "--out", tmp_path / "e.parquet")[0] == 0
+    assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
+        ([], "labels are wanted: y, or the name of an attribute among 'about'"),
+        (["--label", "group", "--split", "half"], "split must be auto, public, random"),
+        (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
+        (["--label", "group", "--split", "column:about"], "column 'about': the part of a row"),
+        (["--label", "score", "--split", "random-per-class"], "needs classes"),
+        (["--label", "about", "--task", "regression"], "labels must be numbers"),
+        (["--label", "group", "--runs", "0"], "runs must be a whole number, at least 1"),
+    ],
+)
+def test_what_cannot_be_trained_on_says_why(folder, gattn, tmp_path, options, message):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
+    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 2
+    assert message in told
+
+
+def test_presets_are_the_papers():
+    assert override(None, None, {"data": "pubmed"}).model.output_heads == 8
+    assert override(None, "pubmed", {"data": "mine.csv", "heads": 4}).model.heads == 4
+    assert override(None, None, {"data": "mine.csv"}).model.weight_decay == 5e-4
+    with pytest.raises(ValueError, match="a graph is wanted"):
+        override(None, None, {})
+
+
+@pytest.mark.slow
+def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        options = ["--runs", 4, "--workers", workers, "--features", "size", *NETWORK]
+        assert gattn("train", *tables, "--out", out, *options)[0] == 0
+    assert (tmp_path / "1" / "runs.csv").read_text() == (tmp_path / "2" / "runs.csv").read_text()

@@ -1,0 +1,98 @@
+"""Columns as features, beside scikit-learn; receptive fields, beside the whole graph."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from gattn.nodes.columns import Column, learn_columns, write_features
+from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
+from gattn.nodes.network import make_network
+from gattn.nodes.reading import read_graph
+from gattn.nodes.settings import NodeSettings
+
+WORDS = [f"attention paper {i % 7} on graph{i % 3} and method{i % 5}" for i in range(60)]
+
+
+def _dense(values):
+    table = pd.DataFrame({"c": values})
+    (column,), notes = learn_columns(table, ["c"])
+    return column, write_features([column], table).toarray(), notes
+
+
+def test_numbers_are_standardised_and_gaps_have_a_feature():
+    column, found, _ = _dense(["1", "3", None, "5"])
+    assert column.kind == "number"
+    scaled = (np.array([1, 3, 3, 5]) - 3) / np.std([1, 3, 5])
+    assert np.allclose(found, np.stack([scaled, [0, 0, 1, 0]], 1))
+
+
+def test_categories_are_one_hot_and_unknown_ones_have_no_feature():
+    column, found, _ = _dense(["b", "a", None, "b"])
+    assert found.tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
+    assert column.features(pd.Series(["c", "a"])).toarray().tolist() == [[0, 0], [1, 0]]
+
+
+def test_text_is_tf_idf():
+    texts = [f"{text} {i}00 alone{i}" for i, text in enumerate(WORDS)]
+    column, found, _ = _dense(texts)
+    assert column.kind == "text"
+    theirs = TfidfVectorizer(min_df=2).fit_transform(texts).toarray()
+    assert found.shape == theirs.shape  # no two words share a hash here
+    assert np.allclose(np.sort(found, 1), np.sort(theirs, 1), atol=1e-6)
+    assert np.allclose(found @ found.T, theirs @ theirs.T, atol=1e-6)
+
+
+def test_mixed_columns_are_texts_and_empty_ones_nothing():
+    table = pd.DataFrame({"mixed": ["1", "2", "old", "2"], "same": [7] * 4, "none": [None] * 4})
+    columns, notes = learn_columns(table, list(table))
+    assert [(c.name, c.kind, c.categories) for c in columns] == [
+        ("mixed", "category", ("1", "2", "old"))
+    ]
+    assert "holds 3 numbers and 1 texts, as 'old'" in notes[0]
+    assert "constant" in notes[1]
+    assert "empty" in notes[2]
+
+
+def test_a_text_where_training_had_numbers_is_an_error():
+    (column,), _ = learn_columns(pd.DataFrame({"age": [1, 2]}), ["age"])
+    with pytest.raises(ValueError, match="'age' must hold numbers, as in training; got 'old'"):
+        write_features([column], pd.DataFrame({"age": ["old"]}))
+    with pytest.raises(ValueError, match="no attribute 'age'"):
+        write_features([column], pd.DataFrame({"size": [1]}))
+
+
+def test_columns_come_back_from_their_state():
+    table = pd.DataFrame({"n": [1.0, 2.0] * 30, "t": WORDS})
+    columns, _ = learn_columns(table, list(table))
+    again = [Column.from_state(column.state()) for column in columns]
+    assert again == columns
+
+
+def test_without_features_the_place_in_the_graph_is_read():
+    star = read_graph(pd.DataFrame({"source": ["a"] * 3, "target": ["b", "c", "d"]}))
+    encoder, notes = FeatureEncoder.fit(star, None, [])
+    x = encoder.features(star)
+    assert x.shape == (4, encoder.width) == (4, 7)
+    assert torch.allclose(x[:, 0].expm1(), torch.tensor([3.0, 1.0, 1.0, 1.0]))
+    assert torch.allclose(x[:, 4], torch.tensor([1.0, 1 / 3, 1 / 3, 1 / 3]))  # back in two steps
+    assert "no features" in notes[-1]
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_receptive_field_gives_the_outputs_of_the_whole_graph(model, sparse):
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(40, (2, 70), generator=generator)
+    edges = edges[:, edges[0] != edges[1]]
+    x = torch.rand(40, 6, generator=generator).round()
+    x = x.to_sparse_csr() if sparse else x
+    network = make_network(NodeSettings(model=model, layers=3, width=8, heads=2), 6, 3).eval()
+    seeds = torch.tensor([5, 39, 0])
+    field = receptive_field(edges, 40, seeds, layers=3)
+    some = network(FieldInput(read_features(x, field.nodes), field))
+    whole = network(FieldInput(x, whole_graph(edges, 40, 3)))
+    assert torch.allclose(some, whole[seeds], atol=1e-6)
+    assert field.layers[-1][0].num_edges < len(edges.T)

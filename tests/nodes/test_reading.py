@@ -1,0 +1,138 @@
+"""Graphs as users hold them: from networkx, Data, tables and files, and bad ones told apart."""
+
+import networkx
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gattn.nodes.attributed import GraphError
+from gattn.nodes.files import read_graph_file
+from gattn.nodes.reading import read_graph
+
+EDGES = pd.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "a"], "weight": [1, 2, 3]})
+NODES = pd.DataFrame({"id": ["a", "b", "c", "d"], "age": [1.0, 2.0, None, 4.0]})
+
+
+def _pairs(graph):
+    """Edges by the names of their ends."""
+    return {(graph.names[i], graph.names[j]) for i, j in graph.edge_index.T.tolist()}
+
+
+def test_tables_of_edges_and_nodes_become_a_graph():
+    graph = read_graph((EDGES, NODES))
+    assert graph.names == ["a", "b", "c", "d"]
+    assert _pairs(graph) == {(a, b) for one in ("ab", "bc", "ca") for a, b in (one, one[::-1])}
+    assert list(graph.table.columns) == ["age"]
+    assert any("1 node without an edge" in note for note in graph.notes)
+
+
+def test_directed_tables_keep_their_directions():
+    assert _pairs(read_graph(EDGES, directed=True)) == {("a", "b"), ("b", "c"), ("c", "a")}
+
+
+def test_names_are_the_same_as_text_and_as_number():
+    edges = pd.DataFrame({"source": [1, 2], "target": [2.0, None]})
+    nodes = pd.DataFrame({"id": ["1", " 2"]})
+    graph = read_graph((edges, nodes))
+    assert _pairs(graph) == {("1", "2"), ("2", "1")}
+    assert len(graph.left_out) == 1
+
+
+def test_networkx_keeps_attributes_and_says_that_it_was_directed():
+    source = networkx.DiGraph([("a", "b"), ("b", "b")])
+    source.add_node("c", age=3, x=[1.0, 2.0])
+    for name in "ab":
+        source.nodes[name].update(age=1, x=[0.0, 0.0])
+    graph = read_graph(source)
+    assert _pairs(graph) == {("a", "b"), ("b", "a")}
+    assert list(graph.table.columns) == ["age", "x.0", "x.1"]
+    assert graph.table["x.1"].tolist() == [0.0, 0.0, 2.0]
+    told = " ".join(graph.notes)
+    assert "messages go both ways" in told
+    assert "1 self-loop dropped" in told
+    assert _pairs(read_graph(source, directed=True)) == {("a", "b")}
+
+
+def test_data_is_taken_as_it_is():
+    pairs = torch.tensor([[0, 1, 1], [1, 2, 2]])
+    data = Data(x=torch.eye(3), edge_index=pairs, y=torch.tensor([0, 1, 0]))
+    graph = read_graph(data)
+    assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
+    assert torch.equal(graph.x, torch.eye(3))
+    assert graph.table["y"].tolist() == [0, 1, 0]
+    assert any("1 edge given more than once" in note for note in graph.notes)
+
+
+@pytest.mark.parametrize("ending", ["graphml", "gml", "gexf"])
+def test_marked_up_files(tmp_path, ending):
+    source = networkx.Graph([("a", "b")])
+    networkx.set_node_attributes(source, {"a": 1.5, "b": 2.5}, "age")
+    path = tmp_path / f"graph.{ending}"
+    getattr(networkx, f"write_{ending}")(source, path)
+    graph = read_graph_file(path)
+    assert graph.column("age").tolist() == [1.5, 2.5]
+    assert graph.edge_index.shape == (2, 2)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "tsv"])
+def test_tables_in_files(tmp_path, ending):
+    paths = [tmp_path / f"{name}.{ending}" for name in ("edges", "nodes")]
+    for path, table in zip(paths, (EDGES, NODES)):
+        if ending == "parquet":
+            table.to_parquet(path)
+        else:
+            table.to_csv(path, index=False, sep={"csv": ";", "tsv": "\t"}[ending])
+    graph = read_graph_file(*paths)
+    assert graph.names == ["a", "b", "c", "d"]
+    assert pd.to_numeric(graph.table["age"]).isna().tolist() == [False, False, True, False]
+
+
+def test_a_list_of_edges(tmp_path):
+    path = tmp_path / "graph.edgelist"
+    path.write_text("# two edges\na b 3.5\n\nb\tc\n")
+    assert _pairs(read_graph_file(path, directed=True)) == {("a", "b"), ("b", "c")}
+
+
+def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n\na,zz\n")
+    (tmp_path / "nodes.csv").write_text("id\na\nb\n")
+    graph = read_graph_file(tmp_path / "edges.csv", tmp_path / "nodes.csv")
+    (row,) = graph.left_out
+    assert (row.line, row.text, row.reason) == (4, "a - zz", "there is no node 'zz'")
+    assert any(note.startswith("1 edge left out") for note in graph.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "nodes", "message"),
+    [
+        ("e.csv", "", None, "is empty; wanted a graph"),
+        ("e.csv", "source,target\n", None, "it has no edges"),
+        ("e.csv", "source\na\n", None, "needs two columns"),
+        ("e.csv", "source,target\na,b\nc\n", None, "line 3: 1 cell where the header has 2"),
+        ("e.csv", "a,b\n1,2\n", "id\n1\n1\n", r"must differ; rows 0, 1 \(from 0\) are all '1'"),
+        ("e.csv", "a,b\n1,2\n", "id,x\n1,2\n,2\n", "column 'id' has none in row 1"),
+        ("e.csv", "a,b\n1,2\n", "id\n", "has no nodes"),
+        ("e.edges", "a\n", None, "line 1 must name two nodes"),
+        ("e.graphml", "<graphml>", None, "cannot be read as graphml"),
+        ("e.parquet", "PAR0", None, "is no Parquet file"),
+        ("e.doc", "a b\n", None, "must end in .graphml"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_why(tmp_path, name, text, nodes, message):
+    path, table = tmp_path / name, None
+    path.write_text(text)
+    if nodes is not None:
+        table = tmp_path / "nodes.csv"
+        table.write_text(nodes)
+    with pytest.raises(GraphError, match=message):
+        read_graph_file(path, table)
+
+
+def test_other_things_are_refused():
+    with pytest.raises(TypeError, match="got list"):
+        read_graph([(0, 1)])
+    with pytest.raises(FileNotFoundError, match="nor is it one of cora"):
+        read_graph_file("nowhere.csv")
+    with pytest.raises(GraphError, match="no attribute 'kind'; they have 'age'"):
+        read_graph((EDGES, NODES)).column("kind")

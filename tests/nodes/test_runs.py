@@ -1,0 +1,110 @@
+"""What a run is made of: parts, spreads, baselines, entropy."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gattn.nodes.baselines import propagate_labels
+from gattn.nodes.entropy import attention_entropy
+from gattn.nodes.parts import per_class_parts, random_parts
+from gattn.nodes.runs.repeat import Planned, plan, spread
+from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batch
+from gattn.training.losses import squared_error
+from gattn.training.records import TrainingError
+
+
+def test_parts_share_no_node_and_leave_out_the_unlabelled():
+    y = torch.arange(600).double() % 3
+    y[::10] = torch.nan
+    for split in (
+        per_class_parts(y, 0),
+        random_parts(y, 0, (0.6, 0.2, 0.2), by_class=True),
+        random_parts(y, 0, (0.6, 0.2, 0.2), by_class=False),
+    ):
+        every = torch.cat([split.train, split.val, split.test])
+        assert sorted(every.tolist()) == y.isfinite().nonzero().flatten().tolist()
+    split = per_class_parts(y, 0)
+    assert torch.bincount(y[split.train].long()).tolist() == [20, 20, 20]
+    assert torch.bincount(y[split.val].long()).tolist() == [30, 30, 30]
+
+
+def test_small_classes_are_in_every_part():
+    y = torch.tensor([0.0] * 10 + [1.0] * 100)
+    split = per_class_parts(y, 3)
+    assert [(y[part] == 0).sum().item() for part in (split.train, split.val, split.test)] == [
+        4, 3, 3,
+    ]  # fmt: skip
+
+
+def _attempts(table):
+    """Trainings whose accuracy is given, a row for each draw of parts."""
+    return [
+        SimpleNamespace(planned=Planned(part, 0), test={"accuracy": value})
+        for part, row in enumerate(table)
+        for value in row
+    ]
+
+
+def test_the_spread_over_weights_is_told_from_that_over_parts():
+    generator = torch.Generator().manual_seed(0)
+    parts = 3.0 * torch.randn(400, 1, generator=generator)
+    table = 80 + parts + torch.randn(400, 10, generator=generator)
+    found = spread(_attempts(table.tolist()), "accuracy")
+    assert found.of_weights == pytest.approx(1, rel=0.05)
+    assert found.of_parts == pytest.approx(3, rel=0.1)
+    assert found.mean == pytest.approx(table.mean().item())
+    alone = spread(_attempts([[1.0, 3.0]]), "accuracy")
+    assert (alone.of_weights, alone.of_parts != alone.of_parts) == (pytest.approx(2**0.5), True)
+
+
+def test_a_public_split_is_trained_on_from_many_weights():
+    assert plan(3, 7, drawn=False) == [(0, 7), (0, 8), (0, 9)]
+    assert {one.part for one in plan(100, 0, drawn=True)} == set(range(10))
+
+
+def test_label_propagation_solves_the_harmonic_equations():
+    generator = torch.Generator().manual_seed(1)
+    pairs = torch.randint(12, (2, 40), generator=generator)
+    pairs = torch.cat([pairs, pairs.flip(0)], 1)
+    train = torch.tensor([0, 1, 2])
+    labels = torch.tensor([[0.0], [1.0], [0.5]])
+    found = propagate_labels(pairs, labels, train, 12)
+    matrix = torch.zeros(12, 12, dtype=torch.float64)
+    matrix.index_put_((pairs[1], pairs[0]), torch.ones(80, dtype=torch.float64), accumulate=True)
+    walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1)
+    rest = torch.arange(3, 12)
+    known = walk[rest][:, train] @ labels.double()
+    exact = torch.linalg.solve(torch.eye(9).double() - walk[rest][:, rest], known)
+    assert torch.allclose(found[rest], exact, atol=1e-3)
+
+
+def test_entropy_is_one_for_a_mean_and_counts_each_head():
+    edges = torch.tensor([[0, 1, 2, 0, 1], [0, 0, 0, 1, 1]])
+    weights = torch.tensor([[1 / 3, 1.0], [1 / 3, 0.0], [1 / 3, 0.0], [0.5, 0.5], [0.5, 0.5]])
+    assert torch.allclose(attention_entropy(edges, weights, 3), torch.tensor([1.0, 0.5]).double())
+    assert attention_entropy(edges[:, :1], weights[:1], 3).isnan().all()
+
+
+def test_full_batches_find_the_least_squares_and_leave_gaps_out():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 3, generator=generator)
+    y = x @ torch.tensor([[1.0], [-2.0], [0.5]])
+    y[::5] = torch.nan
+    network = torch.nn.Linear(3, 1)
+    settings = FullBatchSettings(600, 50, 0.05, 0.0, seed=0)
+    history = fit_full_batch(network, squared_error, FullBatch(x, y), FullBatch(x, y), settings)
+    assert torch.allclose(network.weight, torch.tensor([[1.0, -2.0, 0.5]]), atol=1e-2)
+    assert history.records[history.chosen].validation_loss == min(
+        record.validation_loss for record in history.records
+    )
+
+
+def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():
+    part = FullBatch(torch.zeros(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]))
+    settings = FullBatchSettings(500, 3, 0.5, 0.0, seed=0)
+    history = fit_full_batch(torch.nn.Linear(1, 1), squared_error, part, part, settings)
+    assert len(history.records) < 100
+    none = FullBatch(part.inputs, torch.full((4, 1), torch.nan))
+    with pytest.raises(TrainingError, match="no label of the validation part is known"):
+        fit_full_batch(torch.nn.Linear(1, 1), squared_error, part, none, settings)
