@@ -60,6 +60,9 @@ class Graph:
     """The sizes that a complete or causal graph was made of (see :mod:`gattn.graphs`)."""
     derived: dict[Any, Any]
     """What was built from this graph and is kept with it."""
+    first_edge: int = 0
+    """The canonical number of the first edge: not 0 in a part of a larger graph, the dropout of
+    which the part then draws."""
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
         if isinstance(edges, Graph):
@@ -76,10 +79,12 @@ class Graph:
         self._set(layout, None)
 
     @classmethod
-    def from_layout(cls, layout: Layout, kept: Tensor | None = None) -> Graph:
+    def from_layout(cls, layout: Layout, kept: Tensor | None = None, first_edge: int = 0) -> Graph:
         """The graph of edges that are laid out already, and within range."""
         graph = cls.__new__(cls)
         graph._set(layout, kept)
+        if first_edge:
+            graph._fill(first_edge=first_edge)
         return graph
 
     @classmethod
@@ -180,6 +185,14 @@ class Graph:
         pairs = torch.stack([layout.col.long(), layout.destinations()])
         return torch.empty_like(pairs).index_copy_(1, layout.perm.long(), pairs)
 
+    def gather_sources(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
+        """What operators read: rows of all sources, and the graph from these to the destinations.
+
+        Here they are the given rows and this graph. A graph whose sources lie in several processes
+        (:mod:`gattn.distributed`) fetches the rows of those that lie elsewhere.
+        """
+        return self, rows
+
     def in_degree(self) -> Tensor:
         """Number of edges into each destination: [n] int64."""
         return self.layout.rowptr.diff().long()
@@ -263,20 +276,24 @@ class Graph:
         return Graph.from_layout(sort(source, destination, *self.size)), positions
 
     @outside_transforms
-    def with_self_loops(self) -> Graph:
+    def with_self_loops(self, first: int = 0) -> Graph:
         """Drop every self-loop, then append one per node after the edges that remain.
 
         Edges of the result: the caller's edges without loops, in the caller's order (see
         :attr:`kept`), then (i, i) for i < min(num_src, num_dst).
+
+        Args:
+            first: the source that is the same node as the first destination; loops are then
+                (first + i, i), for i < min(num_src - first, num_dst).
         """
         source, destination = self.edge_index
         kept = None
-        loops = source == destination
+        loops = source == destination + first
         if torch.compiler.is_compiling() or bool(loops.any()):
             kept = (~loops).nonzero().squeeze(1)
             source, destination = source[kept], destination[kept]
-        nodes = torch.arange(min(self.size), device=self.device)
-        source, destination = torch.cat([source, nodes]), torch.cat([destination, nodes])
+        nodes = torch.arange(min(self.num_src - first, self.num_dst), device=self.device)
+        source, destination = torch.cat([source, nodes + first]), torch.cat([destination, nodes])
         layout = sort(source, destination, *self.size)
         layout = layout._replace(graph_ptr=self.layout.graph_ptr)
         return Graph.from_layout(facts.as_told_by(self.layout, layout, more=1), kept)

@@ -37,8 +37,8 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
         return reference.build(source, destination, num_src, num_dst)
     layout = cpu.build_layout(source, destination, num_src, num_dst)
     if layout is None:
-        _check_range(source, num_src, "source")
-        _check_range(destination, num_dst, "destination")
+        check_range(source, num_src, "source")
+        check_range(destination, num_dst, "destination")
         raise ValueError("an edge was out of range when it was read, and has been written since")
     return layout
 
@@ -72,8 +72,8 @@ def _read_at_once(
     read = *source.aminmax(), *destination.aminmax(), *degrees
     found = torch.stack([number.long() for number in read]).tolist()
     if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
-        _check_range(source, num_src, "source")
-        _check_range(destination, num_dst, "destination")
+        check_range(source, num_src, "source")
+        check_range(destination, num_dst, "destination")
     return facts.with_facts(layout, found[4], found[5])
 
 
@@ -106,7 +106,8 @@ def _nothing_known(source: Tensor) -> tuple[Tensor, Tensor]:
     return source.new_empty(0, dtype=torch.int64), source.new_empty(0, dtype=torch.int32)
 
 
-def _check_range(index: Tensor, size: int, role: str) -> None:
+def check_range(index: Tensor, size: int, role: str) -> None:
+    """Raise unless every index is in [0, size); the error names the first edge that is not."""
     index = index.long()  # else the size may not fit
     outside = ((index < 0) | (index >= size)).nonzero()
     if outside.numel() == 0:

@@ -113,7 +113,7 @@ def call(
     lengths |= {"c": shape.channels, "w": shape.channels, "d": EDGE_DIM}
     args: dict[str, Any] = {"seed": None, **dict.fromkeys(operator.flags, True)}
     if shape.options:
-        args["seed"] = empty(1, dtype=torch.int64)
+        args["seed"] = empty(2, dtype=torch.int64)
     for name, letters in operator.shapes.items():
         size = [lengths[letter] for letter in letters.rstrip("?").split()]
         is_left_out = not shape.options or (shape.path == "runs" and "d" in letters)

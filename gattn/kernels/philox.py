@@ -15,14 +15,20 @@ def threshold(dropout: float) -> int:
 
 
 def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
-    """Which weights dropout keeps: [e, h] bool, keyed on (seed, CSR position, head)."""
+    """Which weights dropout keeps: [e, h] bool, keyed on (seed, canonical edge, head).
+
+    ``seed`` is [2] int64: the key, and the canonical number of the first edge. That is not 0 where
+    the edges are a part of a larger graph, the masks of which they then draw.
+    """
+    key, first_edge = seed[:1], seed[1:]
     counter = torch.arange(num_edges * heads, device=seed.device, dtype=torch.int64)
-    return (philox(seed, counter) >= threshold(dropout)).view(num_edges, heads)
+    counter = counter + first_edge * heads
+    return (philox(key, counter) >= threshold(dropout)).view(num_edges, heads)
 
 
-def philox(seed: Tensor, counter: Tensor) -> Tensor:
+def philox(key: Tensor, counter: Tensor) -> Tensor:
     """First 32-bit word of Philox4x32-10 at each 64-bit counter, as int64 in [0, 2**32)."""
-    key0, key1 = seed & _LOW, (seed >> 32) & _LOW
+    key0, key1 = key & _LOW, (key >> 32) & _LOW
     c0, c1 = counter & _LOW, (counter >> 32) & _LOW
     c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
     for _ in range(10):

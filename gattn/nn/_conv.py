@@ -158,6 +158,8 @@ class AttentionConv(MessagePassing):
             The sums of the values, [n, h, c], and the weights [e, h] where they are asked for.
         """
         if not self.fused:
+            graph, (key, value) = graph.gather_sources(nodes.key, nodes.value)
+            nodes = nodes._replace(key=key, value=value)
             out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
             return out, alpha if want_weights else None
         dropout, score = self.dropout_now(), self._score(nodes, edge_attr, graph)

@@ -179,7 +179,7 @@ def _loop_features(kept: Tensor, graph: Graph, fill_value: float | Tensor | str 
     if not isinstance(fill_value, str):
         return kept.new_full((loops, kept.shape[1]), 1.0 if fill_value is None else fill_value)
     if not is_linear(fill_value):
-        destination = graph.edge_index[1, : kept.shape[0]]
+        destination = graph.incidence().edge_index[1, : kept.shape[0]]
         return scatter(kept, destination, 0, graph.num_dst, fill_value)[:loops]
     total = sum_incoming(torch.nn.functional.pad(kept, (0, 0, 0, loops)), graph)[:loops]
     if fill_value == "mean":
@@ -269,6 +269,7 @@ def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
+    graph, (key_score,) = graph.gather_sources(key_score)
     of_destination = cached(graph, "to edges", lambda: graph.incidence().transpose())
     of_source = cached(graph, "from edges", lambda: graph.transpose().incidence().transpose())
     return _plain_sum(query_score, of_destination) + _plain_sum(key_score, of_source)

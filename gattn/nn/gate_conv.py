@@ -133,6 +133,7 @@ class GATEConv(AttentionConv):
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
         """a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1]: W_1 meets nodes and edges apart."""
+        graph, (x,) = graph.gather_sources(x)
         source = graph.edge_index[0]
         if is_plain(self.lin1):
             of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)

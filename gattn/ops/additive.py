@@ -79,7 +79,8 @@ def additive_attention(
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
     checks.check_grouped("value", query_score.shape[1], value.shape[1])
     checks.check_probability("dropout", dropout)
-    seed = checks.new_seed(dropout, value.device)
+    graph, (key_score, value) = graph.gather_sources(key_score, value)
+    seed = checks.new_seed(dropout, value.device, graph.first_edge)
     inputs = query_score, key_score, value, edge_score
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
@@ -126,6 +127,7 @@ def additive_attention_weights(
         tensor([0.5000, 0.5000, 1.0000])
     """
     _check(query_score, key_score, edge_score, graph, negative_slope)
+    graph, (key_score,) = graph.gather_sources(key_score)
     source, destination = graph.edge_index
     query, key, edge = to_acc(query_score, key_score, edge_score)
     score = query[destination] + key[source]

@@ -92,8 +92,12 @@ def check_edge_features(
         check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
 
 
-def new_seed(dropout: float, device: torch.device) -> Tensor | None:
-    """A key for the generator, drawn from torch's own, or None without dropout."""
+def new_seed(dropout: float, device: torch.device, first_edge: int = 0) -> Tensor | None:
+    """What the generator of dropout is keyed on, or None without dropout: [2] int64.
+
+    A key, drawn from torch's own generator, and the canonical number of the first edge.
+    """
     if dropout == 0.0:
         return None
-    return torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
+    key = torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
+    return torch.nn.functional.pad(key, (0, 1), value=first_edge)

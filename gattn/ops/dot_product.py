@@ -91,7 +91,8 @@ def dot_product_attention(
     heads, channels = query.shape[1:]
     checks.check_shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
     checks.check_probability("dropout", dropout)
-    seed = checks.new_seed(dropout, value.device)
+    graph, (key, value) = graph.gather_sources(key, value)
+    seed = checks.new_seed(dropout, value.device, graph.first_edge)
     scale = _resolve_scale(scale, channels)
     plan = sdpa.plan_for(graph, query, value, (bias, edge_attr, seed), impl)
     if plan is not None:

@@ -42,6 +42,7 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
     checks.check_graph(graph)
     checks.check_floats(graph, score=score)
     checks.check_shape("score", score, graph.num_edges, "h")
+    graph, _ = graph.gather_sources()
     return _softmax(score, graph.layout, impl=impl)
 
 
@@ -77,6 +78,7 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None =
     checks.check_shape("weight", weight, graph.num_edges, "h")
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
     checks.check_grouped("value", weight.shape[1], value.shape[1])
+    graph, (value,) = graph.gather_sources(value)
     return _aggregate(weight, value, graph.layout, False, impl=impl)
 
 
@@ -112,6 +114,7 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = Non
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     checks.check_shape("key", key, graph.num_src, "h_k", query.shape[2])
     checks.check_grouped("key", query.shape[1], key.shape[1])
+    graph, (key,) = graph.gather_sources(key)
     return _dot(query, key, graph.layout, impl=impl)
 
 

@@ -103,7 +103,8 @@ def mlp_attention(
     _check(query, key, weight, edge_attr, edge_proj, activation, graph, value)
     checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
     checks.check_probability("dropout", dropout)
-    seed = checks.new_seed(dropout, value.device)
+    graph, (key, value) = graph.gather_sources(key, value)
+    seed = checks.new_seed(dropout, value.device, graph.first_edge)
     inputs = query, key, None if value is key else value, weight, edge_attr, edge_proj
     settings = activation, negative_slope, dropout
     return MLP.attend(inputs, graph.layout, seed, settings, impl)
@@ -156,6 +157,7 @@ def mlp_attention_weights(
     """
     checks.check_number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
+    graph, (key,) = graph.gather_sources(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)
     score = _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
     return edge_softmax(score, graph, impl=impl).to(query.dtype)

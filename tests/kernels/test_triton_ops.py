@@ -455,13 +455,14 @@ def test_all_is_dropped():
 def test_dropout_mask_is_the_canonical_one():
     position = torch.tensor([0, 1, 5, 2**31, 2**32 + 7, 2**40], device=DEVICE)
     heads, threshold = 3, philox.threshold(0.3)
-    for seed in (7, -(2**62) - 12345):
-        seed = torch.tensor([seed], device=DEVICE)
+    for key, first_edge in ((7, 0), (-(2**62) - 12345, 0), (7, 2**33 + 5)):
+        seed = torch.tensor([key, first_edge], device=DEVICE)
         mask = torch.empty(8, 4, dtype=torch.bool, device=DEVICE)
         padded = torch.nn.functional.pad(position, (0, 2))
         write_mask[(1,)](mask, seed, padded, threshold, heads)
-        counter = position[:, None] * heads + torch.arange(heads, device=DEVICE)
-        assert torch.equal(mask[:6, :3], philox.philox(seed, counter) >= threshold)
+        edge = position[:, None] + first_edge
+        counter = edge * heads + torch.arange(heads, device=DEVICE)
+        assert torch.equal(mask[:6, :3], philox.philox(seed[:1], counter) >= threshold)
 
 
 @triton.jit

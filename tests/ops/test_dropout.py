@@ -6,6 +6,7 @@ import torch
 from gattn import Graph
 from gattn.functional import aggregate
 from gattn.kernels import philox
+from gattn.ops import checks
 from gattn.ops.backend import why_not
 from gattn.ops.dropout import dropout as drop_numbers
 from tests.families import ATTENTION, FAMILIES
@@ -14,7 +15,7 @@ from tests.families import ATTENTION, FAMILIES
 def _seed():
     """The key that the next operator will draw."""
     with torch.random.fork_rng(devices=[]):
-        return torch.randint(-(2**63), 2**63 - 1, (1,))
+        return checks.new_seed(0.5, torch.device("cpu"))
 
 
 def _weights(attention, inputs, graph, **options):
@@ -108,7 +109,7 @@ def test_manual_seed_governs_it(attention, random_graph):
 
 @pytest.mark.parametrize("dropout", [0.05, 0.5, 0.8])
 def test_the_rate(dropout):
-    seed = torch.tensor([2**62 + 12345])
+    seed = torch.tensor([2**62 + 12345, 0])
     keep = philox.keep(seed, 100_000, 4, dropout).double()
     deviation = (dropout * (1 - dropout) / 1e5) ** 0.5
     assert (keep.mean(0) - (1 - dropout)).abs().max() < 5 * deviation
@@ -137,6 +138,36 @@ def test_independent_of_the_order_of_edges(attention, graph_):
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize("impl", ["cpu", "reference"])
+def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph, impl):
+    """Forward and backward, for the edges into a range of destinations."""
+    inputs = attention.inputs(random_graph)
+    torch.manual_seed(0)
+    whole = attention(inputs, random_graph, dropout=0.5, impl=impl)
+    source, destination = random_graph.edge_index
+    half = random_graph.num_dst // 2
+    grads = {name: torch.zeros_like(t) for name, t in inputs.items()}
+    for first, last in ((0, half), (half, random_graph.num_dst)):
+        own = (destination >= first) & (destination < last)
+        pairs = torch.stack([source[own], destination[own] - first])
+        layout = Graph(pairs, (random_graph.num_src, last - first)).layout
+        first_edge = int(random_graph.layout.rowptr[first])
+        part = Graph.from_layout(layout, first_edge=first_edge)
+        rows = {"n": slice(first, last), "e": own}
+        of_part = {
+            name: t[rows.get(attention.shapes[name][0], slice(None))] for name, t in inputs.items()
+        }
+        torch.manual_seed(0)
+        out = attention(of_part, part, dropout=0.5, impl=impl)
+        torch.testing.assert_close(out, whole[first:last])
+        found = torch.autograd.grad(out.sum(), list(inputs.values()))
+        for grad, (name, _) in zip(found, inputs.items()):
+            grads[name] += grad
+    found = torch.autograd.grad(whole.sum(), list(inputs.values()))
+    for grad, (name, wanted) in zip(found, grads.items()):
+        torch.testing.assert_close(grad, wanted, msg=name)
+
+
 def test_aggregate_of_returned_weights_is_the_output_before_dropout(operators, random_graph):
     from gattn.functional import dot_product_attention_weights
 
@@ -161,7 +192,7 @@ def test_of_numbers_it_draws_what_the_reference_draws(dtype, p, shape):
     out = drop_numbers(x, p)
     out.sum().backward()
     torch.manual_seed(3)
-    seed = torch.randint(-(2**63), 2**63 - 1, (1,))
+    seed = checks.new_seed(p, x.device)
     kept = philox.keep(seed, x.numel(), 1, p).view(shape) & (p < 1)
     scale = kept.double() / (1 - p if p < 1 else 1)
     assert torch.equal(out, (x.double() * scale).to(dtype))

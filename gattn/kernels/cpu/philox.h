@@ -1,4 +1,5 @@
-// Dropout: Philox4x32-10 keyed on (seed, CSR position, head), the same on every backend.
+// Dropout: Philox4x32-10 keyed on (seed, canonical edge, head), the same on every backend. The
+// canonical number of an edge is its CSR position, in a part of a larger graph counted from there.
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
@@ -33,7 +34,7 @@ inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
 }
 
 struct Dropout {
-  const std::int64_t* seed = nullptr;  // null: no dropout
+  const std::int64_t* seed = nullptr;  // key, canonical number of the first edge; null: no dropout
   std::uint32_t threshold = 0;         // draws below it are dropped
   double scale = 1;                    // 1 / (1 - p); 0 where p = 1
 };
@@ -57,8 +58,9 @@ template <class A> struct Mask {
   // Draw those of the edges at the given CSR positions.
   template <class Position> const A* draw(i64 count, const Position& position) {
     std::uint64_t* number = counters.data();
+    const std::uint64_t first_edge = std::uint64_t(dropout.seed[1]);
     for (i64 t = 0; t < count; ++t) {
-      const std::uint64_t first = std::uint64_t(position(t)) * heads;
+      const std::uint64_t first = (first_edge + std::uint64_t(position(t))) * heads;
       for (i64 x = 0; x < heads; ++x) number[t * heads + x] = first + x;
     }
     draw_all(count);
@@ -69,7 +71,7 @@ template <class A> struct Mask {
   [[gnu::noinline]] void draw_all(i64 count) {
     const std::uint64_t* number = counters.data();
     A* to = kept.data();
-    const std::uint64_t seed = std::uint64_t(*dropout.seed);
+    const std::uint64_t seed = std::uint64_t(dropout.seed[0]);
     const std::uint32_t threshold = dropout.threshold;
     const A scale = A(dropout.scale);
     const i64 draws = whole(count * heads);

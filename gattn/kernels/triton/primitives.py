@@ -101,7 +101,8 @@ def softmax_merge(m_i, l_i):
 @triton.jit
 def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
     """Which weights dropout keeps: CSR positions [K, R] x heads [H]; see gattn.kernels.philox."""
-    counter = expand_last(position.to(tl.int64) * HEADS) + head
+    edge = position.to(tl.int64) + tl.load(seed + 1)
+    counter = expand_last(edge * HEADS) + head
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
     zero = tl.zeros_like(low)
     draw = tl.philox(tl.load(seed), low, high, zero, zero)[0]
