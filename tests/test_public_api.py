@@ -18,6 +18,8 @@ PUBLIC = {
         molecule_descriptors
         morgan_fingerprints open_table random_split read_csv read_smiles scaffold_split
         split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
+    "gattn.distributed": """
+        DistributedGraph Partition ProcessFailure Processes Traffic connect sum_gradients""",
     "gattn.draw": """DRAWN_ATOMS draw_grid draw_molecule shared_scale""",
     "gattn.functional": """
         additive_attention additive_attention_weights aggregate dot_product_attention
@@ -54,6 +56,7 @@ HEAVY = (
 
 
 ABOVE = (
+    "gattn.distributed",
     "gattn.testing",
     "gattn.draw",
     "gattn.training",

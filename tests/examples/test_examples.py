@@ -159,6 +159,17 @@ def test_graph_transformer_and_its_peer_are_of_one_size(run, few_molecules):
     assert "encodings: 100%" in err
 
 
+def test_distributed_nodes_in_one_process(run, tmp_path):
+    pytest.importorskip("lightning")
+    small = "--nodes", 200, "--checkpoint", tmp_path / "kept.safetensors", "--epochs"
+    first, _, _ = run("distributed_nodes", *small, 10)
+    result, _, _ = run("distributed_nodes", *small, 25)  # goes on from there
+    assert (result["processes"], result["own_nodes"], result["halo_nodes"]) == (1, 200, 0)
+    assert result["loss"] < first["loss"]
+    assert result["accuracy"] > 0.4
+    assert result["bytes_sent"] == 0
+
+
 def refusal(run, capsys, name, *arguments):
     """What an example writes as it exits because of its arguments."""
     with pytest.raises(SystemExit) as caught:

@@ -1,0 +1,171 @@
+"""What the processes of the tests do: importable, so that a new process can be told of it."""
+
+import copy
+import os
+import signal
+import sys
+import time
+import traceback
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from gattn.distributed import DistributedGraph, Partition, connect, sum_gradients, watch
+from gattn.graph import Graph
+from gattn.nn import GATConv, GATv2Conv, TransformerConv
+from tests.distributed.emulation import random_edges, scattered
+
+NODES, EDGES, CLASSES, STEPS = 50, 300, 3, 50
+CONVS = {"GATConv": GATConv, "GATv2Conv": GATv2Conv, "TransformerConv": TransformerConv}
+TIMEOUT, PATIENCE = 60.0, 4.0
+
+
+class Network(torch.nn.Module):
+    """Two layers with edge features."""
+
+    def __init__(self, conv, dropout=0.0):
+        super().__init__()
+        self.first = CONVS[conv](5, 4, heads=2, edge_dim=3, dropout=dropout)
+        self.second = CONVS[conv](8, CLASSES, heads=1, edge_dim=3, dropout=dropout)
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x, graph, edge_attr):
+        hidden = F.elu(self.norm(self.first(x, graph, edge_attr)))
+        return self.second(hidden, graph, edge_attr)
+
+
+class Task:
+    """A network and the nodes of a process; all nodes, of a plain Graph, where there is none."""
+
+    def __init__(self, conv, dtype=torch.float64, partition=None, dropout=0.0, edges=EDGES):
+        draw = torch.Generator().manual_seed(5)
+        edge_index = random_edges(NODES, edges)
+        x = torch.randn(NODES, 5, generator=draw).to(dtype)
+        edge_attr = torch.randn(edges, 3, generator=draw).to(dtype)
+        y = torch.randint(CLASSES, (NODES,), generator=draw)
+        known = torch.rand(NODES, generator=draw) < 0.5
+        self.num_known = int(known.sum())
+        torch.manual_seed(0)
+        self.network = Network(conv, dropout).to(dtype)
+        self.graph = Graph(edge_index, NODES)
+        self.nodes, self.edges = torch.arange(NODES), torch.arange(edges)
+        if partition is not None:
+            self.graph = DistributedGraph.from_edges(edge_index, partition)
+            self.nodes, self.edges = self.graph.nodes, self.graph.edges
+        self.x, self.y, self.known = x[self.nodes], y[self.nodes], known[self.nodes]
+        self.edge_attr = edge_attr[self.edges]
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=0.01)
+
+    def outputs(self, network=None):
+        return (network or self.network)(self.x, self.graph, self.edge_attr)
+
+    def loss(self, out):
+        """This process's part of the mean over the known labels of the whole graph."""
+        known = self.known
+        return F.cross_entropy(out[known], self.y[known], reduction="sum") / self.num_known
+
+    def step(self):
+        """One step of training; the loss of the whole graph."""
+        self.optimizer.zero_grad()
+        loss = self.loss(self.outputs())
+        loss.backward()
+        if isinstance(self.graph, DistributedGraph):
+            sum_gradients(self.network.parameters())
+            loss = loss.detach()
+            dist.all_reduce(loss)
+        self.optimizer.step()
+        return loss.item()
+
+    def found(self, losses=()):
+        """What is compared: losses, outputs, gradients of the last step and parameters."""
+        with torch.no_grad():
+            out = self.outputs()
+        parameters = [p.detach() for p in self.network.parameters()]
+        grads = [p.grad for p in self.network.parameters()]
+        return {
+            "nodes": self.nodes, "losses": list(losses), "out": out, "grads": grads,
+            "parameters": parameters,
+        }  # fmt: skip
+
+
+def train(processes, cases):
+    """50 steps of each case."""
+    found = []
+    for conv, dtype, partition in cases:
+        task = Task(conv, dtype, partition)
+        found.append(task.found(task.step() for _ in range(STEPS)))
+    return found
+
+
+def drop(processes, convs):
+    """A step with dropout of the attention weights."""
+    found = []
+    for conv in convs:
+        task = Task(conv, partition=Partition.contiguous(NODES, processes.size), dropout=0.5)
+        torch.manual_seed(9)
+        found.append(task.found([task.step()]))
+    return found
+
+
+def average(processes):
+    """The gradients that DistributedDataParallel gives for the loss times the processes."""
+    task = Task("GATv2Conv", partition=scattered(NODES, processes.size))
+    wrapped = DistributedDataParallel(copy.deepcopy(task.network))
+    (task.loss(task.outputs(wrapped)) * processes.size).backward()
+    return [p.grad for p in wrapped.parameters()]
+
+
+def lone_gradient(processes):
+    """Gradients that one process alone has, and one that nobody has."""
+    weights = [torch.ones(2, requires_grad=True) for _ in range(3)]
+    weights[0].grad = torch.full((2,), 1.0 + processes.rank)
+    if processes.rank == 1:
+        weights[1].grad = torch.full((2,), 5.0)
+    sum_gradients(weights)
+    return [weight.grad for weight in weights]
+
+
+def resume(processes, path, steps):
+    """Train on from the checkpoint, if there is one, and leave one."""
+    from gattn.training.checkpoint import SafeCheckpointIO
+
+    files, losses = SafeCheckpointIO(), []
+    task = Task("TransformerConv", partition=scattered(NODES, processes.size))
+    if path.exists():
+        kept = files.load_checkpoint(path)
+        task.network.load_state_dict(kept["network"])
+        task.optimizer.load_state_dict(kept["optimizer"])
+        losses = kept["losses"]
+    losses += [task.step() for _ in range(steps)]
+    if processes.rank == 0:
+        state = {"network": task.network.state_dict(), "optimizer": task.optimizer.state_dict()}
+        files.save_checkpoint({**state, "losses": losses}, path)
+    return task.found(losses)
+
+
+def end_badly(processes, how):
+    """Train, until process 1 is no more."""
+    task = Task("GATConv", partition=Partition.contiguous(NODES, processes.size))
+    for step in range(1000):
+        if processes.rank == 1 and step == 3:
+            if how == "raise":
+                raise ValueError("the disk is full")
+            os.kill(os.getpid(), {"kill": signal.SIGKILL, "hang": signal.SIGSTOP}[how])
+        task.step()
+        time.sleep(0.01)
+
+
+def enter(rank, size, port, folder, timeout, work, arguments):
+    """The first function of a new process: join the others, work, and write what comes out."""
+    torch.set_num_threads(1)
+    watch.PATIENCE = PATIENCE
+    names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": size}
+    os.environ.update({name: str(value) for name, value in names.items()})
+    try:
+        with connect("gloo", timeout=timeout) as processes:
+            torch.save(work(processes, *arguments), folder / f"{rank}.pt")
+    except Exception:
+        (folder / f"{rank}.txt").write_text(traceback.format_exc())
+        sys.exit(1)

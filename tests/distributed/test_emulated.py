@@ -1,0 +1,235 @@
+"""Parts of a graph in threads of one process: layers give what they give on the whole."""
+
+import copy
+
+import pytest
+import torch
+
+import gattn
+from gattn import functional
+from gattn.distributed import DistributedGraph, Partition
+from tests.distributed.emulation import PARTITIONS, on_every_rank, parts_of, random_edges, scattered
+from tests.layers import every, layers
+
+NODES, EDGES = 37, 160
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+WHOLE_ONLY = {"RGATConv"}
+"""It asks for the pairs of edges, to sort them by type."""
+
+
+def run(layer, x, edges, **given):
+    """Output, and gradients of the input and of the parameters."""
+    x = x.clone().requires_grad_()
+    out = layer(x, edges, **given)
+    (out * out.detach().cos()).sum().backward()
+    return out.detach(), x.grad, [p.grad for p in layer.parameters()]
+
+
+def compare(layer, edge_index, partition, dtype, edge_width=0):
+    """Outputs and gradients of the parts, put together, beside those of the whole."""
+    torch.manual_seed(1)
+    x = torch.randn(partition.num_nodes, 4, dtype=dtype)
+    given = {}
+    if edge_width:
+        given["edge_attr"] = torch.randn(edge_index.shape[1], edge_width, dtype=dtype)
+    layer = layer.to(dtype).eval()
+
+    def part(graph):
+        own = {name: rows[graph.edges] for name, rows in given.items()}
+        return graph, *run(copy.deepcopy(layer), x[graph.nodes], graph, **own)
+
+    found = parts_of(edge_index, partition, part)
+    layer.zero_grad()
+    out, grad, grads = run(layer, x, edge_index, **given)
+    joined, joined_grad = torch.empty_like(out), torch.empty_like(grad)
+    for graph, own_out, own_grad, _ in found:
+        joined[graph.nodes], joined_grad[graph.nodes] = own_out, own_grad
+    close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    torch.testing.assert_close(joined, out, **close)
+    torch.testing.assert_close(joined_grad, grad, **close)
+    for position, whole in enumerate(grads):
+        parts = [of_part[position] for *_, of_part in found]
+        assert (whole is None) == all(one is None for one in parts)
+        if whole is not None:
+            torch.testing.assert_close(sum(one for one in parts if one is not None), whole, **close)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("kind", PARTITIONS)
+@pytest.mark.parametrize(
+    "name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and beta"]
+)
+def test_a_layer_gives_what_it_gives_on_the_whole_graph(name, kind, dtype, size):
+    edge_index, partition = random_edges(NODES, EDGES), PARTITIONS[kind](NODES, size)
+    compare(layers()[name].make(), edge_index, partition, dtype, edge_width=2)
+
+
+@every(layers(conv=True))
+def test_every_convolution_takes_a_part_or_says_that_it_does_not(layer):
+    edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
+    arguments = layer.called(), edge_index, partition, torch.float64, 2 * layer.edge_attr
+    if layer.kind in WHOLE_ONLY:
+        with pytest.raises(TypeError, match="needs the whole graph"):
+            compare(*arguments)
+    else:
+        compare(*arguments)
+
+
+@pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv, edges"])
+@pytest.mark.parametrize("fill_value", ["mean", "max", 2.0])
+def test_edge_by_edge_and_with_any_loops(name, fill_value):
+    layer = layers()[name].make()
+    layer.register_message_forward_hook(lambda *_: None)
+    layer.fill_value = fill_value
+    assert not layer.fused
+    edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
+    compare(layer, edge_index, partition, torch.float64, 2 if "edges" in name else 0)
+
+
+@pytest.mark.parametrize("edges", [0, 1])
+def test_few_edges_and_processes_without_nodes(edges):
+    edge_index = random_edges(3, edges)
+    for name in ("GATConv", "GATv2Conv", "TransformerConv"):
+        compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)
+
+
+def test_functions_take_a_part():
+    edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
+    q, k, v = torch.randn(3, NODES, 2, 4, dtype=torch.float64)
+    score, weight = torch.randn(EDGES, 2).double(), torch.randn(2, 4).double()
+    calls = {
+        "dot": lambda i, e, g: functional.dot_product_attention(q[i], k[i], v[i], g),
+        "mlp": lambda i, e, g: functional.mlp_attention(q[i], k[i], v[i], weight, g),
+        "additive": lambda i, e, g: functional.additive_attention(
+            q[i, :, 0], k[i, :, 0], v[i], g, edge_score=score[e]
+        ),
+        "aggregate": lambda i, e, g: functional.aggregate(score[e], v[i], g),
+    }
+    of_edges = {
+        "edge_softmax": lambda i, e, g: functional.edge_softmax(score[e], g),
+        "edge_dot": lambda i, e, g: functional.edge_dot(q[i], k[i], g),
+        "dot weights": lambda i, e, g: functional.dot_product_attention_weights(q[i], k[i], g),
+        "mlp weights": lambda i, e, g: functional.mlp_attention_weights(q[i], k[i], weight, g),
+        "additive weights": lambda i, e, g: functional.additive_attention_weights(
+            q[i, :, 0], k[i, :, 0], g
+        ),
+    }
+    whole = gattn.Graph(edge_index, NODES)
+    everything = slice(None), slice(None), whole
+    every_call = {**calls, **of_edges}
+
+    def part(graph):
+        given = graph.nodes, graph.edges, graph
+        return graph, {name: call(*given) for name, call in every_call.items()}
+
+    for graph, found in parts_of(edge_index, partition, part):
+        for name, out in found.items():
+            rows = graph.nodes if name in calls else graph.edges
+            torch.testing.assert_close(out, every_call[name](*everything)[rows])
+
+
+def test_second_derivatives_pass_through_the_exchange():
+    edge_index, partition = random_edges(6, 14), Partition.contiguous(6, 2)
+    x = torch.randn(6, 1, 2, dtype=torch.float64)
+    weight = torch.randn(14, 1, dtype=torch.float64)
+
+    def twice(graph, rows, edges):
+        """The gradient of the squared gradient."""
+        own = x[rows].clone().requires_grad_()
+        out = functional.aggregate(weight[edges], own, graph).pow(3).sum()
+        (grad,) = torch.autograd.grad(out, own, create_graph=True)
+        return torch.autograd.grad(grad.pow(2).sum(), own)[0]
+
+    whole = twice(gattn.Graph(edge_index, 6), slice(None), slice(None))
+    parts = parts_of(edge_index, partition, lambda g: twice(g, g.nodes, g.edges))
+    torch.testing.assert_close(torch.cat(parts), whole)
+
+
+def test_both_ways_of_loading_give_the_same_part():
+    edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
+
+    def both(peers):
+        chosen = DistributedGraph.from_edges(edge_index, partition, group=peers)
+        own = edge_index[:, chosen.edges]
+        return chosen, DistributedGraph.from_own_edges(own, partition, group=peers)
+
+    for chosen, own in on_every_rank(3, both):
+        assert torch.equal(chosen.local.edge_index, own.local.edge_index)
+        assert torch.equal(chosen.halo.places, own.halo.places)
+        assert torch.equal(chosen.nodes, own.nodes)
+        assert torch.equal(own.edges, torch.arange(own.num_edges))
+        assert chosen.local.first_edge == own.local.first_edge
+
+
+def test_bytes_are_halo_rows_times_width():
+    edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
+    widths = {
+        "GATConv, plain": 3 + 1,  # values and a score for each head
+        "GATv2Conv": 2 * 4,  # keys are the values
+        "TransformerConv": 2 * 2 * 4,  # keys and values
+    }
+    for name, width in widths.items():
+
+        def part(graph, name=name):
+            run(layers()[name].make(), torch.randn(graph.num_dst, 4), graph)
+            return graph
+
+        parts = parts_of(edge_index, partition, part)
+        for rank, graph in enumerate(parts):
+            read = graph.halo.num_rows - graph.num_dst
+            assert read == len(set(edge_index[0, graph.edges].tolist()) - set(graph.nodes.tolist()))
+            asked = sum(other.halo.expected[rank] for other in parts)
+            # Forward sends what others read; backward, the gradients of what was read.
+            assert graph.traffic.bytes_sent == (asked + read) * width * 4
+            assert graph.traffic.bytes_received == (asked + read) * width * 4
+            assert graph.traffic.exchanges == 2
+
+
+def test_edges_are_numbered_as_in_the_whole_graph():
+    edge_index = random_edges(NODES, EDGES)
+    whole = gattn.Graph(edge_index, NODES)
+    for loops in (False, True):
+        graph = whole.with_self_loops() if loops else whole
+        parts = parts_of(
+            edge_index,
+            Partition.contiguous(NODES, 4),
+            lambda part, loops=loops: part.with_self_loops() if loops else part,
+        )
+        assert [part.local.first_edge for part in parts] == [
+            int(graph.layout.rowptr[part.partition.bounds[rank]]) for rank, part in enumerate(parts)
+        ]
+        sources = [part.halo.places[part.local.layout.col.long()] for part in parts]
+        assert torch.equal(torch.cat(sources), graph.layout.col.long())
+
+
+def fail(message, work, size=2, error=ValueError):
+    with pytest.raises(error, match=message):
+        on_every_rank(size, work)
+
+
+def test_bad_input_gets_one_clear_error():
+    edges, partition = torch.tensor([[0, 1, 5], [1, 2, 0]]), Partition.contiguous(3, 2)
+    build, own = DistributedGraph.from_edges, DistributedGraph.from_own_edges
+    fail("source indices .* got 5 at edge 2", lambda p: build(edges, partition, group=p))
+    flipped = edges.flip(0)
+    fail("destination indices .* got 5", lambda p: build(flipped, partition, group=p))
+    fail("must have 2 parts.* got 3", lambda p: build(
+        edges[:, :2], Partition.contiguous(3, 3), group=p
+    ))  # fmt: skip
+    fail("process . must be given edges into its own nodes.*at edge", lambda p: own(
+        edges[:, :2], partition, group=p
+    ))  # fmt: skip
+    fail("whole graph.*graph.local", lambda p: build(edges[:, :2], partition, group=p).edge_index,
+         error=TypeError)  # fmt: skip
+    conv = layers()["GATConv"].make()
+    fail("x must have as many rows as the edges have nodes, . sources", lambda p: conv(
+        torch.randn(3, 4), build(edges[:, :2], partition, group=p)
+    ))  # fmt: skip
+    fail(r"must have shape \(., \.\.\.\)", lambda p: build(
+        edges[:, :2], partition, group=p
+    ).gather_sources(torch.randn(7, 2)))  # fmt: skip
+    with pytest.raises(TypeError, match="from_edges or from_own_edges"):
+        DistributedGraph()
+    with pytest.raises(RuntimeError, match="connect"):
+        build(edges, partition)

@@ -1,0 +1,44 @@
+"""A process that dies ends the others, each with an error that names it."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.distributed import ranks
+
+ROOT = Path(__file__).parents[2]
+SILENT = "died: no sign of life for 4 seconds"
+SAID = {"raise": "failed: ValueError: the disk is full", "kill": SILENT, "hang": SILENT}
+
+
+@pytest.mark.parametrize("how", ["raise", "kill", pytest.param("hang", marks=pytest.mark.slow)])
+def test_the_others_end_and_name_it(start, how):
+    begin = time.monotonic()
+    processes, folder = start(3, ranks.end_badly, how, timeout=8.0)
+    for rank in (0, 2):
+        processes[rank].join(60)
+        assert processes[rank].exitcode == 1
+        told = (folder / f"{rank}.txt").read_text()
+        assert re.search(rf"Failure: rank 1 of 3 \(.*, process \d+\) {SAID[how]}", told), told
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.slow
+def test_under_torchrun_every_process_names_it():
+    script = "from tests.distributed import ranks\nfrom gattn.distributed import connect\n"
+    script += "with connect('gloo') as processes: ranks.end_badly(processes, 'kill')"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    begin = time.monotonic()
+    done = subprocess.run(
+        [*command, "3", "--no-python", sys.executable, "-c", script],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert time.monotonic() - begin < 120  # of which half goes into importing
+    assert done.stderr.count("ProcessFailure: rank 1 of 3") == 2, done.stderr

@@ -1,0 +1,80 @@
+"""Processes of gloo train what one process trains, and go on from its checkpoint."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from gattn.distributed import Partition, connect
+from tests.distributed import ranks
+from tests.distributed.emulation import scattered
+from tests.distributed.ranks import CONVS, NODES, STEPS, Task
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+def check(parts, whole, dtype=torch.float64):
+    """What the processes found, put together, is what one found."""
+    close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    out = torch.empty_like(whole["out"])
+    for part in parts:
+        out[part["nodes"]] = part["out"]
+        for name in ("losses", "grads", "parameters"):
+            torch.testing.assert_close(part[name], whole[name], **close)
+    torch.testing.assert_close(out, whole["out"], **close)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_fifty_steps_are_those_of_one_process(run, size):
+    partitions = {torch.float64: scattered(NODES, size),
+                  torch.float32: Partition.contiguous(NODES, size)}  # fmt: skip
+    cases = [(conv, dtype, partition) for conv in CONVS for dtype, partition in partitions.items()]
+    found = run(size, ranks.train, cases)
+    for (conv, dtype, _), *parts in zip(cases, *found):
+        whole = Task(conv, dtype)
+        losses = [whole.step() for _ in range(STEPS)]
+        assert losses[-1] < 0.9 * losses[0]
+        check(parts, whole.found(losses), dtype)
+
+
+def test_dropout_is_that_of_one_process(run):
+    found = run(2, ranks.drop, list(CONVS))
+    for conv, *parts in zip(CONVS, *found):
+        whole = Task(conv, dropout=0.5)
+        torch.manual_seed(9)
+        loss = whole.step()
+        for part in parts:  # the outputs that follow draw other masks than those of one process
+            torch.testing.assert_close(part["losses"], [loss], rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(part["grads"], whole.found()["grads"])
+
+
+def test_data_parallel_averages_the_parts(run):
+    whole = Task("GATv2Conv")
+    whole.loss(whole.outputs()).backward()
+    for grads in run(2, ranks.average):
+        torch.testing.assert_close(grads, [p.grad for p in whole.network.parameters()])
+
+
+def test_a_gradient_that_nobody_has_stays_none(run):
+    for first, second, third in run(2, ranks.lone_gradient):
+        assert (first.tolist(), second.tolist(), third) == ([3, 3], [5, 5], None)
+
+
+def test_a_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
+    path = tmp_path / "kept.safetensors"
+    run(2, ranks.resume, path, 10)
+    found = run(3, ranks.resume, path, 10)
+    whole = Task("TransformerConv")
+    check(found, whole.found([whole.step() for _ in range(20)]))
+
+
+def test_one_process_needs_no_torchrun(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with connect("gloo") as processes:
+        assert (processes.rank, processes.size, str(processes.device)) == (0, 1, "cpu")
+        whole = Task("GATConv")
+        task = Task("GATConv", partition=Partition.contiguous(NODES, 1))
+        assert task.step() == whole.step()
+        with pytest.raises(RuntimeError, match="initialised already"), connect():
+            pass
+        assert task.graph.traffic.bytes_sent == 0
+    assert not dist.is_initialized()
