@@ -1,0 +1,183 @@
+"""Measure one graph in 1, 2 and 4 processes: bytes between them, time, and memory of each.
+
+    python -m benchmarks.distributed              # some minutes, 2 GB
+
+Nodes lie on a ring; most edges are short, some lead anywhere. Each process makes the edges into its
+own nodes alone. A step is a layer forward and backward and the sum of the gradients over the
+processes. What the counter of gattn says is put beside halo rows x width x element size, and beside
+what went over the loopback device of the machine in that time, with headers, the gradients of the
+parameters, and whatever other programs sent. JSON lines go to benchmarks/results/distributed.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchmarks.core import memory, record
+from gattn.distributed import DistributedGraph, Partition, Processes, connect, sum_gradients
+from gattn.nn import GATConv, GATv2Conv, TransformerConv
+
+HEADS, CHANNELS = 4, 16
+WIDTHS: dict[str, tuple[type[torch.nn.Module], int]] = {
+    "GATConv": (GATConv, HEADS * (CHANNELS + 1)),
+    "GATv2Conv": (GATv2Conv, HEADS * CHANNELS),
+    "TransformerConv": (TransformerConv, 2 * HEADS * CHANNELS),
+}
+"""Layers, and the numbers of a row that travel: values and scores; keys; keys and values."""
+BLOCK = 1 << 12
+"""Nodes whose edges are drawn from one seed, so that any process can make them."""
+ELEMENT = 4
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure every layer in each number of processes, and print what was sent."""
+    options = _parser().parse_args(arguments)
+    if "RANK" in os.environ:
+        work(options)
+        return
+    known = record.environment("benchmarks.distributed", arguments)
+    for size in options.processes:
+        for found in _in_processes(size, arguments):
+            record.append(options.out, {**found, "environment": known})
+            print(_line(found), flush=True)
+
+
+def work(options: argparse.Namespace) -> None:
+    """What each process does: measure the layers, and write what it found into a folder."""
+    with connect("gloo", timeout=600) as processes:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // processes.size))
+        found = [measure(name, processes, options) for name in WIDTHS]
+    (options.folder / f"{processes.rank}.json").write_text(json.dumps(found))
+
+
+def measure(name: str, processes: Processes, options: argparse.Namespace) -> record.Record:
+    """Bytes, seconds and memory of one process, of one step with one layer."""
+    partition = Partition.contiguous(options.nodes, processes.size)
+    first, last = partition.bounds[processes.rank : processes.rank + 2]
+    layer, width = WIDTHS[name]
+    torch.manual_seed(0)
+    conv = layer(options.features, CHANNELS, heads=HEADS)
+    with memory.peak() as peak:
+        edges = own_edges(first, last, options.nodes, options.degree)
+        graph = DistributedGraph.from_own_edges(edges, partition)
+        del edges
+        x = torch.randn(last - first, options.features)
+
+        def step() -> None:
+            conv.zero_grad()
+            conv(x, graph).sum().backward()
+            sum_gradients(conv.parameters())
+
+        step()
+        sent, loopback = graph.traffic.bytes_sent, loopback_bytes()
+        seconds = [timed(step) for _ in range(options.steps)]
+        dist.barrier()
+        loopback = (loopback_bytes() - loopback) / options.steps
+    sent = (graph.traffic.bytes_sent - sent) / options.steps
+    rows = torch.randn(last - first, width)
+    halo = graph.halo.num_rows - graph.num_dst
+    return {
+        "case": f"ring/{name}", "nodes": options.nodes, "edges": options.nodes * options.degree,
+        "width": width, "own_edges": graph.num_edges, "halo_rows": halo,
+        "wanted_rows": graph.halo.wanted.numel(), "bytes_sent": sent,
+        "formula": (graph.halo.wanted.numel() + halo) * width * ELEMENT,
+        "loopback_bytes": loopback, "seconds": median(seconds), "peak_bytes": peak.bytes,
+        "exchange_seconds": timed(lambda: exchange(graph, rows)) if processes.size > 1 else 0.0,
+    }  # fmt: skip
+
+
+def own_edges(first: int, last: int, nodes: int, degree: int) -> Tensor:
+    """Edges into a range of nodes, the same whatever the number of processes: (2, e)."""
+    parts = []
+    for block in range(first // BLOCK, -(-last // BLOCK)):
+        draw = torch.Generator().manual_seed(block)
+        destination = torch.arange(block * BLOCK, (block + 1) * BLOCK).repeat_interleave(degree)
+        near = destination + torch.randint(-500, 501, destination.shape, generator=draw)
+        far = torch.randint(nodes, destination.shape, generator=draw)
+        is_far = torch.rand(destination.shape, generator=draw) < 0.01
+        source = torch.where(is_far, far, near % nodes)
+        own = (destination >= first) & (destination < last)
+        parts.append(torch.stack([source[own], destination[own]]))
+    return torch.cat(parts, 1)
+
+
+def exchange(graph: DistributedGraph, rows: Tensor) -> None:
+    """The rows there and back, without the attention."""
+    graph.halo.give_back(graph.halo.gather((rows,)))
+
+
+def timed(function: Callable[[], None]) -> float:
+    """Seconds of a call that all processes begin together."""
+    dist.barrier()
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def loopback_bytes() -> int:
+    """Bytes that went over the loopback device of this machine; 0 where that is not told."""
+    listing = Path("/proc/net/dev")
+    for line in listing.read_text().splitlines() if listing.exists() else ():
+        device, _, numbers = line.partition(":")
+        if device.strip() == "lo":
+            return int(numbers.split()[8])
+    return 0
+
+
+def _in_processes(size: int, arguments: Sequence[str]) -> list[record.Record]:
+    """What that many processes find, one record for each layer."""
+    with tempfile.TemporaryDirectory() as folder:
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+        command = [sys.executable, *launch, "-m", "benchmarks.distributed", *arguments]
+        subprocess.run([*command, "--folder", folder], check=True)
+        every = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
+    common = "case", "nodes", "edges", "width"
+    return [
+        {
+            **{key: ranks[0][key] for key in common},
+            "processes": size,
+            "ranks": [{k: v for k, v in rank.items() if k not in common} for rank in ranks],
+        }
+        for ranks in zip(*every)
+    ]
+
+
+def _line(found: record.Record) -> str:
+    ranks = found["ranks"]
+    sent, formula = (sum(rank[key] for rank in ranks) for key in ("bytes_sent", "formula"))
+    worst = {key: max(rank[key] for rank in ranks) for key in ranks[0]}
+    return (
+        f"{found['case']} in {found['processes']}: {sent / 1e6:.2f} MB a step, "
+        f"{formula / 1e6:.2f} by the formula, {worst['loopback_bytes'] / 1e6:.2f} over the "
+        f"loopback device; {worst['seconds']:.3f} s, rows there and back alone "
+        f"{worst['exchange_seconds']:.3f} s; {worst['peak_bytes'] / 1e6:.0f} MB in a process"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed")
+    parser.add_argument("--nodes", type=int, default=200_000)
+    parser.add_argument("--degree", type=int, default=16)
+    parser.add_argument("--features", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=5, help="of which the median is told")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "distributed.jsonl")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
