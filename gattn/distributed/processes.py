@@ -85,12 +85,12 @@ def connect(backend: str | None = None, *, timeout: float = TIMEOUT) -> Iterator
     device = _device(backend)
     store, rank, size = _meet()
     watch = Watch(_own_connection(store, timeout), rank, size)
-    watch.start()
     with _terminable():
         try:
             dist.init_process_group(
                 backend, store=dist.PrefixStore("gattn", store), rank=rank, world_size=size,
                 timeout=datetime.timedelta(seconds=timeout),
+                device_id=device if device.type == "cuda" else None,
             )  # fmt: skip
             yield Processes(rank, size, device)
             dist.barrier()

@@ -18,7 +18,7 @@ LEFT, FAILED = "left", "failed"
 """How the last words of a process begin."""
 
 
-class Watch(threading.Thread):
+class Watch:
     """Writes this process's signs of life into the store, and reads those of the others.
 
     Under each rank the store holds a count that grows; ``left`` or ``failed: ...`` are the last
@@ -32,14 +32,15 @@ class Watch(threading.Thread):
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int) -> None:
-        super().__init__(name="gattn.distributed.watch", daemon=True)
         self.store = store
         self.rank, self.size = rank, size
-        self._ended = threading.Event()
         self.store.set(f"name{rank}", f"{socket.gethostname()}, process {os.getpid()}")
         self.store.set(f"sign{rank}", "0")
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="gattn.distributed", daemon=True)
+        self._thread.start()
 
-    def run(self) -> None:
+    def _live(self) -> None:
         """Give a sign of life every second until the end, or until the store is gone."""
         beat = 0
         while not self._ended.wait(BEAT):
@@ -52,7 +53,7 @@ class Watch(threading.Thread):
     def end(self, word: str) -> None:
         """Stop, with a last word for the others."""
         self._ended.set()
-        self.join()
+        self._thread.join()
         with contextlib.suppress(RuntimeError):  # with the store gone nobody can be told
             self.store.set(f"sign{self.rank}", word)
 
