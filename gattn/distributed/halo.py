@@ -17,6 +17,11 @@ from gattn.distributed.peers import Peers
 class Traffic:
     """Rows that went between this process and the others, in bytes: payload, without headers.
 
+    Args:
+        bytes_sent: by this process, forward and backward.
+        bytes_received: likewise.
+        exchanges: how often rows went: once forward and once backward for each attention.
+
     Example:
         >>> from gattn.distributed import Traffic
         >>> Traffic()
