@@ -1,8 +1,8 @@
 """The loop of a training that takes all its items in every step, as on one graph of many nodes.
 
 One graph gives one batch and one step an epoch, of milliseconds. There is nothing to shuffle, to
-load or to share among processes, and Lightning's epoch (two loops, two loaders, their hooks) would
-cost as much as the step itself. So this loop is a loop; settings, losses, histories and errors are
+load or to share among processes, and Lightning's epoch (two loops, two loaders, their hooks) is
+made for many steps. So this loop is a loop; settings, losses, histories and errors are
 those of :mod:`gattn.training.loop`.
 """
 
