@@ -26,15 +26,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+import gattn
 from benchmarks.core import memory, record
 from gattn.distributed import DistributedGraph, Partition, Processes, connect, sum_gradients
-from gattn.nn import GATConv, GATv2Conv, TransformerConv
 
 HEADS, CHANNELS = 4, 16
 WIDTHS: dict[str, tuple[type[torch.nn.Module], int]] = {
-    "GATConv": (GATConv, HEADS * (CHANNELS + 1)),
-    "GATv2Conv": (GATv2Conv, HEADS * CHANNELS),
-    "TransformerConv": (TransformerConv, 2 * HEADS * CHANNELS),
+    "GATConv": (gattn.nn.GATConv, HEADS * (CHANNELS + 1)),
+    "GATv2Conv": (gattn.nn.GATv2Conv, HEADS * CHANNELS),
+    "TransformerConv": (gattn.nn.TransformerConv, 2 * HEADS * CHANNELS),
 }
 """Layers, and the numbers of a row that travel: values and scores; keys; keys and values."""
 BLOCK = 1 << 12

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import gattn
 from benchmarks.core import memory, record
 from benchmarks.data.graphs import power_law
-from gattn import Graph
 from gattn.models import GAT, inference
 
 NODES, PAIRS, FEATURES, CLASSES = 2_449_029, 30_000_000, 100, 47
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=record.RESULTS / "layerwise.jsonl")
     options = parser.parse_args(arguments)
     nodes, pairs = int(NODES * options.scale), int(PAIRS * options.scale)
-    graph = Graph(power_law(nodes, pairs), nodes)
+    graph = gattn.Graph(power_law(nodes, pairs), nodes)
     torch.manual_seed(0)
     model = GAT(FEATURES, 64, 2, CLASSES, heads=4, add_self_loops=False).eval()
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 @torch.no_grad()
-def _once(model: GAT, x: np.ndarray, graph: Graph) -> Tensor:
+def _once(model: GAT, x: np.ndarray, graph: gattn.Graph) -> Tensor:
     return model(torch.from_numpy(np.array(x)), graph)
 
 

@@ -134,7 +134,7 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
     names = {re.split(r"[^\w-]", line)[0] for line in settings["dependencies"]}
     assert names == {"torch", "torch-geometric", "numpy", "tomli"}
     extras = settings["optional-dependencies"]
-    assert set(extras) == {"gpu", "molecules", "networkx", "nodes", "scipy", "tune"}
+    assert set(extras) == {"gpu", "molecules", "networkx", "nodes", "partition", "scipy", "tune"}
     told = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
     for extra in ("molecules", "networkx"):
         assert f'pip install "gattn[{extra}]"' in told

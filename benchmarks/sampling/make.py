@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gattn import Graph
+import gattn
 
 NODES, PAIRS, FEATURES = 2_449_029, 31_000_000, 100
 _PIECE = 1 << 20
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     nodes, pairs = max(2, int(NODES * options.scale)), int(PAIRS * options.scale)
     options.folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(options.seed)
-    layout = Graph(_edges(nodes, pairs, 60 * options.scale, generator), nodes).layout
+    layout = gattn.Graph(_edges(nodes, pairs, 60 * options.scale, generator), nodes).layout
     degree = layout.rowptr.diff()
     np.save(options.folder / "indptr.npy", layout.rowptr.numpy().astype(np.int64))
     np.save(options.folder / "indices.npy", layout.col.numpy())

@@ -36,11 +36,11 @@ def gattn_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]
     """gattn's NeighborLoader."""
     from torch_geometric.data import Data
 
-    from gattn import Graph
+    import gattn
     from gattn.data import NeighborLoader
 
     nodes = rows(folder)[0].numel() - 1
-    graph = Graph(_pairs(folder, torch.int32), nodes)
+    graph = gattn.Graph(_pairs(folder, torch.int32), nodes)
     data = Data(x=features(folder)) if with_features else Data(num_nodes=nodes)
     loader = NeighborLoader(
         data, FAN_OUTS, batch_size=BATCH, shuffle=True, graph=graph, num_workers=workers

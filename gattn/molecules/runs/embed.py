@@ -103,7 +103,7 @@ class _ParquetWriter:
 
     def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
         """Add the rows of a piece."""
-        bad = np.array([bool(error) for error in errors])
+        bad = np.array([bool(error) for error in errors], bool)  # of none, too
         numbers = [pyarrow.array(column, mask=bad) for column in made.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))
 

@@ -44,7 +44,7 @@ def confusion_matrix(
     table = np.asarray(counts, np.float64)
     if table.shape != (len(names), len(names)):
         raise ValueError(f"counts must be [c, c] of {len(names)} names; got {table.shape}")
-    largest = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
+    largest: list[int] = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     shares = shares[np.ix_(largest, largest)]
     shown = [_short(names[i]) for i in largest]
