@@ -1,11 +1,13 @@
 """The benchmarks' own machinery, at sizes that take no time."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +22,14 @@ from benchmarks.core.case import Contender, Settings, Topology
 from benchmarks.data import graphs
 from benchmarks.sides import layers
 from benchmarks.sides.families import FAMILIES, OPERATORS
-from benchmarks.suites import growth
+from benchmarks.suites import growth, turns
 from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
 from benchmarks.tools import report
 from gattn.ops import library
 
 ROOT = Path(__file__).parents[1]
 SCALE = 0.001
+Compared = Callable[..., int]
 
 
 @pytest.fixture
@@ -250,11 +253,45 @@ def _copy_of_gattn(folder: Path) -> Path:
     return package
 
 
-def test_two_commits_take_turns_on_the_same_inputs(tmp_path: Path, capsys) -> None:
-    out, other = tmp_path / "compared.jsonl", _copy_of_gattn(tmp_path).parent
-    chosen = ["power-law/operator/additive", "power-law/bf16/GATConv", "power-law/layout"]
-    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1"]
-    assert compare.main(["HEAD", *chosen, *options, "--other", str(other), "--out", str(out)]) == 0
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A gattn that is this one, with its additive attention a thousandth too large."""
+    package = _copy_of_gattn(tmp_path_factory.mktemp("other"))
+    functional = package / "functional.py"
+    functional.write_text(
+        f"{functional.read_text()}\n"
+        "_right = additive_attention\n"
+        "def additive_attention(*args, **options):\n"
+        "    return _right(*args, **options) * 1.001\n"
+    )
+    return package.parent
+
+
+@pytest.fixture(scope="module")
+def processes(other: Path) -> Iterator[turns.Turns]:
+    with turns.Turns(other, 1) as both:
+        yield both
+
+
+@pytest.fixture
+def compared(other: Path, processes: turns.Turns, monkeypatch: pytest.MonkeyPatch) -> Compared:
+    """The comparison's exit code, by two processes that all tests share: to start one is slow."""
+
+    def turned(folder: Path, threads: int) -> contextlib.nullcontext[turns.Turns]:
+        assert (folder, threads) == (other, 1)
+        return contextlib.nullcontext(processes)
+
+    monkeypatch.setattr(turns, "Turns", turned)
+    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1", "--other", str(other)]
+    return lambda *arguments: compare.main(["HEAD", *arguments, *options])
+
+
+def test_two_commits_take_turns_on_the_same_inputs(
+    compared: Compared, tmp_path: Path, capsys
+) -> None:
+    out = tmp_path / "compared.jsonl"
+    chosen = ["power-law/operator/mlp", "power-law/bf16/GATConv", "power-law/layout"]
+    assert compared(*chosen, "--out", str(out)) == 0
     found = record.newest(out)
     assert list(found) == sorted(chosen, key=list(with_one_side()).index)
     for line in found.values():
@@ -265,19 +302,10 @@ def test_two_commits_take_turns_on_the_same_inputs(tmp_path: Path, capsys) -> No
     assert "this/other" in capsys.readouterr().out
 
 
-def test_another_commit_that_computes_something_else_is_not_timed(tmp_path: Path, capsys) -> None:
-    """The other side's gattn is this one with its additive attention a thousandth too large."""
-    package = _copy_of_gattn(tmp_path)
-    functional = package / "functional.py"
-    functional.write_text(
-        f"{functional.read_text()}\n"
-        "_right = additive_attention\n"
-        "def additive_attention(*args, **options):\n"
-        "    return _right(*args, **options) * 1.001\n"
-    )
-    chosen = ["power-law/operator/additive", "power-law/operator/mlp"]
-    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1"]
-    assert compare.main(["HEAD", *chosen, *options, "--other", str(tmp_path)]) == 1
+def test_another_commit_that_computes_something_else_is_not_timed(
+    compared: Compared, capsys
+) -> None:
+    assert compared("power-law/operator/additive", "power-law/operator/mlp") == 1
     said = capsys.readouterr().out
     assert "power-law/operator/additive: check failed, not timed: outputs differ by" in said
     assert "power-law/operator/mlp  the same bits" in said

@@ -34,13 +34,13 @@ ONNX = {
     "GATConv": (lambda: gnn.GATConv(WIDTH, 8, 2), "x edges"),
     "GATv2Conv": (lambda: gnn.GATv2Conv(WIDTH, 8, 2), "x edges"),
     "TransformerConv": (lambda: gnn.TransformerConv(WIDTH, 8, 2), "x edges"),
-    "SuperGATConv": (lambda: gnn.SuperGATConv(WIDTH, 8, 2), "x edges"),
     "AGNNConv": (gnn.AGNNConv, "x edges"),
     "LearnedQueryReadout": (
         lambda: readout(gnn.LearnedQueryReadout(WIDTH, 8, num_queries=3, heads=2)), "x batch",
     ),
 }  # fmt: skip
 SLOW = {
+    "SuperGATConv": (lambda: gnn.SuperGATConv(WIDTH, 8, 2), "x edges"),
     "GATConv, edges": (lambda: gnn.GATConv(WIDTH, 8, 2, edge_dim=3), "x edges features"),
     "GATConv, weights": (
         lambda: Call(
@@ -187,7 +187,7 @@ def _traced(layer, args):
         return None, str(error)
 
 
-@pytest.mark.parametrize("name", ONNX)
+@pytest.mark.parametrize("name", [*ONNX, "SuperGATConv"])
 def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
     layer, takes = made(name), ALL[name][1]
     trace, refusal = _traced(layer, inputs(takes))

@@ -5,7 +5,8 @@
 
 Both are whole commands at their defaults, reading one CSV with a column of parts, and timed from
 start to end. Adds a JSON line a run to benchmarks/results/molecules-chemprop.jsonl, and prints
-the table of every run. ``--table`` prints the table of what is there already.
+the table of every run. ``--table`` prints the table of what is there already, ``--page`` writes it
+into the documentation.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from benchmarks.molecules import parts
 from benchmarks.molecules.parts import metrics_of
 
 VERSION = "2.3.1"
+SPLITS = (*parts.OTHER_SPLITS, "scaffold")
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
 HOW = (
     f"{{}} is no environment with Chemprop {VERSION}. Make one:\n"
     "  python3 -m venv ENV && ENV/bin/pip install torch==2.13.0 && "
@@ -41,12 +44,14 @@ Metrics = dict[str, float]
 def main(arguments: list[str]) -> None:
     """Train both on every data set and split, in turns."""
     options = _parser().parse_args(arguments)
-    if not options.table:
+    if not (options.table or options.page):
         if options.environment is None or not _has_chemprop(options.environment):
             raise SystemExit(HOW.format(options.environment))
         _measure(options, arguments)
-    found = record.every(options.output)
-    print(table(found))
+    made = table(record.every(options.output))
+    print(made)
+    if options.page:
+        tables.write(PAGE, "chemprop", made)
 
 
 def _measure(options: argparse.Namespace, arguments: list[str]) -> None:
@@ -134,7 +139,7 @@ def table(found: list[record.Record]) -> str:
     newest = {row["case"]: row for row in found}
     made = []
     for dataset in parts.DATASETS.values():
-        for which in (*parts.SPLITS[:-1], "mean", parts.SPLITS[-1]):
+        for which in (*SPLITS[:-1], "mean", SPLITS[-1]):
             sides = [_cells(newest, dataset, which, side) for side in ("chemprop", "gattn")]
             if all(sides):
                 errors, seconds = zip(*sides)
@@ -147,7 +152,7 @@ def _cells(
     newest: dict[str, record.Record], dataset: parts.Dataset, which: str, side: str
 ) -> tuple[str, str] | None:
     """The metric and the seconds of one run, or their means over the random splits."""
-    splits = parts.SPLITS[:-1] if which == "mean" else (which,)
+    splits = SPLITS[:-1] if which == "mean" else (which,)
     rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
     known = [row for row in rows if row is not None]
     if len(known) < len(splits):
@@ -162,9 +167,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("environment", type=Path, nargs="?", help="one that has Chemprop")
     parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--splits", nargs="+", choices=parts.SPLITS, default=[*parts.SPLITS])
+    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=[*SPLITS])
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
     parser.add_argument("--table", action="store_true", help="print what was measured before")
+    parser.add_argument("--page", action="store_true", help="write it into the documentation")
     parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-chemprop.jsonl")
     return parser
 

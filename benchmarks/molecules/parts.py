@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benchmarks.data.datasets import root
 from gattn.data import Molecules, Split, load_molecules, random_split, scaffold_split
+from gattn.molecules.settings import Task
 from gattn.training.metrics import classification_metrics, regression_metrics
 
 __all__ = [
@@ -31,7 +32,7 @@ class Dataset:
     """What is predicted, and how it is measured: ROC-AUC grows and RMSE falls with quality."""
 
     name: str
-    task: str
+    task: Task
     metric: str
 
     @property

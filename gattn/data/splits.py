@@ -127,10 +127,11 @@ def scaffold_split(
 
     Protocol "scaffold 8:1:1". Molecules are grouped by scaffold (ring systems and the chains
     between them, without stereo; molecules without a ring form one group). Groups are taken from
-    the largest to the smallest, equal ones in order of their first molecule, and each goes whole
-    into the training part while that has room, else into validation while that has, else into
-    test. So the test part holds the rare scaffolds: scores are worse than on a random split, and
-    not comparable with it.
+    the largest to the smallest, of equal ones that first whose first molecule comes last, and each
+    goes whole into the training part while that has room, else into validation while the two have,
+    else into test: DeepChem's convention, which most published scores by scaffold follow. So the
+    test part holds the rare scaffolds: scores are worse than on a random split, and not comparable
+    with it.
 
     Args:
         molecules: what was read, or SMILES.
@@ -144,12 +145,12 @@ def scaffold_split(
         ImportError: RDKit is not installed.
 
     Reference: Bemis and Murcko, The Properties of Known Drugs. 1. Molecular Frameworks, J. Med.
-    Chem. 1996 (doi 10.1021/jm9602928).
+    Chem. 1996 (doi 10.1021/jm9602928); Wu et al., MoleculeNet, Chem. Sci. 2018.
 
     >>> four = ["c1ccccc1", "Cc1ccccc1", "C1CC1", "CC"]
     >>> split = scaffold_split(four, fractions=(0.5, 0.25, 0.25))
     >>> split.train.tolist(), split.val.tolist(), split.test.tolist()
-    ([0, 1], [2], [3])
+    ([0, 1], [3], [2])
     """
     smiles = smiles_of(molecules)
     train_room, val_room = _cuts(len(smiles), fractions)
@@ -157,10 +158,10 @@ def scaffold_split(
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []
-    for group in sorted(groups, key=lambda group: (-len(group), group[0])):
+    for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):
         if len(train) + len(group) <= train_room:
             train += group
-        elif len(val) + len(group) <= val_room:
+        elif len(train) + len(val) + len(group) <= train_room + val_room:
             val += group
         else:
             test += group

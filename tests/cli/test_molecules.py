@@ -12,6 +12,8 @@ import pytest
 from gattn.cli import main
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
+from gattn.training import run_report, sections
+from gattn.training.report import Figure
 from gattn.training.settings import read_toml
 
 ROWS = [
@@ -20,13 +22,19 @@ ROWS = [
     for i, end in enumerate("ON")
 ]
 TABLE = "smiles,y,kind,constant\n" + "".join(f"{s},{y},{k},3\n" for s, y, k in ROWS)
+BLANK = Figure(b"<svg/>", "not drawn")
 NETWORK = ["--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1, "--workers", 1]
 RIDGE = ["--model", "ridge", "--workers", 1]
 
 
 @pytest.fixture
 def gattn(monkeypatch, capsys):
-    """Run a command in this process: its exit code, and what it wrote to stderr."""
+    """Run a command in this process: its exit code, and what it wrote to stderr.
+
+    Without drawing its plots, which takes most of its time: the runs of ``folder`` have them.
+    """
+    for module in (sections, run_report):
+        monkeypatch.setattr(module, "themed", lambda plot, alt, caption="": BLANK)
 
     def run(*arguments):
         code = _command(monkeypatch, *arguments)
@@ -271,6 +279,22 @@ def test_embeddings(folder, tmp_path, gattn):
         assert gattn(*nothing)[0] == 0
     assert np.load(tmp_path / "none.npy").shape == (0, array.shape[1])
     assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
+
+
+def test_embeddings_that_find_no_room_leave_nothing(folder, tmp_path, gattn):
+    resource = pytest.importorskip("resource")
+    (tmp_path / "in.csv").write_text("smiles\n" + "CCCO\n" * 300)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in ("x.npy", "x.parquet"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            code, told = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+                               tmp_path / name, "--workers", 1)  # fmt: skip
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert code == 2
+        assert "File too large" in told
+        assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
 
 
 def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):

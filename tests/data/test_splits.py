@@ -60,8 +60,8 @@ def test_a_scaffold_is_in_one_part_only():
     everything = torch.cat([split.train, split.val, split.test])
     assert everything.sort().values.tolist() == list(range(len(SMILES)))
     # Benzene's three fill most of the training part: no pair fits whole, a single one does.
-    assert split.train.tolist() == [1, 2, 3, 4]
-    assert split.val.tolist() == [0, 7]
+    assert split.train.tolist() == [1, 2, 3, 8]
+    assert split.val.tolist() == [5, 6]
     assert split.protocol == "scaffold 5:2.5:2.5"
 
 

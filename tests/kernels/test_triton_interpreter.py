@@ -17,11 +17,13 @@ SUITE = Path(__file__).with_name("test_triton_ops.py")
 
 
 @pytest.mark.slow
-def test_operators_in_the_interpreter():
+@pytest.mark.parametrize("chosen", ["awkward_graphs", "not awkward_graphs"])  # for two workers
+def test_operators_in_the_interpreter(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}
     environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
+    command += ["-k", chosen]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 100
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 80

@@ -51,6 +51,8 @@ def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
     assert calls.keys() == library.OPERATORS.keys()
     latest = {name: every[-2:] for name, every in calls.items()}  # opcheck adds to them
     for name, every in latest.items():
+        if dropout and "seed" not in library.OPERATORS[name].parameters:
+            continue  # it was given the same without dropout
         for args in every:
             overload = getattr(torch.ops.gattn, name).default
             torch.library.opcheck(overload, tuple(_leaf(a, name) for a in args))
@@ -194,7 +196,7 @@ def test_a_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
 @pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_dropout_of_numbers_compiles_and_obeys_the_contract_of_operators():
-    seed = torch.tensor([5, 0])
+    seed = torch.tensor([5])
     x = torch.randn(30, requires_grad=True)
     torch.library.opcheck(torch.ops.gattn.dropout, (x.flatten(), seed, 0.5, "cpu"))
     compiled = torch.compile(lambda x: drop_numbers(x, 0.5), fullgraph=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -58,38 +59,35 @@ def embed_table(
         run, path, smiles=smiles, encoding=encoding, workers=workers
     )
     rows = bad = 0
-    with new_file(out) as temporary:
-        writer = writers[out.suffix](temporary, table.count(), estimator.embedding_size)
+    count, size, writer_of = table.count(), estimator.embedding_size, writers[out.suffix]
+    with new_file(out) as temporary, closing(writer_of(temporary, count, size)) as writer:
         for kept, found, made in with_rows(table, column, estimator.embeddings):
             errors = [row.problem or error for row, error in zip(kept, found.errors)]
             texts = [row.cells[table.place(column)] for row in kept]
             writer.write(texts, errors, spread(made, found).numpy())
             rows, bad = rows + len(kept), bad + sum(map(bool, errors))
             tick(len(kept))
-        writer.close()
     return Counts(rows, bad)
 
 
 class _ArrayWriter:
-    """Writes [n, d] float32 as NumPy's format has it, through a memory map."""
+    """Writes [n, d] float32 as NumPy's format has it.
+
+    Not through a memory map: where the disk is full that kills the process.
+    """
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
-        self.at, self.rows = 0, np.zeros((0, size), np.float32)
-        if rows:  # a map of no bytes cannot be made
-            self.rows = np.lib.format.open_memmap(path, "w+", np.dtype("<f4"), (rows, size))
-        else:
-            with path.open("wb") as file:
-                np.save(file, self.rows)
+        self.file = path.open("wb")
+        header = {"descr": "<f4", "fortran_order": False, "shape": (rows, size)}
+        np.lib.format.write_array_header_1_0(self.file, header)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
         """Add the rows of a piece."""
-        self.rows[self.at : self.at + len(made)] = made
-        self.at += len(made)
+        self.file.write(made.astype("<f4").tobytes())
 
     def close(self) -> None:
         """Bring everything to the disk."""
-        if isinstance(self.rows, np.memmap):
-            self.rows.flush()
+        self.file.close()
 
 
 class _ParquetWriter:
