@@ -86,7 +86,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     RESULTS.print(table)
     held = metrics["intervals"]
     what = "intervals" if metrics["task"] == "regression" else "sets of classes"
-    RESULTS.print(f"{what} for {held['coverage']:.0%} hold {_shown(held['held'])} of the labels")
+    RESULTS.print(f"{what} for {held['coverage']:.0%} hold {held['held']:.1%} of the labels")
 
 
 def _shown(value: float | None) -> str:

@@ -159,4 +159,7 @@ def _numbers(column: pa.Array, dtype: np.dtype, path: Path, name: str, row: int)
     if column.null_count:
         empty = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise ValueError(f"column {name!r} of {path} is empty in row {empty}, counted from 0")
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False).astype(dtype, copy=False))
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(dtype).max:
+        raise ValueError(f"column {name!r} of {path} holds {values.max()}, which is no position")
+    return np.ascontiguousarray(values.astype(dtype, copy=False))

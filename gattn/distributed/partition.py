@@ -75,6 +75,8 @@ class Partition:
         """The place of every node: [n] int64."""
         assert self.order is not None
         places = torch.arange(self.num_nodes, device=self.order.device)
+        if not torch.equal(self.order.sort().values, places):
+            raise ValueError(f"order must hold every node from 0 to {self.num_nodes - 1} once")
         return torch.empty_like(places).index_copy_(0, self.order, places)
 
     @classmethod

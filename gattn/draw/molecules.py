@@ -25,9 +25,9 @@ Drawable: TypeAlias = "str | Mol"
 DRAWN_ATOMS = 300
 """Larger molecules are refused: nobody can read their picture, and its layout takes seconds."""
 
-_BOND = 30.0
-"""Length of a bond where there is room for it; in a small panel everything shrinks."""
-_TITLE, _LINE, _LEGEND = 24, 16, 52
+_ANGSTROM = 30.0
+"""Pixels an Angstrom where there is room for them; in a small panel everything shrinks."""
+_TITLE, _LINE, _LEGEND = 24, 16, 66
 _MARGIN = 10
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _FEWEST = 0.02
@@ -203,7 +203,7 @@ def _laid_out(molecule: Drawable) -> Mol:
 def _fit(mol: Mol) -> tuple[int, int]:
     """Width and height at which a molecule's bonds have their usual length."""
     places = mol.GetConformer().GetPositions()[:, :2]
-    extent = np.ptp(places, axis=0) * (_BOND / 1.5) + 3 * _BOND
+    extent = (np.ptp(places, axis=0) + 3) * _ANGSTROM
     width, height = np.clip(extent, (_NARROWEST, _LOWEST), _LARGEST).tolist()
     return round(width), round(height)
 
@@ -215,7 +215,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray) -> None:
     options.setAtomPalette({-1: canvas.palette.ink})  # the colours are the weights'
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
-    options.fixedBondLength = _BOND * canvas.zoom
+    options.fixedBondLength = _ANGSTROM * canvas.zoom
     options.bondLineWidth = 1.6 * canvas.zoom
     options.padding = 0.06
     canvas.drawer.DrawMolecule(
@@ -245,13 +245,13 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 def _legend(canvas: Canvas, scale: float, label: str, beyond: bool) -> None:
     """Draw five discs with their numbers, as the atoms have them, and what they are."""
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
-    y = canvas.height - _LEGEND + 10
+    y = canvas.height - _LEGEND + 16
     for place in (-2, -1, 0, 1, 2):
         weight, x = place / 2, middle + place * step
         if weight:
             outline = canvas.palette.outline if weight < 0 else None
-            canvas.disc(x, y, radius(weight) * _BOND / 1.5, canvas.palette.disc(weight), outline)
+            canvas.disc(x, y, radius(weight) * _ANGSTROM, canvas.palette.disc(weight), outline)
         sign = {-2: "≤ ", 2: "≥ "}.get(place, "") if beyond else ""
         text = f"{weight * scale:+.3g}" if weight else "0"
-        canvas.write(f"{sign}{text}".replace("-", "−"), x, y + 21, size=11, room=step)
-    canvas.write(label, middle, y + 36, size=11, room=canvas.width - _MARGIN)
+        canvas.write(f"{sign}{text}".replace("-", "−"), x, y + 29, size=11, room=step)
+    canvas.write(label, middle, y + 44, size=11, room=canvas.width - _MARGIN)

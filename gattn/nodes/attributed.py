@@ -175,6 +175,13 @@ def _check_names(names: Sequence[Hashable]) -> None:
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:
     """Every edge once, by destination and source."""
+    outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
+    if len(outside):
+        edge = int(outside[0])
+        source, destination = pairs[:, edge].tolist()
+        raise GraphError(
+            f"edges must join nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
+        )
     key = torch.unique(pairs[1] * nodes + pairs[0])
     return torch.stack([key % nodes, key // nodes])
 

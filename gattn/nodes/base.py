@@ -282,7 +282,8 @@ class NodeEstimator(BaseEstimator, ABC):
             GraphError: there are none, or too few or many.
         """
         if isinstance(y, Mapping):
-            strange = [name for name in y if name not in set(graph.names)]
+            known = set(graph.names)
+            strange = [name for name in y if name not in known]
             if strange:
                 raise GraphError(f"y has a label of {strange[0]!r}, which is no node")
             return pd.Series([y.get(name) for name in graph.names], dtype=object)

@@ -133,7 +133,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def learn_labels(self, values: pd.Series) -> Tensor:
         """Remember the labels that there are, and encode them as :meth:`encode_labels`."""
-        known = values.dropna()
+        known = values[~is_missing(values)]
         kinds = list(pd.unique(known))
         if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
             kinds = sorted({str(kind) for kind in kinds})
@@ -153,7 +153,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         as_text = self.classes_.dtype.kind == "U"
         place = {label: float(i) for i, label in enumerate(self.classes_.tolist())}
         y = np.full(len(values), np.nan)
-        for i, (label, missing) in enumerate(zip(values.tolist(), values.isna())):
+        for i, (label, missing) in enumerate(zip(values.tolist(), is_missing(values))):
             label = str(label) if as_text else label
             if not missing and label not in place:
                 raise GraphError(f"labels must be among {list(place)[:20]}; got {label!r}")

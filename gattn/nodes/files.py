@@ -85,17 +85,20 @@ def _marked_up(path: Path, reader: str) -> networkx.Graph:
 
 
 def _read_list(path: Path) -> tuple[pd.DataFrame, list[int]]:
-    """Two names a line, separated by spaces or tabs; what follows them is not read."""
+    """Two names a line, separated by spaces, tabs or a comma; what follows them is not read."""
     rows, lines = [], []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            words = line.partition("#")[0].split()
-            if not words:
-                continue
-            if len(words) < 2:
-                raise GraphError(f"line {number} must name two nodes; it holds {line.strip()!r}")
-            rows.append(words[:2])
-            lines.append(number)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GraphError(f"{path} must be in UTF-8: {error}") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].replace(",", " ").split()
+        if not words:
+            continue
+        if len(words) < 2:
+            raise GraphError(f"line {number} must name two nodes; it holds {line.strip()!r}")
+        rows.append(words[:2])
+        lines.append(number)
     return pd.DataFrame(rows, columns=["source", "target"]), lines
 
 

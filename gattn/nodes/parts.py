@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gattn.data import Split, random_split, split_by_names
 from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.values import as_texts
 
 __all__ = ["MASKS", "masked_parts", "named_parts", "per_class_parts", "random_parts"]
 
@@ -17,12 +18,30 @@ TRAIN, VAL = 20, 30  # nodes of a class
 def masked_parts(graph: AttributedGraph) -> Split:
     """The parts that the graph's masks name.
 
+    A mask holds true and false, also as texts or 1 and 0; where it is empty the node is in no part.
+
     Raises:
-        GraphError: it lacks a mask.
+        GraphError: it lacks a mask, one holds something else, or a node is in two parts.
     """
-    found = [torch.tensor(graph.column(name).to_numpy(bool)) for name in MASKS]
+    found = torch.stack([_mask(graph, name) for name in MASKS])
+    twice = (found.sum(0) > 1).nonzero().flatten()
+    if len(twice):
+        node = graph.names[int(twice[0])]
+        raise GraphError(f"a node must be in one part; the masks put {node!r} into several")
     train, val, test = (mask.nonzero().flatten() for mask in found)
     return Split(train, val, test, "public")
+
+
+TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+
+
+def _mask(graph: AttributedGraph, name: str) -> Tensor:
+    """[n] bool, of an attribute that holds no other words than these."""
+    words = [text.strip().lower() for text in as_texts(graph.column(name))]
+    strange = next((word for word in words if word and word not in TRUTH), None)
+    if strange is not None:
+        raise GraphError(f"{name} must hold true and false; it holds {strange!r}")
+    return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
 
 def named_parts(graph: AttributedGraph, column: str) -> Split:

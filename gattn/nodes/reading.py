@@ -112,11 +112,16 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
     nodes = data.num_nodes
     if nodes is None or data.edge_index is None:
         raise GraphError(f"data must have edge_index and a number of nodes; got {data}")
-    columns = {
-        name: value.cpu().numpy()
-        for name in ("y", "train_mask", "val_mask", "test_mask")
-        if isinstance(value := data.get(name), Tensor) and value.dim() == 1
-    }
+    columns = {}
+    for name in ("y", "train_mask", "val_mask", "test_mask"):
+        value = data.get(name)
+        if isinstance(value, Tensor):
+            if value.numel() != nodes:
+                raise GraphError(
+                    f"{name} must have one value for each of {nodes} nodes; it is "
+                    f"{(*value.shape,)}: choose one of its columns"
+                )
+            columns[name] = value.cpu().flatten().numpy()
     x = data.x
     if x is not None:
         x = x.float() if x.dim() == 2 else x.float()[:, None]
@@ -156,8 +161,10 @@ def from_tables(
     """
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
-    first = _named(edges, SOURCES, edges.columns[0])
-    second = _named(edges, DESTINATIONS, next(c for c in edges.columns if c != first))
+    last = _named(edges, DESTINATIONS, None)  # where only this one has a known name
+    first = _named(edges, SOURCES, next(c for c in edges.columns if c != last))
+    others = edges.drop(columns=[first])
+    second = _named(others, DESTINATIONS, others.columns[0])
     source, destination = _as_names(edges[first]), _as_names(edges[second])
     told = [*notes, f"Edges lead from column {first!r} to column {second!r}."]
     if nodes is None:
@@ -172,6 +179,11 @@ def from_tables(
         names, table = list(found), nodes.drop(columns=column)
         told.append(f"Nodes are named by column {column!r}.")
     pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
+    if left_out and not pairs.shape[1]:
+        raise GraphError(
+            f"no edge joins two nodes of the table: the first, {left_out[0].text}, does not since "
+            f"{left_out[0].reason}; the table's first node is {names[0] if names else None!r}"
+        )
     if left_out:
         told.append(
             f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out, whose ends are not in "

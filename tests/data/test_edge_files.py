@@ -73,6 +73,10 @@ def test_wrong_files(tmp_path: Path, pairs: np.ndarray) -> None:
     parquet.write_table(pa.table({"source": [1, 2, None], "destination": [1, 2, 3]}), path)
     with pytest.raises(ValueError, match=r"'source' of .* is empty in row 2, counted from 0"):
         map_edges(path)
+    large = np.array([2**64 - 1], np.uint64)
+    parquet.write_table(pa.table({"source": large, "destination": large}), path)
+    with pytest.raises(ValueError, match="holds 18446744073709551615, which is no position"):
+        map_edges(path)
     Path(path).write_bytes(b"PAR1 this is none")
     with pytest.raises(ValueError, match=r"edges\.parquet cannot be read"):
         map_edges(path)

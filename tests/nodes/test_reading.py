@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.files import read_graph_file
+from gattn.nodes.parts import masked_parts
 from gattn.nodes.reading import read_graph
 
 EDGES = pd.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "a"], "weight": [1, 2, 3]})
@@ -136,3 +137,49 @@ def test_other_things_are_refused():
         read_graph_file("nowhere.csv")
     with pytest.raises(GraphError, match="no attribute 'kind'; they have 'age'"):
         read_graph((EDGES, NODES)).column("kind")
+
+
+def test_masks_are_read_as_they_are_written():
+    words = {"train_mask": ["True", "False", ""], "val_mask": ["0", "1", "0"]}
+    table = pd.DataFrame({"id": ["a", "b", "c"], **words, "test_mask": [False, None, True]})
+    split = masked_parts(read_graph((EDGES, table)))
+    assert [part.tolist() for part in (split.train, split.val, split.test)] == [[0], [1], [2]]
+    table["val_mask"] = ["1", "1", "0"]
+    with pytest.raises(GraphError, match="the masks put 'a' into several"):
+        masked_parts(read_graph((EDGES, table)))
+    table["val_mask"] = ["no", "1", "0"]
+    with pytest.raises(GraphError, match="val_mask must hold true and false; it holds 'no'"):
+        masked_parts(read_graph((EDGES, table)))
+
+
+@pytest.mark.parametrize("edge", [(7, 0), (0, 7), (-1, 0)])
+def test_edges_of_data_are_within_range(edge):
+    pairs = torch.tensor([[0, edge[0]], [1, edge[1]]])
+    with pytest.raises(GraphError, match=f"edge 1 is {edge[0]} -> {edge[1]}"):
+        read_graph(Data(edge_index=pairs, num_nodes=6))
+
+
+def test_masks_of_several_splits_are_refused():
+    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, train_mask=torch.ones(2, 10))
+    with pytest.raises(GraphError, match=r"train_mask must .* it is \(2, 10\): choose one"):
+        read_graph(data)
+
+
+def test_a_column_is_one_end_only():
+    graph = read_graph(pd.DataFrame({"to": ["b", "c"], "by": ["a", "a"]}), directed=True)
+    assert _pairs(graph) == {("a", "b"), ("a", "c")}
+
+
+def test_tables_without_a_common_name_are_refused():
+    nodes = pd.DataFrame({"id": ["n0", "n1"]})
+    with pytest.raises(GraphError, match="no edge joins two nodes of the table"):
+        read_graph((pd.DataFrame({"source": [0], "target": [1]}), nodes))
+
+
+def test_a_list_may_have_a_mark_and_commas(tmp_path):
+    path = tmp_path / "edges.txt"
+    path.write_text("\ufeff0, 1\n0 2\n", encoding="utf-8")
+    assert sorted(read_graph_file(path).names) == ["0", "1", "2"]
+    path.write_bytes("å b\n".encode("latin-1"))
+    with pytest.raises(GraphError, match=r"edges\.txt must be in UTF-8"):
+        read_graph_file(path)
