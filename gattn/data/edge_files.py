@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import csv
 
 __all__ = ["map_edges"]
 
@@ -93,10 +93,11 @@ def _from_table(
         tempfile.TemporaryFile(dir=folder) as destinations,
     ):
         row = 0
-        for batch in batches:
-            for name, end in zip(columns, (file, destinations)):
-                end.write(_numbers(batch.column(name), dtype, path, name, row).data)
-            row += batch.num_rows
+        with _readable(path):
+            for batch in batches:
+                for name, end in zip(columns, (file, destinations)):
+                    end.write(_numbers(batch.column(name), dtype, path, name, row).data)
+                row += batch.num_rows
         destinations.seek(0)
         shutil.copyfileobj(destinations, file)
         if not row:  # of which nothing can be mapped
@@ -113,21 +114,14 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
         raise ImportError(
             f'reading {path.suffix} files needs PyArrow: pip install "gattn[molecules]"'
         ) from None
-    if path.suffix == ".csv":
-        options = csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.int64()))
-        try:
+    with _readable(path):
+        if path.suffix == ".csv":
+            options = csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.int64()))
             rows = csv.open_csv(path, convert_options=options)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
-        schema = rows.schema
-        batches = _told(rows, path)
-    else:
-        try:
+            schema, batches = rows.schema, iter(rows)
+        else:
             file = parquet.ParquetFile(path)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
-        schema = file.schema_arrow
-        batches = file.iter_batches(PIECE, columns=list(columns))
+            schema, batches = file.schema_arrow, file.iter_batches(PIECE, columns=list(columns))
     for name in columns:
         found = schema.get_all_field_indices(name)
         if len(found) != 1:
@@ -144,12 +138,13 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
     return np.dtype(np.int32 if narrow and not unsigned else np.int64), batches
 
 
-def _told(rows: csv.CSVStreamingReader, path: Path) -> Iterator[pa.RecordBatch]:
-    """The pieces of a CSV file; what cannot be converted is told with the file's name."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Tell what PyArrow cannot read with the file's name."""
     import pyarrow as pa
 
     try:
-        yield from rows
+        yield
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
 

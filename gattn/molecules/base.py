@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -23,7 +22,9 @@ from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of
 from gattn.molecules.saving import from_state, to_state
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings, Task
+from gattn.training.checks import check_share
 from gattn.training.runs import read_model, write_model
+from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["MoleculeEstimator"]
 
 DEFAULT = MoleculeSettings()
-SETTINGS = tuple(field.name for field in fields(MoleculeSettings))
 T = TypeVar("T")
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
@@ -164,11 +164,8 @@ class MoleculeEstimator(BaseEstimator, ABC):
         return self
 
     def settings(self) -> MoleculeSettings:
-        """The settings of the model; NumPy's numbers, as of a grid search, become Python's."""
-        values = {name: getattr(self, name) for name in SETTINGS}
-        return MoleculeSettings(
-            **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-        )
+        """The settings of the model."""
+        return settings_of(MoleculeSettings, self)
 
     def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Prediction]]:
         """Predict piece by piece, in order and in bounded memory.
@@ -285,8 +282,7 @@ class MoleculeEstimator(BaseEstimator, ABC):
     def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
         """A training and a validation part, all rows of one canonical SMILES in one of them."""
         share = float(self.validation_fraction)
-        if not 0 < share < 1:
-            raise ValueError(f"validation_fraction must be above 0 and below 1; got {share}")
+        check_share("validation_fraction", share)
         split = random_split(
             len(known), seed=self.seed, fractions=(1 - share, share, 0.0), groups=known.canonical
         )

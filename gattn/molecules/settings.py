@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gattn.training.checks import check_choice, check_count
+from gattn.training.checks import check_choice, check_count, check_network
 from gattn.training.records import Accelerator, LoopSettings, Precision
 
 __all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
@@ -80,14 +80,7 @@ class MoleculeSettings:
         for name in _COUNTS:
             check_count(name, getattr(self, name), 1)
         check_count("seed", self.seed, 0)
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be above 0; got {self.learning_rate}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay must be at least 0; got {self.weight_decay}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1; got {self.dropout}")
-        if self.width % self.heads:
-            raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
+        check_network(self)
 
 
 _COUNTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -22,13 +22,14 @@ from gattn.nodes.parts import MASKS, masked_parts, random_parts
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeModel, NodeSettings, NodeTask
+from gattn.training.checks import check_share
 from gattn.training.records import EpochRecord, History
 from gattn.training.runs import RunError, read_model, write_model
+from gattn.training.settings import settings_of
 
 __all__ = ["EncodedGraph", "NodeEstimator"]
 
 DEFAULT = NodeSettings()
-SETTINGS = tuple(field.name for field in fields(NodeSettings))
 LABELS = ("y", "label")
 Self = TypeVar("Self", bound="NodeEstimator")
 
@@ -168,11 +169,8 @@ class NodeEstimator(BaseEstimator, ABC):
         return self
 
     def settings(self) -> NodeSettings:
-        """The settings of the model; NumPy's numbers, as of a grid search, become Python's."""
-        values = {name: getattr(self, name) for name in SETTINGS}
-        return NodeSettings(
-            **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-        )
+        """The settings of the model."""
+        return settings_of(NodeSettings, self)
 
     def embed(self, graph: GraphLike | None = None) -> np.ndarray:
         """Describe nodes by the vectors that the last layer reads.
@@ -303,8 +301,7 @@ class NodeEstimator(BaseEstimator, ABC):
         if all(name in graph.table.columns for name in MASKS):
             return masked_parts(graph)
         share = float(self.validation_fraction)
-        if not 0 < share < 1:
-            raise ValueError(f"validation_fraction must be above 0 and below 1; got {share}")
+        check_share("validation_fraction", share)
         shares = (1 - share, share, 0.0)
         return random_parts(y, self.seed, shares, by_class=self.task == "classification")
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gattn.training.checks import check_share
+
 __all__ = ["IntervalCalibrator", "LabelSetCalibrator"]
 
 
@@ -225,8 +227,7 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
         >>> quantile([1.0, 2.0, 3.0, 4.0], 0.8), quantile([1.0, 2.0, 3.0, 4.0], 0.9)
         (4.0, inf)
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must be above 0 and below 1; got {coverage}")
+    check_share("coverage", coverage)
     # The product of decimals may come out a rounding error above a whole number: 10 * 0.9 is not.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf

@@ -9,6 +9,8 @@ from typing import Literal, Protocol, TypeAlias
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
+from gattn.training.checks import check_share
+
 __all__ = [
     "Accelerator",
     "Batches",
@@ -97,8 +99,7 @@ class LoopSettings:
                 raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0; got {self.learning_rate}")
-        if not 0 < self.warmup < 1:
-            raise ValueError(f"warmup must be above 0 and below 1; got {self.warmup}")
+        check_share("warmup", self.warmup)
         if not 0 <= self.average < 1:
             raise ValueError(f"average must be at least 0 and below 1; got {self.average}")
         if self.precision == "16-mixed" and self.accelerator == "cpu":

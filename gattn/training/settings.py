@@ -10,12 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from gattn.files import replace_files
 
-__all__ = ["SettingsError", "from_table", "overridden", "read_toml", "to_table", "write_toml"]
+__all__ = [
+    "SettingsError",
+    "from_table",
+    "overridden",
+    "read_toml",
+    "settings_of",
+    "to_table",
+    "write_toml",
+]
 
 S = TypeVar("S")
 
@@ -158,6 +167,25 @@ def overridden(before: S, given: Mapping[str, object]) -> S:
         raise SettingsError(f"there is no setting {', '.join(sorted(unknown))}")
     model = dataclasses.replace(before.model, **inner)  # pyright: ignore[reportAttributeAccessIssue]
     return dataclasses.replace(before, **outer, model=model)
+
+
+def settings_of(kind: type[S], holder: object) -> S:
+    """Take settings from the attributes of an estimator that have their names.
+
+    NumPy's numbers, as a grid search sets them, become Python's.
+
+    Args:
+        kind: a dataclass.
+        holder: has an attribute for each of its fields.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValueError: a value out of its range.
+    """
+    values = {field.name: getattr(holder, field.name) for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    return kind(**{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()})
 
 
 def _from_toml(hint: object, value: object, key: str) -> object:

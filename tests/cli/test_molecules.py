@@ -3,18 +3,17 @@
 import csv
 import json
 import shutil
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gattn.cli import main
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
 from gattn.training import run_report, sections
 from gattn.training.report import Figure
 from gattn.training.settings import read_toml
+from tests.cli.commands import run_command, runner
 
 ROWS = [
     (f"{'C' * n}{end}", 0.5 * n + i, "active" if n % 2 else "idle")
@@ -36,12 +35,7 @@ def gattn(monkeypatch, capsys):
     for module in (sections, run_report):
         monkeypatch.setattr(module, "themed", lambda plot, alt, caption="": BLANK)
 
-    def run(*arguments):
-        code = _command(monkeypatch, *arguments)
-        out, err = capsys.readouterr()
-        return code, err if code else out + err
-
-    return run
+    return runner(monkeypatch, capsys, "molecules")
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +49,11 @@ def folder(tmp_path_factory):
         ("classes", ["--target", "kind", *RIDGE]),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            assert _command(patch, "train", data, "--out", folder / name, *options) == 0
+            assert (
+                run_command(patch, "molecules", "train", data, "--out", folder / name, *options)
+                == 0
+            )
     return folder
-
-
-def _command(patch, *arguments):
-    """Run a command in this process; gives its exit code."""
-    patch.setattr(sys, "argv", ["gattn", "molecules", *map(str, arguments)])
-    with pytest.raises(SystemExit) as done:
-        main()
-    return done.value.code or 0
 
 
 def _rows(path, encoding="utf-8"):

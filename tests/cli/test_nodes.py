@@ -2,17 +2,16 @@
 
 import csv
 import json
-import sys
 
 import networkx
 import numpy as np
 import pandas as pd
 import pytest
 
-from gattn.cli import main
 from gattn.nodes import NodeClassifier
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.training.settings import read_toml
+from tests.cli.commands import run_command, runner
 
 NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
 HELD = {
@@ -21,24 +20,10 @@ HELD = {
 }  # fmt: skip
 
 
-def _command(patch, *arguments):
-    """Run a command in this process; gives its exit code."""
-    patch.setattr(sys, "argv", ["gattn", "nodes", *map(str, arguments)])
-    with pytest.raises(SystemExit) as done:
-        main()
-    return done.value.code or 0
-
-
 @pytest.fixture
 def gattn(monkeypatch, capsys):
     """Run a command in this process: its exit code, and what it wrote."""
-
-    def run(*arguments):
-        code = _command(monkeypatch, *arguments)
-        out, err = capsys.readouterr()
-        return code, err if code else out + err
-
-    return run
+    return runner(monkeypatch, capsys, "nodes")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +55,10 @@ def folder(tmp_path_factory):
     ):
         with pytest.MonkeyPatch.context() as patch:
             assert (
-                _command(patch, "train", *tables, "--out", folder / name, *options, *NETWORK) == 0
+                run_command(
+                    patch, "nodes", "train", *tables, "--out", folder / name, *options, *NETWORK
+                )
+                == 0
             )
     return folder
 

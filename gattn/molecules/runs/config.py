@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gattn.molecules.settings import MoleculeSettings
+from gattn.training.checks import check_share
 from gattn.training.settings import overridden, read_toml
 
 __all__ = ["RunSettings", "override"]
@@ -49,8 +50,7 @@ class RunSettings:
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def __post_init__(self) -> None:
-        if not 0 < self.coverage < 1:
-            raise ValueError(f"coverage must be above 0 and below 1; got {self.coverage}")
+        check_share("coverage", self.coverage)
         if self.tune < 0:
             raise ValueError(f"tune must be at least 0; got {self.tune}")
         if self.workers < 1:

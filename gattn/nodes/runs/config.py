@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gattn.nodes.settings import PRESETS, NodeSettings
-from gattn.training.checks import check_choice, check_count
+from gattn.training.checks import check_choice, check_count, check_share
 from gattn.training.settings import overridden, read_toml
 
 __all__ = ["NodeRunSettings", "Task", "override"]
@@ -60,8 +60,7 @@ class NodeRunSettings:
         check_choice("edges", self.edges, ("auto", "directed", "undirected"))
         for name in ("runs", "workers"):
             check_count(name, getattr(self, name), 1)
-        if not 0 < self.coverage < 1:
-            raise ValueError(f"coverage must be above 0 and below 1; got {self.coverage}")
+        check_share("coverage", self.coverage)
         if self.split not in SPLITS and not self.split.startswith("column:"):
             told = ", ".join(SPLITS)
             raise ValueError(f"split must be {told} or column:NAME; got {self.split!r}")

@@ -14,6 +14,7 @@ from gattn.files import new_file, write_rows
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
+from gattn.training.checks import check_share
 from gattn.training.runs import read_model
 
 __all__ = [
@@ -61,8 +62,7 @@ def predict_graph(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` is there already.
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must be above 0 and below 1; got {coverage}")
+    check_share("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
         graph = read_graph_file(path, nodes, directed=estimator.directed)
