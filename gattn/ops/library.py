@@ -46,6 +46,8 @@ _TRANSFORMED = (
     "features on one graph without vmap, as [b, n, d].)"
 )
 
+_SEED = "gattn::{name}: seed must be [2], a key and the number of the first edge, not {shape}"
+
 
 class Operator:
     """An operator, whose kernel is a function of its name in each backend.
@@ -141,8 +143,11 @@ class Operator:
         returned = returned if len(self.outputs) == 1 else f"({returned})"
         _library.define(f"{name}({taken}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
+        at_seed = self.parameters.index("seed") if "seed" in types else None
 
         def kernel(*args: Any) -> Any:
+            if at_seed is not None and (given := args[at_seed]) is not None and given.numel() != 2:
+                raise ValueError(_SEED.format(name=name, shape=list(given.shape)))
             if args[-1] == "cpu":
                 return self._on_cpu(args)
             return getattr(launchers(args[-1]), name)(*args[:-1])

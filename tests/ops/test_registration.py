@@ -196,8 +196,10 @@ def test_a_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
 @pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_dropout_of_numbers_compiles_and_obeys_the_contract_of_operators():
-    seed = torch.tensor([5])
+    seed = torch.tensor([5, 0])
     x = torch.randn(30, requires_grad=True)
+    with pytest.raises(ValueError, match=r"seed must be \[2\].*, not \[1\]"):
+        torch.ops.gattn.dropout(x, seed[:1], 0.5, "cpu")
     torch.library.opcheck(torch.ops.gattn.dropout, (x.flatten(), seed, 0.5, "cpu"))
     compiled = torch.compile(lambda x: drop_numbers(x, 0.5), fullgraph=True)
     first, second = compiled(x), compiled(x)
