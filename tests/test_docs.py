@@ -151,6 +151,47 @@ def test_the_newest_change_is_of_this_version() -> None:
     assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
 
 
+def test_every_name_of_nn_stands_on_one_page() -> None:
+    pages = (ROOT / "docs" / "api" / "nn").glob("*.md")
+    listed = [
+        name for page in pages for name in re.findall(r"^ {8}- (\w+)$", page.read_text(), re.M)
+    ]
+    assert sorted(listed) == sorted(gattn.nn.__all__)
+
+
+def test_names_in_docstrings_lead_to_their_pages() -> None:
+    pytest.importorskip("griffe")
+    from docs.tools.docstrings import to_markdown
+
+    link = '<autoref identifier="{}" optional><code>{}</code></autoref>'.format
+    wanted = {
+        ":class:`gattn.Graph`": link("gattn.Graph", "gattn.Graph"),
+        ":func:`~gattn.graphs.grid`": link("gattn.graphs.grid", "grid"),
+        ":class:`RelativeBias`": link("gattn.nn.RelativeBias", "RelativeBias"),
+        ":meth:`Graph.with_self_loops`": link(
+            "gattn.Graph.with_self_loops", "Graph.with_self_loops"
+        ),
+        ":meth:`forward`": link("gattn.nn.GATConv.forward", "forward"),
+        ":func:`_private.name`": "`_private.name`",
+    }
+    for role, shown in wanted.items():
+        assert to_markdown(role, "GATConv") == shown
+    assert to_markdown(":meth:`forward`") == "`forward`"
+
+
+def test_equations_become_mathml() -> None:
+    pytest.importorskip("latex2mathml")
+    exceptions = pytest.importorskip("mkdocs.exceptions")
+    from docs.tools.hooks import on_page_content
+
+    shown = on_page_content(r'<div class="arithmatex">\[a = \Big\Vert_h b, \qquad c\]</div>')
+    assert shown.count("<math") == 2
+    assert "\N{DOUBLE VERTICAL LINE}" in shown
+    assert on_page_content(r'<span class="arithmatex">\(a \qquad b\)</span>').count("<math") == 1
+    with pytest.raises(exceptions.PluginError, match=r"does not know: \\nosuch"):
+        on_page_content(r'<div class="arithmatex">\[\nosuch\]</div>')
+
+
 def test_docstrings_become_markdown() -> None:
     pytest.importorskip("griffe")
     from docs.tools.docstrings import to_markdown

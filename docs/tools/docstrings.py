@@ -1,11 +1,14 @@
 """An extension of griffe: docstrings as they stand in the code, read as the site's Markdown.
 
 The docstrings write equations, references, tables and examples as Sphinx and doctest do; Markdown
-wants dollar signs, code, bars and fences.
+wants dollar signs, links, bars and fences.
 """
 
+import functools
+import pydoc
 import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -23,11 +26,14 @@ TABLE = re.compile(
 DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*", re.M)
 
 
-def to_markdown(text: str) -> str:
-    """Markdown for one docstring."""
+PAGES = Path(__file__).parents[1] / "api"
+
+
+def to_markdown(text: str, owner: str = "") -> str:
+    """Markdown for one docstring, of the class ``owner`` or of a method of it."""
     text = EQUATION.sub(_equation, text)
     text = TABLE.sub(_table, text)
-    text = ROLE.sub(_role, text)
+    text = ROLE.sub(functools.partial(_role, owner), text)
     return DOCTEST.sub(_doctest, text)
 
 
@@ -37,7 +43,9 @@ class MarkdownDocstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of a module, class, function or attribute."""
         if obj.docstring is not None:
-            obj.docstring.value = to_markdown(obj.docstring.value)
+            owner = obj if obj.is_class else obj.parent
+            name = owner.name if owner is not None and owner.is_class else ""
+            obj.docstring.value = to_markdown(obj.docstring.value, name)
 
 
 def _equation(match: re.Match[str]) -> str:
@@ -63,12 +71,38 @@ def _table(match: re.Match[str]) -> str:
     return "\n".join(indent + line for line in lines)
 
 
-def _role(match: re.Match[str]) -> str:
+def _role(owner: str, match: re.Match[str]) -> str:
     text = match["text"]
     if match["role"] == "math":
         return f"${text}$"
     name = text.rsplit(".", 1)[-1] if text.startswith("~") else text
-    return f"`{name}`"
+    path = _path(text.lstrip("~"), owner)
+    if not path:
+        return f"`{name}`"
+    return f'<autoref identifier="{path}" optional><code>{name}</code></autoref>'
+
+
+def _path(name: str, owner: str) -> str:
+    """Where on the site a name stands, if it does; in a class its methods go without its name."""
+    if name.startswith("gattn."):
+        return name
+    paths = _public()
+    first, _, rest = name.partition(".")
+    if first in paths:
+        return ".".join(filter(None, (paths[first], rest)))
+    return f"{paths[owner]}.{name}" if owner in paths and not rest else ""
+
+
+@functools.cache
+def _public() -> dict[str, str]:
+    """The whole name of each public one, by its last part."""
+    text = "\n".join(page.read_text() for page in PAGES.rglob("*.md"))
+    found = {}
+    for path in re.findall(r"^::: (\S+)", text, re.MULTILINE):
+        for name in getattr(pydoc.locate(path), "__all__", [""]):
+            whole = f"{path}.{name}".rstrip(".")
+            found[whole.rsplit(".", 1)[-1]] = whole
+    return found
 
 
 def _doctest(match: re.Match[str]) -> str:

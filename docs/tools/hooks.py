@@ -1,20 +1,28 @@
-"""Hooks of mkdocs: equations become MathML, links out of the documentation become text."""
+"""Hooks of mkdocs: files of the repository as pages, equations as MathML, outward links as text."""
 
 import html
 import re
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 
 EQUATION = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
 OUTWARD = re.compile(r"\[(?P<text>[^\]]+)\]\(\.\./[^)]*\)")
+INCLUDED = re.compile(r'^--8<-- "(?P<path>.+)"$', re.MULTILINE)
+SOURCE = re.compile(r"\[(?P<text>[^\]]+)\]\([\w/]+\.py\)")
+ROOT = Path(__file__).parents[2]
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """In a page at the top, a link to ``../`` leads to the repository, not into the site."""
-    return OUTWARD.sub(r"\g<text>", markdown) if "/" not in page.file.src_uri else markdown
+    """A page at the top may be a file of the repository; links to its sources become text."""
+    if "/" in page.file.src_uri:
+        return markdown
+    markdown = INCLUDED.sub(lambda match: (ROOT / match["path"]).read_text(), markdown)
+    return SOURCE.sub(r"\g<text>", OUTWARD.sub(r"\g<text>", markdown))
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -23,5 +31,19 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _to_mathml(match: re.Match[str]) -> str:
-    display = "block" if match["tag"] == "div" else "inline"
-    return convert(html.unescape(match["latex"]).strip(), display=display)
+    latex = html.unescape(match["latex"]).strip()
+    if match["tag"] == "span":
+        return _convert(latex, "inline")
+    # On a narrow page what stands side by side goes one below the other.
+    parts = [latex] if r"\begin" in latex else latex.split(r"\qquad")
+    return (
+        f'<div class="equation">{"".join(_convert(part.strip(), "block") for part in parts)}</div>'
+    )
+
+
+def _convert(latex: str, display: str) -> str:
+    """MathML; an error where a command would be shown as it is written."""
+    made = convert(latex.replace(r"\Vert", "\N{DOUBLE VERTICAL LINE}"), display=display)
+    if "\\" in made:
+        raise PluginError(f"an equation has a command that latex2mathml does not know: {latex}")
+    return made
