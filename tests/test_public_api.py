@@ -22,7 +22,7 @@ PUBLIC = {
         DistributedGraph Partition ProcessFailure Processes Traffic connect sum_gradients""",
     "gattn.draw": """DRAWN_ATOMS draw_grid draw_molecule shared_scale""",
     "gattn.functional": """
-        additive_attention additive_attention_weights aggregate dot_product_attention
+        additive_attention additive_attention_weights aggregate attention dot_product_attention
         dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights mlp_attention mlp_attention_weights""",
     "gattn.graphs": """

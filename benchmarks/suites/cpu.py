@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.core.case import Case, Contender, Topology
 from benchmarks.data import datasets, graphs
-from benchmarks.sides import families, layers
+from benchmarks.sides import families, layers, scores
 from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
 from benchmarks.sides.layers import Maker
 from benchmarks.suites.alone import HasOneSide
@@ -77,6 +77,15 @@ def comparisons() -> dict[str, Comparison]:
         found.append(Comparison(f"power-law/{name}", power_law, make, large=True))
     for name, make in OPERATORS.items():
         found.append(Comparison(f"power-law/operator/{name}", power_law, make, large=True))
+    for name in scores.SCORES:
+        make = functools.partial(scores.attention, name=name)
+        found.append(Comparison(f"power-law/attention/{name}", power_law, make, large=True))
+    fused = functools.partial(scores.attention, name="perceptron")
+    found.append(
+        Comparison(
+            "power-law/attention/fused", power_law, fused, ("gattn", "gattn_fused"), large=True
+        )
+    )
     for name, make in ALL_LAYERS.items():
         for group, topology in {"power-law": power_law, "esol-64": esol_64}.items():
             found.append(

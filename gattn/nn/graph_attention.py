@@ -29,6 +29,7 @@ from gattn.nn.checks import (
     check_probability,
     check_tensor,
 )
+from gattn.ops.attention import edge_scores
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 SCORES = ("dot", "scaled_dot", "embedded_gaussian", "additive", "cosine")
@@ -51,7 +52,8 @@ class GraphAttention(Module):
       is a perceptron's, :func:`gattn.functional.mlp_attention`, not the sum of two scalars of
       :func:`gattn.functional.additive_attention`; e is not in the values;
     - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e;
-    - a callable from q_i [e, h, c], k_j [e, h, c] and edge_attr to [e, h]; e is not in the values.
+    - a callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as
+      :func:`gattn.functional.attention` takes it; e is not in the values.
 
     A complete graph makes this self-attention over a set, a causal one makes it masked, a
     bipartite one cross-attention: see :mod:`gattn.graphs`.
@@ -163,8 +165,8 @@ class GraphAttention(Module):
     def why_not_fused(self) -> str:
         """What of a forward runs edge by edge, slowly, in words; empty where nothing does."""
         if callable(self.score):
-            return ("its score is a callable, which takes the query and the key of every edge "
-                    "([e, h, c]); only the softmax and the sum run on the kernels")  # fmt: skip
+            return ("its score is a callable, which runs in plain PyTorch on some thousand edges "
+                    "at a time; only the softmax and the sum run on the kernels")  # fmt: skip
         return ""
 
     def forward(
@@ -301,9 +303,8 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         bias: Tensor | None,
     ) -> EdgeScore:
-        source, destination = graph.edge_index
         assert callable(self.score)
-        score = self.score(query[destination], key[source], edge_attr)
+        score = edge_scores(self.score, query, key, graph, edge_attr)
         if score.shape != (graph.num_edges, query.shape[1]):
             raise ValueError(
                 f"score must give shape ({graph.num_edges}, {query.shape[1]}); "

@@ -59,7 +59,7 @@ def test_is_its_equation(score, edge_dim):
 def test_it_tells_what_runs_edge_by_edge():
     assert all(GraphAttention(6, score=score).why_not_fused == "" for score in SCORES)
     layer = GraphAttention(6, score=lambda query, key, edge_attr: (query * key).sum(-1))
-    assert layer.why_not_fused.startswith("its score is a callable, which takes the query and the")
+    assert layer.why_not_fused.startswith("its score is a callable, which runs in plain PyTorch on")
 
 
 def test_a_callable_is_any_score():
@@ -163,7 +163,11 @@ def test_bad_input_gets_one_clear_error():
         (lambda: GraphAttention(6, edge_dim=2)(x, x, x, graph), "edge_dim is 2"),
         (
             lambda: GraphAttention(6, score=lambda q, k, e: q)(x, x, x, graph),
-            r"score must give shape \(16, 1\)",
+            r"score must give \[b, h\] for b edges; got 3 dimensions",
+        ),
+        (
+            lambda: GraphAttention(6, score=lambda q, k, e: q[:, 0])(x, x, x, graph),
+            r"score must give shape \(16, 1\); got \(16, 6\)",
         ),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -1,0 +1,156 @@
+"""Attention with any score and any message, written in plain PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.ops import checks
+from gattn.ops.calls import Tensors, tensors_of
+from gattn.ops.dropout import dropout as drop
+from gattn.ops.edge import aggregate, edge_softmax
+from gattn.ops.edgewise import edgewise
+
+EdgeFunction: TypeAlias = Callable[..., Tensor]
+Normalize: TypeAlias = Literal["softmax", "sum", "mean", "none", "sigmoid"]
+
+
+def attention(
+    score: EdgeFunction,
+    query: Tensors,
+    key: Tensors,
+    value: Tensors,
+    graph: Graph,
+    *,
+    edge_attr: Tensors = None,
+    message: EdgeFunction | None = None,
+    normalize: Normalize = "softmax",
+    dropout: float = 0.0,
+) -> Tensor:
+    r"""Attention with any similarity f and any transform g, written in plain PyTorch.
+
+    .. math::
+        o_i = \frac{1}{C_i} \sum_{j \in N(i)} f(q_i, k_j, e_{ij})\, g(v_j, e_{ij})
+
+    The functions are called with some thousand edges at a time, and again in backward, so that
+    nothing of size edges x channels is stored; torch compiles them where there are many edges.
+    Sums run over the edges of one node after the other: the same bits in every run. A second
+    derivative, and a forward that torch.compile traces, takes all edges at once.
+
+    Args:
+        score: f, or its logarithm for the softmax: takes the queries, keys and features of b
+            edges, gives [b, h]. A function, a module, or a method of a module, whose parameters
+            get their gradients. The row of an edge depends on that edge alone, and nothing in it is
+            random.
+        query: a tensor [n, ...], or a tuple or dict of such, which ``score`` is given likewise.
+        key: the same with [m, ...].
+        value: [m, h, c]; for ``message`` anything that ``key`` can be.
+        graph: the edges, from m sources to n destinations.
+        edge_attr: e, the same with [e, ...], in the caller's edge order; the functions are given
+            None where there is none.
+        message: g: takes the values and the features of b edges, gives [b, h, c]; None for the
+            values themselves.
+        normalize: ``"softmax"``: f is the exponential of the score, C its sum over the edges into
+            the node; ``"sum"``: f is the score, C its sum; ``"mean"``: C is the number of edges;
+            ``"none"``: C is 1; ``"sigmoid"``: f is the score's sigmoid, C is 1.
+        dropout: probability of dropping a weight.
+
+    Returns:
+        [n, h, c]; zeros for a node with no incoming edge.
+
+    Raises:
+        TypeError: for a graph or a tensor that is none.
+        ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
+            random numbers or holds a tensor that wants a gradient and is no parameter.
+
+    Reference:
+        Wang et al., "Non-local neural networks" (CVPR 2018), equation 1.
+
+    Example:
+        >>> import torch, gattn
+        >>> def gaussian(query, key, edge_attr):
+        ...     return -(query - key).square().sum(-1)
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k, v = torch.randn(3, 3, 2, 4)
+        >>> gattn.functional.attention(gaussian, q, k, v, graph).shape
+        torch.Size([3, 2, 4])
+    """
+    if normalize not in get_args(Normalize):
+        raise ValueError(f"normalize must be one of {get_args(Normalize)}; got {normalize!r}")
+    checks.check_probability("dropout", dropout)
+    scores = edge_scores(score, query, key, graph, edge_attr)
+    weight = scores
+    if normalize == "softmax":
+        weight = edge_softmax(scores, graph)
+    elif normalize == "sigmoid":
+        weight = scores.sigmoid()
+    out = _weighted_sum(drop(weight, dropout), value, graph, edge_attr, message)
+    if normalize == "sum":
+        return _over(out, _sums(scores, graph))
+    return _over(out, graph.in_degree().unsqueeze(1)) if normalize == "mean" else out
+
+
+def edge_scores(
+    score: EdgeFunction, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
+) -> Tensor:
+    """The score of every edge and head in the caller's order, [e, h]; see :func:`attention`."""
+    checks.check_graph(graph)
+    _check_rows("query", query, graph.num_dst, "destination", graph)
+    _check_rows("key", key, graph.num_src, "source", graph)
+    _check_rows("edge_attr", edge_attr, graph.num_edges, "edge", graph)
+    graph, key = _gather_sources(graph, key)
+    ends = ("destination", query), ("source", key), ("edge", edge_attr)
+    scores = edgewise(score, graph, *ends)
+    if scores.dim() != 2:
+        raise ValueError(f"score must give [b, h] for b edges; got {scores.dim()} dimensions")
+    return scores
+
+
+def _weighted_sum(
+    weight: Tensor, value: Tensors, graph: Graph, edge_attr: Tensors, message: EdgeFunction | None
+) -> Tensor:
+    """The sum of the messages of incoming edges: [n, h, c]."""
+    if message is None:
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise TypeError(f"value must be a tensor where there is no message; got {kind}")
+        return aggregate(weight.to(value.dtype), value, graph)
+    _check_rows("value", value, graph.num_src, "source", graph)
+    graph, value = _gather_sources(graph, value)
+    return edgewise(message, graph, ("source", value), ("edge", edge_attr), weight=weight)
+
+
+def _sums(scores: Tensor, graph: Graph) -> Tensor:
+    """The sum of the scores of the edges into each node: [n, h]."""
+    ones = scores.new_ones(graph.num_src, scores.shape[1], 1)
+    return aggregate(scores, ones, graph).squeeze(-1)
+
+
+def _over(out: Tensor, count: Tensor) -> Tensor:
+    """Over C, and over 1 for a node without edges, where both are zero."""
+    return out / torch.where(count == 0, 1, count).to(out.dtype).unsqueeze(-1)
+
+
+def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
+    """The rows of all sources, and the graph between these and the destinations."""
+    graph, gathered = graph.gather_sources(*tensors_of(rows))
+    if rows is None or isinstance(rows, Tensor):
+        return graph, gathered[0] if gathered else None
+    return graph, dict(zip(rows, gathered)) if isinstance(rows, dict) else gathered
+
+
+def _check_rows(name: str, given: Tensors, count: int, place: str, graph: Graph) -> None:
+    """Raise unless every tensor has a row for each node or edge, and is on the graph's device."""
+    for tensor in tensors_of(given):
+        checks.check_tensor(name, tensor)
+        if tensor.dim() < 1 or len(tensor) != count:
+            raise ValueError(
+                f"{name} must have {count} rows, one for each {place}; got shape "
+                f"{tuple(tensor.shape)}"
+            )
+        if tensor.device != graph.device:
+            raise ValueError(f"{name} must be on {graph.device}, as the graph; got {tensor.device}")

@@ -1,0 +1,153 @@
+"""A user's function of edges: its arguments as tensors in a row, its parameters beside them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import types
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+Tensors: TypeAlias = "Tensor | Sequence[Tensor] | Mapping[str, Tensor] | None"
+"""One tensor, several, several by name, or none; a user's function is given the same."""
+
+
+def tensors_of(argument: Tensors) -> list[Tensor]:
+    """Its tensors in a row."""
+    if argument is None:
+        return []
+    if isinstance(argument, Tensor):
+        return [argument]
+    return list(argument.values() if isinstance(argument, Mapping) else argument)
+
+
+class Form(NamedTuple):
+    """How an argument is made of tensors."""
+
+    names: tuple[str, ...] | None
+    is_single: bool
+    count: int
+
+    @classmethod
+    def of(cls, argument: Tensors) -> Form:
+        """That of an argument."""
+        names = tuple(argument) if isinstance(argument, Mapping) else None
+        return cls(names, isinstance(argument, Tensor), len(tensors_of(argument)))
+
+    def build(self, tensors: Sequence[Tensor]) -> Any:
+        """The argument again, of these tensors."""
+        if self.names is not None:
+            return dict(zip(self.names, tensors))
+        if self.is_single:
+            return tensors[0]
+        return tuple(tensors) if self.count else None
+
+
+class Call(NamedTuple):
+    """The user's function, as one of tensors in a row: those of its arguments, then parameters."""
+
+    function: Callable[..., Tensor]
+    forms: tuple[Form, ...]
+    weighed: bool
+    """Whether a weight for each edge comes first, with which the result is multiplied."""
+    module: Module | None
+    """Whose parameters they are."""
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], weighed: bool
+    ) -> Call:
+        """Of a function, a module, or a method of a module, for these arguments."""
+        owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
+        module = owner if owner is function else _Method(function)
+        module = module if isinstance(owner, Module) else None
+        names = () if module is None else tuple(name for name, _ in module.named_parameters())
+        return cls(function, tuple(map(Form.of, arguments)), weighed, module, names)
+
+    def parameters(self) -> list[Tensor]:
+        """What of the function is learned."""
+        return [] if self.module is None else list(self.module.parameters())
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        """What the function gives for a batch of edges, times its weights if it has some."""
+        if self.weighed:
+            weight, made = tensors[0], self._call(*tensors[1:])
+            if made.dim() != 3 or made.shape[:2] != weight.shape:
+                raise ValueError(
+                    f"message must give ({weight.shape[0]}, {weight.shape[1]}, c), a row for each "
+                    f"edge and head; got {tuple(made.shape)}"
+                )
+            return weight.unsqueeze(-1).to(made.dtype) * made
+        return self._call(*tensors)
+
+    def _call(self, *tensors: Tensor) -> Tensor:
+        arguments, start = [], 0
+        for form in self.forms:
+            arguments.append(form.build(tensors[start : start + form.count]))
+            start += form.count
+        if self.module is None:
+            return self.function(*arguments)
+        parameters = dict(zip(self.names, tensors[start:]))
+        return torch.func.functional_call(self.module, parameters, tuple(arguments))
+
+    @property
+    def code(self) -> types.CodeType | None:
+        """What tells functions apart that are compiled: closures may differ in what they hold."""
+        function = self.function
+        if isinstance(function, Module):
+            function = type(function).forward
+        function = getattr(function, "__func__", function)
+        return getattr(function, "__code__", None)
+
+
+class _Method(Module):
+    """A module whose forward is a method of another, or of a part of it."""
+
+    def __init__(self, method: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.owner = getattr(method, "__self__", None)
+        self.method = method
+
+    def forward(self, *arguments: Any) -> Tensor:
+        return self.method(*arguments)
+
+
+def compiled(function: Callable[..., Any], call: Call, device: torch.device) -> Callable[..., Any]:
+    """A function that makes this call, compiled by torch, where it finds what it compiles with."""
+    if call.code is None or not _can_compile(device.type):
+        return function
+    return _compiled(function, call.code)
+
+
+@functools.cache
+def _compiled(function: Callable[..., Any], code: types.CodeType) -> Callable[..., Any]:
+    """A copy of the function for each code of a user: what torch compiles it keeps by code."""
+    assert isinstance(function, types.FunctionType)
+    own = types.FunctionType(
+        function.__code__.replace(), function.__globals__, function.__name__,
+        function.__defaults__, function.__closure__,
+    )  # fmt: skip
+    own.__kwdefaults__ = function.__kwdefaults__
+    return torch.compile(own)
+
+
+@functools.cache
+def _can_compile(device: str) -> bool:
+    """Whether torch finds what it compiles with; if it does not, that is told once."""
+    if device != "cpu":
+        return True
+    wanted = os.environ.get("CXX", "g++")
+    if shutil.which(wanted) or shutil.which("clang++"):
+        return True
+    warnings.warn(
+        f"a score of your own runs uncompiled, some times slower: torch finds no {wanted}",
+        stacklevel=2,
+    )
+    return False

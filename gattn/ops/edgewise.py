@@ -1,0 +1,230 @@
+"""A user's function of the edges, chunk by chunk: nothing of size edges x channels is stored.
+
+Edges are taken in the layout's order. Of each chunk the rows of both ends are gathered and the
+function is called, in one compiled step. Backward calls it again and differentiates it: once in the
+order of destinations, for what belongs to them, to edges and to the function itself, and once in
+that of sources. So every sum over edges is one over a contiguous run, the same in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.ops.calls import Call, Tensors, compiled, tensors_of
+from gattn.ops.chunks import Chunk, chunks
+from gattn.ops.derivatives import reference_gradients
+from gattn.ops.library import is_transformed
+
+HELD = (
+    "a function of edges must not hold a tensor that wants a gradient, which it would not get: "
+    "make the function a torch.nn.Module, or a method of one, that has the tensor as a parameter, "
+    "or hand it in as features of nodes or edges"
+)
+RANDOM = (
+    "a function of edges must not draw random numbers, as backward would draw others: use the "
+    "argument dropout, or draw them beforehand as features of edges"
+)
+
+
+def edgewise(
+    function: Callable[..., Tensor],
+    graph: Graph,
+    *ends: tuple[str, Tensors],
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Call a function of edges; keep what it gives, or its weighted sum for each destination.
+
+    Args:
+        function: of a batch of edges, with as many arguments as there are ``ends``; each row of
+            its result depends on that edge alone.
+        graph: the edges.
+        ends: each argument: where its rows belong ("destination", "source" or "edge"), and it.
+        weight: [e, h] in the caller's order, for a sum.
+
+    Returns:
+        [e, ...] in the caller's order; with weights [n, h, ...].
+
+    Raises:
+        ValueError: for a function that gives other than a row for each edge, draws random numbers,
+            or holds a tensor that wants a gradient.
+    """
+    summed = weight is not None
+    call = Call.of(function, [argument for _, argument in ends], weighed=summed)
+    ends = (("edge", weight), *ends)
+    places = tuple(place for place, argument in ends for _ in tensors_of(argument))
+    tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
+    plan = _Plan(call, places, graph, summed)
+    tensors += call.parameters()
+    if torch.compiler.is_compiling() or is_transformed():
+        return plan.plain(*tensors)
+    return cast(Tensor, _Edgewise.apply(plan, *tensors))
+
+
+class _Plan(NamedTuple):
+    """What is called, of which rows, and what becomes of the result."""
+
+    call: Call
+    places: tuple[str, ...]
+    """Of the tensors of its arguments; its parameters follow them."""
+    graph: Graph
+    summed: bool
+
+    def plain(self, *tensors: Tensor) -> Tensor:
+        """The specification: all edges at once."""
+        source, destination = self.graph.edge_index
+        rows = {"source": source, "destination": destination}
+        ends = zip(self.places, tensors)
+        given = [t if place == "edge" else t[rows[place]] for place, t in ends]
+        made = self.call(*given, *tensors[len(self.places) :])
+        if not self.summed:
+            return made
+        return made.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, made)
+
+    def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
+        """What is done with a chunk, compiled where it pays."""
+        return compiled(function, self.call, self.graph.device) if chunk.is_repeated else function
+
+
+class _Edgewise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
+        ctx.plan, ctx.autocast = plan, _Autocast.now(plan.graph.device)
+        ctx.save_for_backward(*tensors)
+        return _forward(plan, [tensor.detach() for tensor in tensors])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        plan: _Plan = ctx.plan
+        tensors = ctx.saved_tensors
+        with ctx.autocast.again():
+            if torch.is_grad_enabled():
+                return None, *reference_gradients(plan.plain, tensors, (grad,))
+            return None, *_backward(plan, tensors, grad, ctx.needs_input_grad[1:])
+
+
+class _Autocast(NamedTuple):
+    """Whether autocast is on, and its dtype."""
+
+    device: str
+    enabled: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls, device: torch.device) -> _Autocast:
+        kind = device.type
+        return cls(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+
+    def again(self) -> torch.autocast:
+        return torch.autocast(self.device, self.dtype, enabled=self.enabled)
+
+
+def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+    """Rows of the first tensors; the others, which are parameters, as they are."""
+    gathered = [tensor.index_select(0, index) for tensor, index in zip(tensors, rows)]
+    return gathered + list(tensors[len(rows) :])
+
+
+def _call_chunk(call: Call, tensors: list[Tensor], rows: list[Tensor]) -> Tensor:
+    return call(*_gather(tensors, rows))
+
+
+def _differentiate_chunk(
+    call: Call, tensors: list[Tensor], rows: list[Tensor], wanted: tuple[int, ...], grad: Tensor
+) -> tuple[Tensor, ...]:
+    """Gradients of the gathered rows, or of the parameters, at these positions."""
+    given = _gather(tensors, rows)
+
+    def function(*chosen: Tensor) -> Tensor:
+        arguments = list(given)
+        for position, tensor in zip(wanted, chosen):
+            arguments[position] = tensor
+        return call(*arguments)
+
+    found = torch.func.vjp(function, *(given[position] for position in wanted))
+    made, pull = found[0], found[1]
+    return pull(grad.to(made.dtype))
+
+
+def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
+    out = None
+    for chunk in chunks(plan.graph.layout, "destination"):
+        step = plan.step(_call_chunk, chunk)
+        made = _checked(step, plan, tensors, chunk)
+        if out is None:
+            rows = plan.graph.num_dst if plan.summed else plan.graph.num_edges
+            out = made.new_zeros(rows, *made.shape[1:])
+        if plan.summed:
+            out[chunk.nodes] += chunk.sum(made)
+        else:
+            out.index_copy_(0, chunk.edge.long(), made)
+    if out is None:  # without an edge
+        given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
+        made = plan.call(*given, *tensors[len(plan.places) :])
+        out = made.new_zeros(plan.graph.num_dst if plan.summed else 0, *made.shape[1:])
+    return out
+
+
+def _checked(
+    step: Callable[..., Tensor], plan: _Plan, tensors: list[Tensor], chunk: Chunk
+) -> Tensor:
+    """Call the step; raise where the function is not one of each edge alone."""
+    state = _random_state(plan.graph.device)
+    with torch.enable_grad():  # nothing that is given wants a gradient: what is held would show
+        made = step(plan.call, tensors, chunk.rows(plan.places))
+    count = len(chunk.edge)
+    if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
+        came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
+    if made.requires_grad:
+        raise ValueError(HELD)
+    if not torch.equal(state, _random_state(plan.graph.device)):
+        raise ValueError(RANDOM)
+    return made
+
+
+def _random_state(device: torch.device) -> Tensor:
+    if device.type == "cpu":
+        return torch.get_rng_state()
+    return torch.get_device_module(device).get_rng_state(device)
+
+
+def _backward(
+    plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
+) -> list[Tensor | None]:
+    """One pass by destination, and one by source where something there wants a gradient."""
+    found = [torch.zeros_like(t) if need else None for t, need in zip(tensors, needed)]
+    places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
+    for by, own in (("destination", ("destination", "edge", "function")), ("source", ("source",))):
+        wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
+        if wanted:
+            _add_gradients(plan, [t.detach() for t in tensors], grad, by, wanted, found)
+    return found
+
+
+def _add_gradients(
+    plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, wanted: tuple[int, ...],
+    found: list[Tensor | None],
+) -> None:  # fmt: skip
+    """Add those of the tensors at these positions, chunk after chunk."""
+    learns = wanted[-1] >= len(plan.places)
+    for chunk in chunks(plan.graph.layout, by):
+        step = plan.step(_differentiate_chunk, chunk)
+        given, rows = tensors, chunk.rows(plan.places)
+        if learns:  # sums over all edges are slow where torch fuses them with the gathering
+            given, rows = _gather(tensors, rows), []
+        here = grad.index_select(0, chunk.destination if plan.summed else chunk.edge)
+        made = step(plan.call, given, rows, wanted, here)
+        for position, gradient in zip(wanted, made):
+            total = found[position]
+            assert total is not None
+            if position >= len(plan.places):
+                total += gradient
+            elif plan.places[position] == "edge":
+                total.index_copy_(0, chunk.edge.long(), gradient)
+            else:
+                total[chunk.nodes] += chunk.sum(gradient)

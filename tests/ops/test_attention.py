@@ -1,0 +1,248 @@
+"""Attention with a score of one's own: in chunks it is what all edges at once give."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter
+
+import gattn
+from gattn.functional import aggregate, attention, edge_softmax
+from gattn.ops import chunks
+
+NODES, HEADS, WIDTH = 12, 2, 3
+NORMALIZE = ("softmax", "sum", "mean", "none", "sigmoid")
+
+
+class Perceptron(Module):
+    """GATv2's score with a term of the edges, and a message that is gated by them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = Parameter(torch.randn(HEADS, WIDTH))
+        self.edge = Linear(2, HEADS)
+
+    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return (self.weight * torch.tanh(query + key)).sum(-1) + self.edge(edge_attr)
+
+    def gated(self, value: Tensor, edge_attr: Tensor) -> Tensor:
+        return value * self.edge(edge_attr).sigmoid().unsqueeze(-1)
+
+
+def gaussian(query: Tensor, key: Tensor, edge_attr: Tensor | None) -> Tensor:
+    return -(query - key).square().sum(-1)
+
+
+@pytest.fixture
+def hub() -> gattn.Graph:
+    """A hub, a node without edges, edges that repeat."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, NODES - 1, (2, 40), generator=generator)
+    edges[1, :20] = 3
+    return gattn.Graph(torch.cat([edges, edges[:, :3]], 1), NODES)
+
+
+@pytest.fixture
+def given(hub: gattn.Graph) -> dict[str, Tensor]:
+    torch.manual_seed(1)
+    rows = {"query": NODES, "key": NODES, "value": NODES}
+    made = {n: torch.randn(r, HEADS, WIDTH, dtype=torch.float64) for n, r in rows.items()}
+    made["edge_attr"] = torch.randn(hub.num_edges, 2, dtype=torch.float64)
+    return {name: tensor.requires_grad_() for name, tensor in made.items()}
+
+
+def plain(score, query, key, value, graph, edge_attr, message, normalize) -> Tensor:
+    """The definition, edge by edge."""
+    source, destination = graph.edge_index
+    scores = score(query[destination], key[source], edge_attr)
+    f = {"softmax": scores.exp, "sigmoid": scores.sigmoid}.get(normalize, lambda: scores)()
+    zeros = f.new_zeros(graph.num_dst, HEADS)
+    counts = {"softmax": f, "sum": f, "mean": torch.ones_like(f)}
+    if normalize in counts:
+        f = f / zeros.index_add(0, destination, counts[normalize])[destination]
+    values = value[source] if message is None else message(value[source], edge_attr)
+    made = f.unsqueeze(-1) * values
+    return made.new_zeros(graph.num_dst, *made.shape[1:]).index_add(0, destination, made)
+
+
+@pytest.mark.parametrize("size", [7, 8192])
+@pytest.mark.parametrize("has_message", [False, True])
+@pytest.mark.parametrize("normalize", NORMALIZE)
+def test_it_is_the_definition_with_its_gradients(
+    normalize, has_message, size, hub, given, monkeypatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    score = Perceptron().double()
+    message = score.gated if has_message else None
+    options = {"edge_attr": given["edge_attr"], "message": message, "normalize": normalize}
+    ends = given["query"], given["key"], given["value"]
+    wanted = plain(score, *ends, hub, **options)
+    found = attention(score, *ends, hub, **options)
+    torch.testing.assert_close(found, wanted)
+    inputs = [*given.values(), *score.parameters()]
+    grad = torch.randn_like(wanted)
+    expected = torch.autograd.grad(wanted, inputs, grad)
+    torch.testing.assert_close(torch.autograd.grad(found, inputs, grad), expected)
+
+
+@pytest.mark.parametrize("normalize", NORMALIZE)
+def test_first_and_second_derivatives(normalize, hub, given) -> None:
+    score = Perceptron().double()
+    weight = score.weight.detach().clone().requires_grad_()
+
+    def function(query, key, value, edge_attr, weight):
+        score.__dict__["_parameters"]["weight"] = weight
+        return attention(
+            score, query, key, value, hub,
+            edge_attr=edge_attr, message=score.gated, normalize=normalize,
+        )  # fmt: skip
+
+    del score.weight
+    score.register_parameter("weight", None)
+    inputs = (*given.values(), weight)
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
+def test_two_runs_give_the_same_bits(hub, given, monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+    ends = [given[name] for name in ("query", "key", "value")]
+    runs = []
+    for _ in range(2):
+        out = attention(gaussian, *ends, hub)
+        runs.append([out, *torch.autograd.grad(out.sum(), ends)])
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+def test_it_is_equivariant(given) -> None:
+    from gattn.testing import assert_edge_order_independent, assert_permutation_equivariant
+
+    def attend(x: Tensor, edge_index: Tensor) -> Tensor:
+        x = x.unflatten(1, (HEADS, WIDTH))
+        return attention(gaussian, x, x, x, gattn.Graph(edge_index, len(x))).flatten(1)
+
+    assert_permutation_equivariant(attend, HEADS * WIDTH)
+    assert_edge_order_independent(attend, HEADS * WIDTH, tolerance=0.0)
+
+
+def test_ends_may_be_several_tensors_of_any_shape(hub, given) -> None:
+    query, value = given["query"].detach(), given["value"].detach()
+    position = torch.randn(NODES, 3, dtype=torch.float64, requires_grad=True)
+
+    def score(query, key, edge_attr):
+        (q, x_i), (k, x_j) = query, (key["key"], key["position"])
+        return (q * k).sum(-1) - (x_i - x_j).square().sum(-1, keepdim=True) * edge_attr["width"]
+
+    width = {"width": torch.rand(hub.num_edges, 1, dtype=torch.float64)}
+    key = {"key": given["key"].detach(), "position": position}
+    found = attention(score, (query, position), key, value, hub, edge_attr=width)
+    source, destination = hub.edge_index
+    scores = score(
+        (query[destination], position[destination]),
+        {name: tensor[source] for name, tensor in key.items()},
+        width,
+    )
+    wanted = aggregate(edge_softmax(scores, hub), value, hub)
+    torch.testing.assert_close(found, wanted)
+    gradients = [torch.autograd.grad(out.square().sum(), position)[0] for out in (found, wanted)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_dropout_keeps_the_mean_and_drops_weights() -> None:
+    torch.manual_seed(0)
+    graph = gattn.graphs.complete([200])
+    x = torch.ones(200, 1, 1)
+    out = attention(gaussian, x, x, x, graph, dropout=0.5)
+    assert 0.05 < out.std() < 0.15  # of 200 weights, each 0 or 2 / 200: 1 / sqrt(200) = 0.07
+    torch.testing.assert_close(out.mean(), torch.tensor(1.0), atol=0.02, rtol=0)
+
+
+def test_autocast_reaches_the_score() -> None:
+    graph, x = gattn.graphs.complete([4]), torch.randn(4, 1, 8, requires_grad=True)
+    seen = []
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        made = torch.nn.functional.linear(query, torch.eye(8))
+        seen.append(made.dtype)
+        return (made * key).sum(-1)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attention(score, x, x, x, graph)
+    out.float().sum().backward()
+    assert set(seen) == {torch.bfloat16}
+    assert len(seen) == 3  # forward, and backward by destination and by source
+    assert x.grad is not None
+
+
+def test_without_edges_there_are_zeros(given) -> None:
+    empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
+    ends = [given[name] for name in ("query", "key", "value")]
+    for normalize in NORMALIZE:
+        out = attention(gaussian, *ends, empty, normalize=normalize)
+        assert torch.equal(out, torch.zeros(NODES, HEADS, WIDTH, dtype=torch.float64))
+        out.sum().backward()
+
+
+HELD = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("score", "options", "error", "message"),
+    [
+        (lambda q, k, e: (HELD * q).sum(-1), {}, ValueError, "must not hold a tensor that wants"),
+        (lambda q, k, e: torch.rand(q.shape[:2]), {}, ValueError, "must not draw random numbers"),
+        (lambda q, k, e: q, {}, ValueError, r"score must give \[b, h\] for b edges; got 3 dim"),
+        (lambda q, k, e: q.sum(), {}, ValueError, r"a row for each of 43 edges; got \(\)"),
+        (lambda q, k, e: 1.0, {}, ValueError, "a row for each of 43 edges; got float"),
+        (gaussian, {"normalize": "max"}, ValueError, "normalize must be one of .*; got 'max'"),
+        (gaussian, {"dropout": 2.0}, ValueError, "dropout must be a probability"),
+        (gaussian, {"query": torch.ones(5, 2)}, ValueError, "query must have 12 rows, one for"),
+        (gaussian, {"edge_attr": torch.ones(5)}, ValueError, "edge_attr must have 43 rows"),
+        (gaussian, {"key": [1.0]}, TypeError, "key must be a tensor; got float"),
+        (gaussian, {"value": ()}, TypeError, "value must be a tensor where there is no message"),
+        (gaussian, {"graph": "edges"}, TypeError, "graph must be a gattn.Graph"),
+        (
+            gaussian, {"message": lambda v, e: v[:, 0]}, ValueError,
+            r"message must give \(43, 2, c\), a row for each edge and head; got \(43, 3\)",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_clear_error(score, options, error, message, hub, given) -> None:
+    given = {**given, "graph": hub, **options}
+    ends = [given.pop(name) for name in ("query", "key", "value", "graph")]
+    if "edge_attr" not in options:
+        del given["edge_attr"]
+    with pytest.raises(error, match=message):
+        attention(score, *ends, **given)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Please use the new API settings:UserWarning")
+def test_compiled_chunks_give_the_same(hub, given, monkeypatch) -> None:
+    """Of five chunks four are whole, and are scored and differentiated by compiled code."""
+    monkeypatch.setattr(chunks, "CHUNK", 10)
+    monkeypatch.setattr(chunks, "WORTH", 4)
+    score = Perceptron().double()
+    ends = given["query"], given["key"], given["value"]
+    options = {"edge_attr": given["edge_attr"], "message": score.gated, "normalize": "softmax"}
+    wanted = plain(score, *ends, hub, **options)
+    found = attention(score, *ends, hub, **options)
+    torch.testing.assert_close(found, wanted)
+    inputs = [*given.values(), *score.parameters()]
+    grad = torch.randn_like(wanted)
+    expected = torch.autograd.grad(wanted, inputs, grad)
+    torch.testing.assert_close(torch.autograd.grad(found, inputs, grad), expected)
+
+
+@pytest.mark.slow
+def test_a_model_that_uses_it_compiles_as_one_graph(hub, given) -> None:
+    score = Perceptron().double()
+
+    def model(query, key, value, edge_attr):
+        return attention(score, query, key, value, hub, edge_attr=edge_attr).tanh()
+
+    inputs = tuple(given.values())
+    found = torch.compile(model, fullgraph=True)(*inputs)
+    wanted = model(*inputs)
+    torch.testing.assert_close(found, wanted)
+    gradients = [torch.autograd.grad(out.sum(), inputs) for out in (found, wanted)]
+    torch.testing.assert_close(*gradients)
