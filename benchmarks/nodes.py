@@ -2,9 +2,13 @@
 
     python -m benchmarks.nodes text --nodes 60000      # minutes, and the memory that it took
     python -m benchmarks.nodes cora --runs 100         # the GAT paper's table
+    python -m benchmarks.nodes cora --runs 20 --layers pyg   # the same by PyG's layers
+    python -m benchmarks.nodes cora --runs 20 --stack 1      # not trained together
 
-Both call ``gattn nodes train`` in a process of its own and measure its wall time and peak memory.
-A JSON line goes to benchmarks/results/nodes.jsonl.
+Each calls ``gattn nodes train`` in a process of its own and measures its wall time, the time that
+processors worked for it, and its peak memory. The last two have one worker: what other layers or
+stacks take is told from what gattn's take by the time of processors. A JSON line goes to
+benchmarks/results/nodes.jsonl.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("data", choices=("text", "cora", "citeseer", "pubmed"))
     parser.add_argument("--nodes", type=int, default=60_000, help="of the made network")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--layers", choices=("gattn", "pyg"), help="whose; default: gattn")
+    parser.add_argument("--stack", type=int, help="networks trained together")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
@@ -42,23 +48,37 @@ def main(arguments: Sequence[str]) -> None:
         if options.data == "text":
             make_text_network(folder, options.nodes)
             data = [f"{folder}/edges.csv", "--nodes", f"{folder}/nodes.csv", "--label", "field"]
-        command = [sys.executable, "-m", "gattn.cli", "nodes", "train", *data]
+        command = ["nodes", "train", *data, "--runs", str(options.runs), "--out", f"{folder}/run"]
         began = time.perf_counter()
-        subprocess.run(
-            [*command, "--runs", str(options.runs), "--out", f"{folder}/run"], check=True
-        )
+        if len(entry := _entry(options)) > 1:
+            command += ["--workers", "1"]
+        subprocess.run([sys.executable, "-m", *entry, *command], check=True)
         seconds = time.perf_counter() - began
         metrics = json.loads((folder / "run" / "metrics.json").read_text("utf-8"))
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+        with (folder / "run" / "runs.csv").open(newline="") as file:
+            epochs = [int(row["epochs"]) for row in csv.DictReader(file)]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    memory, worked = used.ru_maxrss / 2**20, used.ru_utime + used.ru_stime
     found = {
         "case": f"nodes/{options.data}", "runs": options.runs, "nodes": metrics["nodes"],
-        "seconds": seconds, "peak_gib": memory, "test": metrics["runs"]["test"],
-        "baselines": metrics["baselines"],
+        "layers": options.layers or "gattn", "stack": options.stack, "seconds": seconds,
+        "processor_seconds": worked, "epochs": sum(epochs) / len(epochs), "peak_gib": memory,
+        "test": metrics["runs"]["test"], "baselines": metrics["baselines"],
     }  # fmt: skip
     environment = record.environment("benchmarks.nodes", arguments)
     record.append(options.out, {**found, "environment": environment})
     accuracy = metrics["runs"]["test"]["accuracy"]
-    print(f"{seconds:.0f} s, {memory:.2f} GiB, accuracy {accuracy['mean']:.4f}")
+    print(
+        f"{seconds:.0f} s, {worked:.0f} s of processors, {memory:.2f} GiB, {found['epochs']:.0f} "
+        f"epochs a run, accuracy {accuracy['mean']:.4f}, standard deviation {accuracy['std']:.4f}"
+    )
+
+
+def _entry(options: argparse.Namespace) -> list[str]:
+    """The module that is run: the command, or the command with something changed."""
+    if options.layers is None and options.stack is None:
+        return ["gattn.cli"]
+    return ["benchmarks.sides.nodes", options.layers or "gattn", str(options.stack or 1)]
 
 
 def make_text_network(folder: Path, nodes: int, seed: int = 0) -> None:

@@ -27,7 +27,7 @@ from gattn.training.records import EpochRecord, History
 from gattn.training.runs import RunError, read_model, write_model
 from gattn.training.settings import settings_of
 
-__all__ = ["EncodedGraph", "NodeEstimator"]
+__all__ = ["EncodedGraph", "NodeEstimator", "fit_together"]
 
 DEFAULT = NodeSettings()
 LABELS = ("y", "label")
@@ -153,19 +153,7 @@ class NodeEstimator(BaseEstimator, ABC):
         Raises:
             GraphError: a part without a labelled node.
         """
-        known = y.isfinite()
-        train, val, test = (part[known[part]] for part in (split.train, split.val, split.test))
-        for name, part in (("training", train), ("validation", val)):
-            if not len(part):
-                raise GraphError(f"the {name} part has no node with a label")
-        graph = encoded.graph
-        problem = NodeProblem(graph, encoded.x, y, self.outputs, train, val)
-        self.predictor_ = NodePredictor.fit(
-            problem, encoded.encoder, self.task, self.settings(), tick
-        )
-        self.graph_, self.y_, self.notes_ = graph, y, encoded.notes
-        self.split_ = Split(train, val, test, split.protocol)
-        self._calibrate(y[val, None], self.predictor_.predict(graph)[val])
+        fit_together([self], encoded, y, split, tick=tick)
         return self
 
     def settings(self) -> NodeSettings:
@@ -345,3 +333,39 @@ class NodeEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _take_labels_state(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`_labels_state` gave."""
+
+
+def fit_together(
+    estimators: Sequence[NodeEstimator],
+    encoded: EncodedGraph,
+    y: Tensor,
+    split: Split,
+    *,
+    tick: Callable[[EpochRecord], None] = lambda record: None,
+) -> None:
+    """Train estimators that differ in their seeds alone on parts of a graph: see ``fit_parts``.
+
+    Args:
+        estimators: which know the labels.
+        encoded: what :meth:`NodeEstimator.encode` gave.
+        y: [n] float64, NaN where unknown.
+        split: positions of nodes; the test part is not looked at.
+        tick: told of every epoch.
+
+    Raises:
+        GraphError: a part without a labelled node.
+    """
+    known = y.isfinite()
+    train, val, test = (part[known[part]] for part in (split.train, split.val, split.test))
+    for name, part in (("training", train), ("validation", val)):
+        if not len(part):
+            raise GraphError(f"the {name} part has no node with a label")
+    graph, first = encoded.graph, estimators[0]
+    problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val)
+    settings = [one.settings() for one in estimators]
+    predictors = NodePredictor.fit(problem, encoded.encoder, first.task, settings, tick)
+    for one, predictor in zip(estimators, predictors):
+        one.predictor_ = predictor
+        one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
+        one.split_ = Split(train, val, test, split.protocol)
+        one._calibrate(y[val, None], predictor.predict(graph)[val])

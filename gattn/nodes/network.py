@@ -42,6 +42,11 @@ class AttentionNetwork(nn.Module):
         self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
         self.dropout = SparseDropout(p)
 
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The attention convolutions, the last one too."""
+        return [*self.hidden, self.out]
+
     def forward(self, inputs: FieldInput) -> Tensor:
         """Score the outputs of the field's nodes: [k, outputs]."""
         graph, rows = inputs.field.layers[-1]
@@ -58,7 +63,7 @@ class AttentionNetwork(nn.Module):
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
         """Of each layer its edges [2, e], with the self-loops that it adds, and weights [e, h]."""
         x, found = inputs.x, []
-        for layer, (graph, rows) in zip([*self.hidden, self.out], inputs.field.layers):
+        for layer, (graph, rows) in zip(self.layers, inputs.field.layers):
             x, weights = layer(x, graph, return_attention_weights=True)
             x = F.elu(x[:rows])
             found.append(weights)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,13 @@ from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
 from gattn.nodes.network import make_network
 from gattn.nodes.settings import NodeSettings, NodeTask
-from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batch
+from gattn.nodes.stack import apply_stacked, can_stack
+from gattn.training.full_batch import (
+    FullBatch,
+    FullBatchSettings,
+    apply_each,
+    fit_full_batches,
+)
 from gattn.training.losses import squared_error
 from gattn.training.records import EpochRecord, History
 from gattn.training.settings import from_table, to_table
@@ -77,46 +83,48 @@ class NodePredictor:
         problem: NodeProblem,
         encoder: FeatureEncoder,
         task: NodeTask,
-        settings: NodeSettings,
+        settings: Sequence[NodeSettings],
         tick: Callable[[EpochRecord], None] = lambda record: None,
-    ) -> NodePredictor:
-        """Train on the labelled nodes of a graph.
+    ) -> list[NodePredictor]:
+        """Train on the labelled nodes of a graph, once or several times together.
 
         Args:
             problem: the graph, its labels and parts.
             encoder: of the problem's features.
             task: what the labels are.
-            settings: how.
+            settings: how; of several models that differ in their seeds alone.
             tick: told of every epoch.
 
         Returns:
-            The trained model.
+            The trained models.
 
         Raises:
             GraphError: a graph too large for the model.
             TrainingError: no label of a part is known, or the loss is not finite.
         """
-        _check_size(settings, len(problem.graph))
-        made = cls(settings, task, encoder, problem.outputs)
-        made._read = problem.graph, problem.x
-        y = problem.y
+        _check_size(settings[0], len(problem.graph))
+        made = [cls(one, task, encoder, problem.outputs) for one in settings]
+        y, (mean, std) = problem.y, (0.0, 1.0)
         if task == "regression":
             known = y[problem.train]
-            made.mean, made.std = float(known.mean()), float(known.std(correction=0)) or 1.0
-            y = (y - made.mean) / made.std
-        history = fit_full_batch(
-            made.network,
+            mean, std = float(known.mean()), float(known.std(correction=0)) or 1.0
+            y = (y - mean) / std
+        first, networks = settings[0], [one.network for one in made]
+        histories = fit_full_batches(
+            networks,
             _class_loss if task == "classification" else squared_error,
-            made._part(problem, problem.train, y),
-            made._part(problem, problem.val, y),
+            made[0]._part(problem, problem.train, y),
+            made[0]._part(problem, problem.val, y),
             FullBatchSettings(
-                settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
-                settings.seed,
+                first.epochs, first.patience, first.learning_rate, first.weight_decay, first.seed
             ),
-            score=_accuracy if task == "classification" else None,
+            apply=apply_stacked if len(made) > 1 and can_stack(networks) else apply_each,
+            score=_is_right if task == "classification" else None,
             tick=tick,
-        )  # fmt: skip
-        made.history = [history]
+        )
+        for one, history in zip(made, histories):
+            one._read, one.mean, one.std = (problem.graph, problem.x), mean, std
+            one.history = [history]
         return made
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
@@ -196,6 +204,6 @@ def _class_loss(output: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
 
-def _accuracy(output: Tensor, target: Tensor) -> float:
-    known = ~target[:, 0].isnan()
-    return float((output.argmax(1) == target[:, 0])[known].float().mean())
+def _is_right(output: Tensor, target: Tensor) -> Tensor:
+    """1 where the likeliest class is the true one, else 0: [k, 1]."""
+    return (output.argmax(1, keepdim=True) == target).float()

@@ -3,14 +3,15 @@
 One graph gives one batch and one step an epoch, of milliseconds. There is nothing to shuffle, to
 load or to share among processes, and Lightning's epoch (two loops, two loaders, their hooks) is
 made for many steps. So this loop is a loop; settings, losses, histories and errors are
-those of :mod:`gattn.training.loop`.
+those of :mod:`gattn.training.loop`. It trains several networks at once, where they have a step in
+common that takes less time than their own one after the other.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,9 +20,10 @@ from torch import Tensor, nn
 
 from gattn.training.records import EpochRecord, History, Loss, TrainingError
 
-__all__ = ["FullBatch", "FullBatchSettings", "fit_full_batch"]
+__all__ = ["FullBatch", "FullBatchSettings", "apply_each", "fit_full_batch", "fit_full_batches"]
 
 Inputs = TypeVar("Inputs")
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class FullBatchSettings:
         patience: stop after so many in which no criterion was as good as ever.
         learning_rate: of Adam, the same in all epochs.
         weight_decay: λ of the penalty λ/2 |w|².
-        seed: of dropout.
+        seed: of dropout, which is drawn for all networks one after the other.
     """
 
     epochs: int
@@ -58,7 +60,7 @@ def fit_full_batch(
     validate: FullBatch[Inputs],
     settings: FullBatchSettings,
     *,
-    score: Callable[[Tensor, Tensor], float] | None = None,
+    score: Loss | None = None,
     tick: Callable[[EpochRecord], None] = lambda record: None,
 ) -> History:
     """Train a network in place by Adam, and leave it with the weights of its best epoch.
@@ -75,7 +77,7 @@ def fit_full_batch(
         train: what to learn from.
         validate: what chooses the epoch.
         settings: how.
-        score: of outputs and targets of the validation part, the higher the better.
+        score: as the loss, of the validation part alone; the higher the better.
         tick: told of every epoch.
 
     Returns:
@@ -95,65 +97,111 @@ def fit_full_batch(
         >>> history.records[history.chosen].validation_loss < history.records[0].validation_loss
         True
     """
+    return fit_full_batches([network], loss, train, validate, settings, score=score, tick=tick)[0]
+
+
+def apply_each(networks: Sequence[nn.Module], inputs: Inputs) -> Tensor:
+    """Outputs [r, g, u] of r networks, one after the other."""
+    return torch.stack([network(inputs) for network in networks])
+
+
+def fit_full_batches(
+    networks: Sequence[Network],
+    loss: Loss,
+    train: FullBatch[Inputs],
+    validate: FullBatch[Inputs],
+    settings: FullBatchSettings,
+    *,
+    apply: Callable[[Sequence[Network], Inputs], Tensor] = apply_each,
+    score: Loss | None = None,
+    tick: Callable[[EpochRecord], None] = lambda record: None,
+) -> list[History]:
+    """Train several networks at once, each as :func:`fit_full_batch` trains one.
+
+    A step lowers the sum of their losses, of which each network sees its own. A network that has
+    ended takes no further part.
+
+    Args:
+        networks: of one shape.
+        loss, train, validate, settings, score, tick: as :func:`fit_full_batch` takes them.
+        apply: gives the outputs [r, g, u] of r of the networks, all in training or none.
+
+    Returns:
+        The history of each network; an epoch's seconds are its share of them.
+
+    Raises:
+        TrainingError: no label of a part is known, or a loss is not finite.
+    """
     for part, batch in (("training", train), ("validation", validate)):
         if not batch.target.isfinite().any():
             raise TrainingError(f"no label of the {part} part is known")
+    parameters = [weight for network in networks for weight in network.parameters()]
     optimizer = torch.optim.Adam(
-        network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+        parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
-    best = _Best(network)
-    records: list[EpochRecord] = []
+    runs = [_Run(network) for network in networks]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         for epoch in range(settings.epochs):
             began = time.perf_counter()
-            fitted = _masked_mean(network.train()(train.inputs), train.target, loss)
-            optimizer.zero_grad()
-            fitted.backward()
-            optimizer.step()
-            with torch.no_grad():
-                output = network.eval()(validate.inputs)
-                lost = float(_masked_mean(output, validate.target, loss))
-            trained = fitted.item()
-            _check_finite(trained, lost, epoch, settings)
-            best.judge(epoch, lost, None if score is None else score(output, validate.target))
-            rate, seconds = settings.learning_rate, time.perf_counter() - began
-            records.append(EpochRecord(epoch, trained, lost, rate, seconds))
-            tick(records[-1])
-            if best.waited == settings.patience:
+            going = [run for run in runs if run.waited < settings.patience]
+            if not going:
                 break
-    network.load_state_dict(best.weights)
-    network.eval()
-    return History(tuple(records), best.epoch)
+            active = [run.network.train() for run in going]
+            fitted = _masked_means(apply(active, train.inputs), train.target, loss)
+            optimizer.zero_grad()  # without a gradient the weights of those that ended stay
+            fitted.sum().backward()
+            optimizer.step()
+            active = [run.network.eval() for run in going]
+            with torch.no_grad():
+                output = apply(active, validate.inputs)
+                lost = _masked_means(output, validate.target, loss)
+                criteria = [-lost]
+                if score is not None:
+                    criteria.append(_masked_means(output, validate.target, score))
+            seconds = (time.perf_counter() - began) / len(going)
+            for run, *found in zip(going, fitted.tolist(), lost.tolist()):
+                _check_finite(*found, epoch, settings)
+                run.records.append(EpochRecord(epoch, *found, settings.learning_rate, seconds))
+                tick(run.records[-1])
+            for run, values in zip(going, torch.stack(criteria, 1).tolist()):
+                run.judge(epoch, values)
+    return [run.end() for run in runs]
 
 
-class _Best:
-    """The weights of the epoch in which every criterion was as good as ever."""
+class _Run(Generic[Network]):
+    """The training of one network: its records, and its weights where all criteria were best."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Network) -> None:
         self.network = network
-        self.loss, self.score = math.inf, -math.inf
+        self.records: list[EpochRecord] = []
+        self.best: list[float] = []
         self.epoch, self.waited = -1, 0
         self.weights: dict[str, Tensor] = {}
 
-    def judge(self, epoch: int, loss: float, score: float | None) -> None:
-        """Keep the weights, wait on, or begin to wait anew."""
-        good = [loss <= self.loss]
-        self.loss = min(loss, self.loss)
-        if score is not None:
-            good.append(score >= self.score)
-            self.score = max(score, self.score)
+    def judge(self, epoch: int, criteria: list[float]) -> None:
+        """Keep the weights, wait on, or begin to wait anew; the higher a criterion the better."""
+        self.best = self.best or [-math.inf] * len(criteria)
+        good = [now >= before for now, before in zip(criteria, self.best)]
+        self.best = [max(pair) for pair in zip(criteria, self.best)]
         if all(good):
             self.epoch = epoch
             self.weights = {k: v.clone() for k, v in self.network.state_dict().items()}
         self.waited = 0 if any(good) else self.waited + 1
 
+    def end(self) -> History:
+        """Leave the network with its best weights."""
+        self.network.load_state_dict(self.weights)
+        self.network.eval()
+        return History(tuple(self.records), self.epoch)
 
-def _masked_mean(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """The mean loss over the known labels."""
-    known = ~target.isnan()
-    lost = loss(output, target.nan_to_num(0.0))
-    return torch.where(known, lost, 0.0).sum() / known.sum()
+
+def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
+    """The mean loss of each network over the known labels: [r] of outputs [r, g, u]."""
+    several, known = len(output), ~target.isnan()
+    lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
+    lost = lost.unflatten(0, (several, -1))
+    return torch.where(known, lost, 0.0).sum((1, 2)) / known.sum()
 
 
 def _check_finite(train: float, validation: float, epoch: int, settings: FullBatchSettings) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch_geometric.io import read_planetoid_data
 
 from gattn.data import load_citation
+from gattn.nodes import NodeClassifier
 
 
 def _pyg(folder, prefix):
@@ -69,6 +70,17 @@ def test_sparse_features_train(planetoid):
     (data.x @ weight).sum().backward()
     expected = data.x.to_dense().sum(0).unsqueeze(1).expand(12, 4)
     torch.testing.assert_close(weight.grad, expected)
+
+
+def test_a_model_of_nodes_trains_beside_isolated_papers(planetoid):
+    data = load_citation(
+        "citeseer", planetoid, download=False, verify=False, normalize_features=True
+    )
+    model = NodeClassifier(epochs=3).fit(data)
+    assert model.split_.protocol == "public"
+    probabilities = model.predict_proba()
+    assert probabilities.shape == (518, 3)
+    assert np.allclose(probabilities.sum(1), 1)
 
 
 def test_a_tampered_file_is_refused_by_its_checksum(real_data, tmp_path):

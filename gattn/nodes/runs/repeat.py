@@ -6,18 +6,20 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.nodes.base import EncodedGraph, NodeEstimator
+from gattn.nodes.base import EncodedGraph, NodeEstimator, fit_together
 from gattn.nodes.runs.measure import measure
+from gattn.nodes.stack import stack_size
 from gattn.training.processes import in_order
 from gattn.training.records import History
 
-__all__ = ["Attempt", "Spread", "Trainer", "choose", "plan", "spread", "train_all"]
+__all__ = ["Attempt", "Spread", "Trainer", "choose", "plan", "spread", "stacks", "train_all"]
 
 SIDE_BY_SIDE = 4
 """Fewer trainings end before other processes have started."""
@@ -86,10 +88,13 @@ class Trainer:
     y: Tensor
     splits: Sequence[Split]
 
-    def train(self, planned: Planned) -> Attempt:
-        """Train once, and measure what came of it."""
-        estimator = copy.copy(self.estimator).set_params(seed=planned.seed)
-        estimator.fit_parts(self.encoded, self.y, self.splits[planned.part])
+    def train(self, planned: Sequence[Planned]) -> list[Attempt]:
+        """Train together what has the same parts, and measure what came of it."""
+        estimators = [copy.copy(self.estimator).set_params(seed=one.seed) for one in planned]
+        fit_together(estimators, self.encoded, self.y, self.splits[planned[0].part])
+        return [self._measure(*one) for one in zip(planned, estimators)]
+
+    def _measure(self, planned: Planned, estimator: NodeEstimator) -> Attempt:
         made = estimator.predictor_.predict(self.encoded.graph)
         val, test = (
             measure(estimator.task, self.y[part], made[part])
@@ -115,6 +120,16 @@ def plan(runs: int, seed: int, *, drawn: bool) -> list[Planned]:
     return [Planned(i // together, seed + i) for i in range(runs)]
 
 
+def stacks(planned: Sequence[Planned], size: int) -> list[list[Planned]]:
+    """Say which trainings are done together: at most ``size`` one after the other of one part.
+
+    >>> [len(stack) for stack in stacks(plan(16, 0, drawn=True), 3)]
+    [3, 1, 3, 1, 3, 1, 3, 1]
+    """
+    parts = [list(same) for _, same in groupby(planned, key=lambda one: one.part)]
+    return [same[i : i + size] for same in parts for i in range(0, len(same), size)]
+
+
 def train_all(
     trainer: Trainer,
     planned: Sequence[Planned],
@@ -124,7 +139,8 @@ def train_all(
 ) -> list[Attempt]:
     """Train as planned, side by side in several processes of one thread each.
 
-    Steps on a small graph are too short for the threads of one training to share.
+    Steps on a small graph are too short for the threads of one training to share, and for Python
+    to keep up with: there a process trains several networks in one step, where the model can.
 
     Args:
         trainer: what all trainings share.
@@ -135,10 +151,11 @@ def train_all(
     Returns:
         The trainings in order.
     """
-    several = workers > 1 and len(planned) >= SIDE_BY_SIDE
+    tasks = stacks(planned, stack_size(trainer.estimator.settings(), trainer.encoded.x))
+    several = workers > 1 and len(tasks) > 1 and len(planned) >= SIDE_BY_SIDE
     found = []
-    made = in_order(trainer.train, planned, workers) if several else map(trainer.train, planned)
-    for attempt in made:
+    made = in_order(trainer.train, tasks, workers) if several else map(trainer.train, tasks)
+    for attempt in chain.from_iterable(made):
         found.append(attempt)
         done(attempt)
     return found

@@ -1,0 +1,40 @@
+"""``gattn nodes`` with something changed that its users cannot change, for comparisons.
+
+    python -m benchmarks.sides.nodes LAYERS STACK nodes train cora --workers 1 --out run
+
+LAYERS are ``gattn`` or ``pyg``: the same harness around PyG's GATConv. STACK networks are trained
+together; layers of PyG's one after the other in any case. Other processes than the first would
+know of neither: there must be one worker.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from gattn.cli import main
+from gattn.graph import Graph
+from gattn.nodes import network
+from gattn.nodes.runs import repeat
+
+
+class GATConv(pyg.GATConv):
+    """PyG's layer, given what the networks of nodes give theirs."""
+
+    def forward(self, x: Tensor, edge_index: Graph, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Attend along the edges of a graph, from dense features."""
+        dense = x if x.layout == torch.strided else x.to_dense()
+        return super().forward(dense, edge_index.edge_index, **options)
+
+
+if __name__ == "__main__":
+    layers, stack = sys.argv[1], int(sys.argv[2])
+    del sys.argv[1:3]
+    if layers == "pyg":
+        network.CONVOLUTIONS["gat"] = GATConv  # pyright: ignore[reportArgumentType]
+    repeat.stack_size = lambda settings, x: stack
+    main()

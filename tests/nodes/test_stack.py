@@ -1,0 +1,104 @@
+"""Several networks in one call compute what each of them computes alone."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gattn.nodes.fields import FieldInput, receptive_field, whole_graph
+from gattn.nodes.network import make_network
+from gattn.nodes.runs.repeat import plan, stacks
+from gattn.nodes.settings import NodeSettings
+from gattn.nodes.stack import apply_stacked, can_stack, stack_size
+from gattn.training.full_batch import (
+    FullBatch,
+    FullBatchSettings,
+    apply_each,
+    fit_full_batches,
+)
+
+NODES, FEATURES, OUTPUTS = 12, 6, 3
+
+
+def _networks(count: int = 3, **settings):
+    options = {"width": 8, "heads": 2, "dropout": 0.0, **settings}
+    return [
+        make_network(NodeSettings(seed=seed, **options), FEATURES, OUTPUTS) for seed in range(count)
+    ]
+
+
+def _graph():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(NODES, FEATURES, generator=generator)
+    edges = torch.randint(NODES, (2, 30), generator=generator)
+    return F.dropout(x, 0.5), edges
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("layers", "output_heads"), [(1, 1), (2, 1), (3, 4)])
+def test_outputs_and_gradients_are_those_of_each_network(sparse, layers, output_heads):
+    networks = _networks(layers=layers, output_heads=output_heads)
+    assert can_stack(networks)
+    x, edges = _graph()
+    x = x.to_sparse_csr() if sparse else x
+    for field in (
+        whole_graph(edges, NODES, layers),
+        receptive_field(edges, NODES, torch.tensor([4, 7]), layers),
+    ):
+        inputs = FieldInput(x if field.nodes is None else _graph()[0][field.nodes], field)
+        found, wanted = apply_stacked(networks, inputs), apply_each(networks, inputs)
+        assert torch.allclose(found, wanted, atol=1e-6)
+        weights = [weight for network in networks for weight in network.parameters()]
+        scale = torch.randn(found.shape)
+        pairs = zip(
+            torch.autograd.grad((found * scale).sum(), weights),
+            torch.autograd.grad((wanted * scale).sum(), weights),
+        )
+        assert all(torch.allclose(mine, theirs, atol=1e-5) for mine, theirs in pairs)
+
+
+def test_each_network_ends_as_if_it_were_alone():
+    x, edges = _graph()
+    inputs = FieldInput(x, whole_graph(edges, NODES, 2))
+    target = (torch.arange(NODES) % OUTPUTS).double()[:, None]
+    train, validate = target.clone(), target.clone()
+    train[6:], validate[:6] = torch.nan, torch.nan
+
+    def loss(output, target):
+        return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
+
+    def fit(networks, apply):
+        settings = FullBatchSettings(60, 3, 0.02, 5e-4, seed=0)
+        parts = FullBatch(inputs, train), FullBatch(inputs, validate)
+        return fit_full_batches(networks, loss, *parts, settings, apply=apply)
+
+    together, alone = _networks(), _networks()
+    histories = fit(together, apply_stacked)
+    for network, history, other in zip(together, histories, alone):
+        (wanted,) = fit([other], apply_each)
+        assert (len(history.records), history.chosen) == (len(wanted.records), wanted.chosen)
+        assert not network.training
+        for mine, theirs in zip(network.parameters(), other.parameters()):
+            assert torch.allclose(mine, theirs, atol=1e-4)
+    assert len({len(history.records) for history in histories}) > 1  # some ended before others
+
+
+def test_each_network_drops_other_features_and_edges():
+    x, edges = _graph()
+    inputs = FieldInput(x.to_sparse_csr(), whole_graph(edges, NODES, 2))
+    twins = [make_network(NodeSettings(width=8, heads=2), FEATURES, OUTPUTS) for _ in range(2)]
+    first, second = apply_stacked(twins, inputs)
+    assert not torch.allclose(first, second)
+    first, second = apply_stacked([twin.eval() for twin in twins], inputs)
+    assert torch.equal(first, second)
+
+
+def test_only_small_graphs_and_layers_of_one_kind_are_stacked():
+    assert not can_stack(_networks(model="gatv2"))
+    assert not can_stack(_networks(model="gps"))
+    small, large = torch.zeros(2_708, 3), torch.zeros(100_000, 3)
+    assert stack_size(NodeSettings(), small) > 1
+    assert stack_size(NodeSettings(), large) == stack_size(NodeSettings(model="gps"), small) == 1
+    planned = plan(25, 0, drawn=True)
+    made = stacks(planned, 4)
+    assert [one for stack in made for one in stack] == planned
+    assert all(len({one.part for one in stack}) == 1 and len(stack) <= 4 for stack in made)
