@@ -75,14 +75,13 @@ def apply_stacked(networks: Sequence[AttentionNetwork], inputs: FieldInput) -> T
 
 def _project(layers: Sequence[GATConv], x: Tensor, drop: SparseDropout) -> Tensor:
     """W x after dropout: [m, r, h * c] of x [m, d], which all networks read, or [m, r, d]."""
-    several = len(layers)
-    weight = torch.stack([layer.get_parameter("lin.weight") for layer in layers])
+    weights = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
-        kept = drop(x.values()[:, None].expand(-1, several))
-        return aggregate(kept, weight.permute(2, 0, 1), as_graph(x))
+        kept = drop(x.values()[:, None].expand(-1, len(layers)))
+        return aggregate(kept, torch.stack([weight.t() for weight in weights], 1), as_graph(x))
     if x.dim() == 2:
-        x = x[:, None].expand(-1, several, -1)
-    return torch.einsum("mrd,rcd->mrc", drop(x), weight)
+        x = x[:, None].expand(-1, len(layers), -1)
+    return torch.einsum("mrd,rcd->mrc", drop(x), torch.stack(weights))
 
 
 def _attend(layers: Sequence[GATConv], values: Tensor, graph: Graph) -> Tensor:
