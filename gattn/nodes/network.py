@@ -41,6 +41,9 @@ class AttentionNetwork(nn.Module):
         )
         self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
         self.dropout = SparseDropout(p)
+        for weight in self.layers[0].parameters():
+            if weight.dim() == 2:  # in memory by features, as the sum over sparse ones reads it
+                weight.data = weight.data.t().contiguous().t()
 
     @property
     def layers(self) -> list[nn.Module]:
