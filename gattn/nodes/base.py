@@ -55,6 +55,11 @@ class NodeEstimator(BaseEstimator, ABC):
     """The settings of an estimator of nodes; the subclasses say what they mean."""
 
     task: ClassVar[NodeTask]
+    predictor_: NodePredictor
+    graph_: AttributedGraph
+    y_: Tensor
+    notes_: tuple[str, ...]
+    split_: Split
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ class NodePredictor:
             TrainingError: no label of a part is known, or the loss is not finite.
         """
         _check_size(settings[0], len(problem.graph))
-        made = [cls(one, task, encoder, problem.outputs) for one in settings]
+        made: list[NodePredictor] = [cls(one, task, encoder, problem.outputs) for one in settings]
         y, (mean, std) = problem.y, (0.0, 1.0)
         if task == "regression":
             known = y[problem.train]

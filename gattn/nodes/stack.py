@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from gattn.ops.node import node_scores
 __all__ = ["apply_stacked", "can_stack", "stack_size"]
 
 STACK = 10
-"""Networks in a stack: of more the features inside no longer stay in the processor's cache."""
+"""Networks in a stack: each bears a tenth of what starting the operations takes."""
 SMALL = 1_000_000
 """Numbers in the features of a graph on which starting an operation takes as long as it does."""
 
@@ -35,9 +35,7 @@ def stack_size(settings: NodeSettings, x: Tensor) -> int:
     return STACK if settings.model == "gat" and small else 1
 
 
-def can_stack(
-    networks: Sequence[AttentionNetwork | GPSNetwork],
-) -> TypeGuard[Sequence[AttentionNetwork]]:
+def can_stack(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:
     """Whether :func:`apply_stacked` takes these networks of one shape: all layers are GATConv."""
     return all(
         isinstance(network, AttentionNetwork)
@@ -46,7 +44,7 @@ def can_stack(
     )
 
 
-def apply_stacked(networks: Sequence[AttentionNetwork], inputs: FieldInput) -> Tensor:
+def apply_stacked(networks: Sequence[AttentionNetwork | GPSNetwork], inputs: FieldInput) -> Tensor:
     r"""Apply r networks of one shape to one graph.
 
     Heads do not read each other: layers of h heads in r networks are one layer of r h heads, whose
@@ -75,7 +73,7 @@ def apply_stacked(networks: Sequence[AttentionNetwork], inputs: FieldInput) -> T
 
 def _project(layers: Sequence[GATConv], x: Tensor, drop: SparseDropout) -> Tensor:
     """W x after dropout: [m, r, h * c] of x [m, d], which all networks read, or [m, r, d]."""
-    weights = [layer.get_parameter("lin.weight") for layer in layers]
+    weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
         kept = drop(x.values()[:, None].expand(-1, len(layers)))
         return aggregate(kept, torch.stack([weight.t() for weight in weights], 1), as_graph(x))

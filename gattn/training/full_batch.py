@@ -100,7 +100,7 @@ def fit_full_batch(
     return fit_full_batches([network], loss, train, validate, settings, score=score, tick=tick)[0]
 
 
-def apply_each(networks: Sequence[nn.Module], inputs: Inputs) -> Tensor:
+def apply_each(networks: Sequence[nn.Module], inputs: object) -> Tensor:
     """Outputs [r, g, u] of r networks, one after the other."""
     return torch.stack([network(inputs) for network in networks])
 
@@ -160,9 +160,10 @@ def fit_full_batches(
                 if score is not None:
                     criteria.append(_masked_means(output, validate.target, score))
             seconds = (time.perf_counter() - began) / len(going)
-            for run, *found in zip(going, fitted.tolist(), lost.tolist()):
-                _check_finite(*found, epoch, settings)
-                run.records.append(EpochRecord(epoch, *found, settings.learning_rate, seconds))
+            rate = settings.learning_rate
+            for run, trained, validated in zip(going, fitted.tolist(), lost.tolist()):
+                _check_finite(trained, validated, epoch, settings)
+                run.records.append(EpochRecord(epoch, trained, validated, rate, seconds))
                 tick(run.records[-1])
             for run, values in zip(going, torch.stack(criteria, 1).tolist()):
                 run.judge(epoch, values)
