@@ -12,6 +12,7 @@ from gattn.nodes import NodeClassifier
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.training.settings import read_toml
 from tests.cli.commands import run_command, runner
+from tests.pictures import leave_blank
 
 NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
 HELD = {
@@ -28,7 +29,7 @@ def gattn(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two tables with bad rows, and runs on them: of classes, and of numbers."""
+    """Two tables with bad rows, and runs on them: of classes, drawn, and of numbers."""
     folder = tmp_path_factory.mktemp("nodes")
     graph = networkx.planted_partition_graph(2, 30, 0.3, 0.02, seed=0)
     draw = np.random.default_rng(0)
@@ -54,6 +55,8 @@ def folder(tmp_path_factory):
         ("numbers", ["--label", "score", "--features", "size", "--model", "transformer"]),
     ):
         with pytest.MonkeyPatch.context() as patch:
+            if name == "numbers":
+                leave_blank(patch)
             assert (
                 run_command(
                     patch, "nodes", "train", *tables, "--out", folder / name, *options, *NETWORK
@@ -174,7 +177,8 @@ def test_presets_are_the_papers():
 
 
 @pytest.mark.slow
-def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path):
+def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path, monkeypatch):
+    leave_blank(monkeypatch)
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
     for workers in (1, 2):
         out = tmp_path / str(workers)

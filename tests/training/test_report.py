@@ -29,6 +29,7 @@ from gattn.training.sections import (
     left_out,
     regression_figures,
 )
+from tests.pictures import leave_blank
 
 EVIL = '<script>alert("1")</script> & \'C[C@@H](N)C(=O)O>>"'
 SVG = (
@@ -238,7 +239,8 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     assert "not a SMILES" in told
 
 
-def test_each_of_several_targets_has_its_metrics(tmp_path: Path) -> None:
+def test_each_of_several_targets_has_its_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_blank(monkeypatch)
     by_target = {"a & b": {"rmse": 0.7125, "mae": 0.4}, "c": {"rmse": math.nan}}
     content, _ = run_report(_run("regression", by_target=by_target))
     (table,) = [one for one in content.sections[0].tables if "each target" in one.caption]
@@ -246,7 +248,10 @@ def test_each_of_several_targets_has_its_metrics(tmp_path: Path) -> None:
     assert table.rows[0] == ("a & b", 0.7125, 0.4, None)
 
 
-def test_a_run_without_baselines_intervals_and_networks(tmp_path: Path) -> None:
+def test_a_run_without_baselines_intervals_and_networks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_blank(monkeypatch)
     run = _run("regression", baselines={}, intervals=None, histories=[])
     content, _ = run_report(run)
     told = " ".join(_read(write_report(tmp_path, content)).texts)

@@ -1,0 +1,16 @@
+"""Reports without their pictures, which take most of the time of a run."""
+
+import pytest
+
+from gattn.molecules.runs import pictures
+from gattn.nodes.runs import report
+from gattn.training import run_report, sections
+from gattn.training.report import Figure
+
+BLANK = b"<svg/>"
+
+
+def leave_blank(patch: pytest.MonkeyPatch) -> None:
+    """Have reports hold an empty picture, with its text, in the place of each that they draw."""
+    for module in (sections, run_report, report, pictures):
+        patch.setattr(module, "themed", lambda plot, alt, caption="": Figure(BLANK, alt, caption))
