@@ -1,6 +1,6 @@
 """Train alone or under torchrun, and write what came out; a script of test_distributed.py.
 
-python distributed.py OUT ITEMS
+python distributed.py OUT
 """
 
 import json
@@ -9,6 +9,7 @@ import runpy
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -17,23 +18,43 @@ from gattn.training.loop import LoopSettings, fit_network
 TOYS = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
 
 
-def main(folder: Path, items: int, epochs: int, precision: str) -> None:
-    torch.set_num_threads(1)
-    train, validate = TOYS["Points"](items, 0), TOYS["Points"](41, 1)
+class Case(NamedTuple):
+    """How many points are trained on, how often, and in what precision."""
+
+    items: int
+    epochs: int
+    precision: str
+
+
+CASES = {
+    "whole": Case(150, 10, "32"),
+    "ragged": Case(97, 10, "32"),  # the last batch of 32 has one item for both processes
+    "long": Case(97, 100, "64"),
+}
+
+
+def train(case: Case, folder: Path) -> dict[str, object]:
+    """Train, end, and take the training up again: what was recorded, and the outputs."""
+    points, validate = TOYS["Points"](case.items, 0), TOYS["Points"](41, 1)
     settings = LoopSettings(
-        epochs=epochs, batch_size=32, learning_rate=0.03, average=0.5, precision=precision
+        epochs=case.epochs, batch_size=32, learning_rate=0.03, average=0.5, precision=case.precision
     )
-    processes = os.environ.get("WORLD_SIZE", "1")
-    kept = folder / processes
     for _ in range(2):  # the second finds the checkpoint of the first
         network = TOYS["network"](dropout=0.0)
-        history = fit_network(network, TOYS["squared"], train, validate, settings, folder=kept)
+        history = fit_network(network, TOYS["squared"], points, validate, settings, folder=folder)
     with torch.no_grad():
         outputs = network(validate.x).tolist()
-    if os.environ.get("RANK", "0") == "0":
-        found = {"records": [asdict(record) for record in history.records], "outputs": outputs}
-        (folder / f"{processes}.json").write_text(json.dumps(found))
+    return {"records": [asdict(record) for record in history.records], "outputs": outputs}
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    processes = os.environ.get("WORLD_SIZE", "1")
+    for name, case in CASES.items():
+        found = train(case, folder / processes / name)
+        if os.environ.get("RANK", "0") == "0":
+            (folder / f"{name}-of-{processes}.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(Path(sys.argv[1]))

@@ -2,47 +2,43 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 SCRIPT = Path(__file__).with_name("distributed.py")
+MODULE = runpy.run_path(str(SCRIPT))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+APART = {"32": 1e-4, "64": 1e-9}
 
 
-def run(*arguments: object) -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "OMP_NUM_THREADS": "1",
-    }
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What every case came to, in one process, which is this one, and in two."""
+    folder, threads = tmp_path_factory.mktemp("distributed"), torch.get_num_threads()
+    try:
+        MODULE["main"](folder)
+    finally:
+        torch.set_num_threads(threads)
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, *TORCHRUN, str(SCRIPT), str(folder)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+    return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("items", "epochs", "precision", "apart"),
-    [
-        (150, 10, "32", 1e-4),
-        (97, 10, "32", 1e-4),  # the last batch of 32 has one item for both processes
-        (97, 100, "64", 1e-9),
-    ],
-)
-def test_two_processes_train_what_one_trains(tmp_path, items, epochs, precision, apart) -> None:
-    arguments = [SCRIPT, tmp_path, items, epochs, precision]
-    run(*arguments)
-    run(*TORCHRUN, *arguments)
-    one, two = (json.loads((tmp_path / f"{n}.json").read_text()) for n in (1, 2))
+@pytest.mark.parametrize("case", MODULE["CASES"])
+def test_two_processes_train_what_one_trains(folder, case) -> None:
+    one, two = (json.loads((folder / f"{case}-of-{n}.json").read_text()) for n in (1, 2))
+    apart = APART[MODULE["CASES"][case].precision]
     assert len(one["records"]) == len(two["records"])
     for a, b in zip(one["records"], two["records"]):
         assert b["train_loss"] == pytest.approx(a["train_loss"], abs=apart)
