@@ -52,6 +52,7 @@ PUBLIC = {
 HEAVY = (
     *("triton", "rdkit", "lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "pandas"),
     *("pyarrow", "networkx", "safetensors", "tomlkit", "typer", "rich", "jinja2", "optuna", "tqdm"),
+    "joblib",
 )
 
 
@@ -102,7 +103,7 @@ def test_import_is_light():
 import sys
 import torch_geometric.nn
 before = set(sys.modules)
-import gattn
+import gattn, gattn.data
 for heavy in {HEAVY}:
     found = [name for name in set(sys.modules) - before if name.split(".")[0] == heavy]
     assert not found, found

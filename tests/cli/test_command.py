@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import runner
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -17,11 +19,11 @@ def run(*arguments, code="import gattn.cli; gattn.cli.main()", cwd=None):
     )  # fmt: skip
 
 
-def test_what_there_is():
-    done = run("molecules", "--help")
-    assert done.returncode == 0
+def test_what_there_is(monkeypatch, capsys):
+    code, told = runner(monkeypatch, capsys, "molecules")("--help")
+    assert code == 0
     for command in ("train", "predict", "explain", "embed", "evaluate"):
-        assert command in done.stdout
+        assert command in told
 
 
 @pytest.mark.slow
