@@ -146,8 +146,9 @@ def test_graphs_of_every_size_share_what_was_compiled(name):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("name", WITH_EDGES)
+@pytest.mark.parametrize(
+    ("name", "strict"), [*((name, False) for name in WITH_EDGES), ("GATConv, edges", True)]
+)
 def test_an_exported_layer_takes_graphs_of_any_size(name, strict):
     layer = _layer(name).eval()
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)

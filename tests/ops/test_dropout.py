@@ -74,7 +74,7 @@ def test_against_the_reference(attention, precision, dropout, compare, hub_graph
 
 def test_gradcheck(attention):
     graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0, 1], [2, 2, 0, 1, 1, 2, 0]]), 3)
-    inputs = attention.inputs(graph, 2, 2)
+    inputs = attention.inputs(graph, 2, 2, d=2, w=1)
 
     def function(*tensors):
         torch.manual_seed(0)
