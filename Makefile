@@ -22,13 +22,14 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test slow coverage versions sanitize lint format bench docs sdist wheels clean
+.PHONY: help demo quick test slow check coverage versions sanitize lint format bench docs sdist wheels clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
 	@echo "make quick   install and run a file or two of tests for each promise: a minute"
 	@echo "make test    install and run the tests, doctests and examples"
 	@echo "make slow    the tests of more than ten seconds each: Triton's interpreter, builds, exports"
+	@echo "make check   the tests and the slow ones in one run"
 	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
 	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings;"
 	@echo "             PYG=2.7.0 changes PyTorch Geometric too"
@@ -53,6 +54,10 @@ test: $(VENV)/dev.stamp
 
 slow: $(VENV)/dev.stamp
 	$(PYTEST) -m slow
+
+# One run imports and collects once, and small tests fill the time at the end of the slow ones.
+check: $(VENV)/dev.stamp
+	$(PYTEST)
 
 coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered

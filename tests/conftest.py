@@ -1,6 +1,7 @@
 """Layers beside PyG's of the same name: the same parameters, inputs, outputs and gradients."""
 
 import copy
+import gc
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,22 @@ from gattn.graph import Graph
 from gattn.testing import awkward_graphs, random_graphs
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The collector of cycles need not visit modules and tests, which live until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items):
+    """Slow tests come first, so that no worker waits for another's at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(params=TOLERANCE, ids=str)
