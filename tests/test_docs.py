@@ -15,6 +15,7 @@ import torch
 
 import gattn
 import gattn.cli
+from tests.pictures import leave_blank
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -50,6 +51,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Of the blocks for a shell those are run that call gattn.
     """
     monkeypatch.chdir(tmp_path)
+    leave_blank(monkeypatch)
     torch.manual_seed(0)
     module = types.ModuleType(f"page_{page.stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where PyG looks up its classes

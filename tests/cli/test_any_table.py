@@ -16,7 +16,7 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
 CHEMISTRY = st.sampled_from(
     [
         *("C", "CCO", "c1ccccc1", "[Na+].[Cl-]", "[2H]C", "*CC*", "[U]", "C1CC", "CN(C)(C)(C)C"),
-        *("C" * 5000, "", " ", "N/A", "CCO |$;;$|", "[H][H]", "C.C.C", "O=C", "é", "CC\\t", '"'),
+        *("C" * 1200, "", " ", "N/A", "CCO |$;;$|", "[H][H]", "C.C.C", "O=C", "é", "CC\\t", '"'),
     ]
 )
 CELLS = CHEMISTRY | st.text(max_size=8)
