@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import (
     BaseSampler,
@@ -104,6 +105,11 @@ def add_pairs(batch: Any, out: SamplerOutput | HeteroSamplerOutput) -> None:
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:
     """The edges of some data, laid out once for each tensor."""
+    if isinstance(store.get("adj_t"), Tensor):
+        raise ValueError(
+            "adj_t must be a torch_sparse.SparseTensor, of which PyG's loaders make batches; got "
+            f"{store.adj_t.layout}: leave out ToSparseTensor, layers take the batch's graphs"
+        )
     for name in ("edge_index", "adj_t"):
         if name in store:
             return as_graph(store[name], size)

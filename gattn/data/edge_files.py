@@ -52,8 +52,8 @@ def map_edges(
         (2, e) int32 or int64 pairs.
 
     Raises:
-        ValueError: another kind of file, a shape, dtype or column that does not fit, or a row
-            without a number.
+        ValueError: another kind of file, one that is cut short, a shape, dtype or column that does
+            not fit, or a row without a number.
         FileNotFoundError: no such file.
         ImportError: a table, and PyArrow is not installed.
 
@@ -73,8 +73,11 @@ def map_edges(
 
 
 def _from_npy(path: Path) -> Tensor:
-    # Of an array that cannot be written to, torch warns; to this one it writes in memory alone.
-    edges = np.load(path, mmap_mode="c", allow_pickle=False)
+    try:
+        # Of an array that cannot be written to, torch warns; to this one it writes in memory alone.
+        edges = np.lib.format.open_memmap(path, mode="c")
+    except ValueError as error:  # no such header, or less than it says
+        raise ValueError(f"{path} cannot be read as a .npy file: {error}") from None
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in INTEGERS:
         raise ValueError(
             f"{path} must hold a (2, e) array of int32 or int64; it holds {edges.shape} of "

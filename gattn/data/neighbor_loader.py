@@ -80,8 +80,8 @@ class NeighborLoader(NodeLoader):
 
     Raises:
         TypeError: for other data, or an argument that neither PyG nor torch has.
-        ValueError: for an argument of PyG that is not served, data without edges, and seeds that
-            are no nodes.
+        ValueError: for an argument of PyG that is not served, data without edges, seeds that are
+            no nodes, and a mask of another length.
 
     Example:
         >>> import torch
@@ -119,7 +119,7 @@ class NeighborLoader(NodeLoader):
         super().__init__(
             data,
             self._sampler,
-            input_nodes,
+            _with_mask(data, input_nodes),
             filter_per_worker=False,
             generator=generator,
             **{name: value for name, value in kwargs.items() if name in _SERVED},
@@ -161,6 +161,24 @@ class NeighborLoader(NodeLoader):
         batch.graph, batch.layer_graphs = graph, layer_graphs
         add_pairs(batch, out)
         return batch if self._transform is None else self._transform(batch)
+
+
+def _with_mask(data: Data | HeteroData, input_nodes: Any) -> Any:
+    """The seeds as PyG takes them: any mask is a tensor, of which PyG does not ask the length."""
+    if isinstance(data, HeteroData):
+        if input_nodes is None or isinstance(input_nodes, str):
+            return input_nodes
+        kind, nodes = input_nodes
+        return kind, _checked_mask(nodes, int(data[kind].num_nodes or 0))
+    return _checked_mask(input_nodes, int(data.num_nodes or 0))
+
+
+def _checked_mask(nodes: Any, count: int) -> Any:
+    if nodes is None or (mask := torch.as_tensor(nodes)).dtype != torch.bool:
+        return nodes
+    if mask.shape != (count,):
+        raise ValueError(f"a mask of seeds must have shape ({count},); got {tuple(mask.shape)}")
+    return mask
 
 
 def _check_arguments(subgraph_type: Any, kwargs: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -182,6 +182,9 @@ def _check_fan_outs(
     """The fan-outs of every edge type, as many for each."""
     if set(fan_outs) != set(graphs):
         raise ValueError(f"fan_outs must be of {list(graphs)}; got those of {list(fan_outs)}")
+    for counts in fan_outs.values():
+        if not isinstance(counts, Iterable):
+            raise TypeError(f"fan-outs must be a list with an int for each hop; got {counts!r}")
     found = {edge_type: list(fan_outs[edge_type]) for edge_type in graphs}
     for counts in found.values():
         for count in counts:

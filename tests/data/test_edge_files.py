@@ -87,6 +87,11 @@ def test_wrong_files(tmp_path: Path, pairs: np.ndarray) -> None:
     np.save(tmp_path / "wide.npy", pairs.T)
     with pytest.raises(ValueError, match=r"must hold a \(2, e\) array .* it holds \(1000, 2\)"):
         map_edges(tmp_path / "wide.npy")
+    whole = (tmp_path / "wide.npy").read_bytes()
+    for part in (whole[:-8], whole[:40], b"", b"PK\x03\x04"):
+        (tmp_path / "part.npy").write_bytes(part)
+        with pytest.raises(ValueError, match=r"part\.npy cannot be read as a \.npy file"):
+            map_edges(tmp_path / "part.npy")
     with pytest.raises(ValueError, match=r"got edges\.txt"):
         map_edges(tmp_path / "edges.txt")
     with pytest.raises(FileNotFoundError):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import trim_to_layer
 
 from gattn import Graph
@@ -114,6 +115,12 @@ def test_a_transform_sees_the_graphs(data):
     assert next(iter(loader_of(data, transform=keep_last))).last.num_dst == 16
 
 
+def test_a_mask_is_one_of_any_kind(data):
+    expected = next(iter(loader_of(data, input_nodes=data.train_mask)))
+    for mask in (data.train_mask.numpy(), data.train_mask.tolist()):
+        assert torch.equal(next(iter(loader_of(data, input_nodes=mask))).n_id, expected.n_id)
+
+
 def test_batches_of_given_positions_and_of_no_seeds(data):
     loader = loader_of(data, input_nodes=torch.tensor([7, 190, 3]))
     assert torch.equal(loader([2, 0]).n_id[:2], torch.tensor([3, 7]))
@@ -181,6 +188,11 @@ def test_types_of_nodes_and_edges():
         ({"num_workers": -1}, "num_workers must be >= 0; got -1"),
         ({"num_neighbors": [-2]}, "a fan-out must be >= -1; got -2"),
         ({"graph": Graph(torch.tensor([[0], [0]]), 3)}, "graph must have the 200 nodes"),
+        (
+            {"input_nodes": torch.ones(150) > 0},
+            r"a mask of seeds must have shape \(200,\); got \(150,",
+        ),
+        ({"input_nodes": [True, False]}, r"a mask of seeds must have shape \(200,\); got \(2,"),
     ],
 )
 def test_what_is_not_served_is_told(data, options, message):
@@ -195,6 +207,14 @@ def test_other_mistakes_are_told(data):
         NeighborLoader(data.x, [2])
     with pytest.raises(ValueError, match="data must have an edge_index or an adj_t"):
         NeighborLoader(Data(x=data.x), [2])
+    for layout, attr in ((torch.sparse_csr, None), (torch.sparse_coo, "edge_attr")):
+        sparse = ToSparseTensor(attr, layout=layout)(data.clone())
+        with pytest.raises(
+            ValueError, match=r"adj_t must be a .*SparseTensor.*; got torch\.sparse"
+        ):
+            NeighborLoader(sparse, [2])
+    with pytest.raises(TypeError, match="fan-outs must be a list with an int for each hop; got 5"):
+        NeighborLoader(data, 5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="one list of fan-outs; got a dict"):
         NeighborLoader(data, {("a", "b", "c"): [2]})
     with pytest.raises(ValueError, match=r"seeds must be in \[0, 200\); got 200 at position 1"):
