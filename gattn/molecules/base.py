@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -20,15 +19,13 @@ from gattn.molecules.arrays import as_table, as_texts, column_names
 from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of
-from gattn.molecules.saving import from_state, to_state
-from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings, Task
+from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
-from gattn.training.runs import read_model, write_model
+from gattn.training.estimator import KeptEstimator
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
-    from gattn.training.loop import History
 
 __all__ = ["MoleculeEstimator"]
 
@@ -37,10 +34,12 @@ T = TypeVar("T")
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
 
-class MoleculeEstimator(BaseEstimator, ABC):
+class MoleculeEstimator(KeptEstimator):
     """The settings of an estimator of molecules; the subclasses say what they mean."""
 
-    task: ClassVar[Task]
+    item: ClassVar[str] = "molecules"
+    predictor_: MoleculePredictor
+    _predictor_kind = MoleculePredictor
 
     def __init__(
         self,
@@ -236,34 +235,6 @@ class MoleculeEstimator(BaseEstimator, ABC):
         made = iter(explain(self.predictor_, found.inputs, method, target=target))
         return [None if error else next(made) for error in found.errors]
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator: weights as safetensors, all else as a JSON card.
-
-        Args:
-            folder: made where it is missing.
-
-        Raises:
-            NotFittedError: the estimator was not fitted.
-            OSError: the folder cannot be written; a model that stood there stands still.
-        """
-        check_is_fitted(self)
-        write_model(folder, *to_state(self))
-
-    @classmethod
-    def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote, or the run of a ``train`` command; nothing is executed.
-
-        Args:
-            folder: of the model.
-
-        Returns:
-            The fitted estimator, which predicts what the saved one did.
-
-        Raises:
-            RunError: a file is missing, truncated or changed, or holds another kind of model.
-        """
-        return from_state(cls, folder, *read_model(folder))
-
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
     ) -> Labelled:
@@ -324,11 +295,6 @@ class MoleculeEstimator(BaseEstimator, ABC):
         tags.target_tags.multi_output = True
         return tags
 
-    @property
-    def history_(self) -> list[History]:
-        """Of each network a record an epoch."""
-        return self.predictor_.history
-
     @abstractmethod
     def _learn_labels(self, table: np.ndarray) -> None:
         """Check labels [n, t] and remember their classes."""
@@ -345,13 +311,15 @@ class MoleculeEstimator(BaseEstimator, ABC):
     def _calibrate(self, y: Tensor, made: Prediction) -> None:
         """Learn from the validation part how wide intervals have to be."""
 
-    @abstractmethod
-    def labels_state(self) -> dict[str, Any]:
-        """What is to be known of the labels, for JSON."""
+    def _own_tensors(self) -> dict[str, Tensor]:
+        return {"seen": self.seen_}
 
-    @abstractmethod
-    def take_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`labels_state` gave."""
+    def _own_state(self) -> dict[str, Any]:
+        return {"targets": list(self.targets_), "single_target": self.single_target_}
+
+    def _take_own(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
+        self.seen_ = tensors["seen"]
 
     def _pieces(
         self, make: Callable[[MoleculeInputs], T], smiles: Iterable[str]

@@ -139,12 +139,10 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     def _calibrate(self, y: Tensor, made: Prediction) -> None:
         self.calibrator_ = IntervalCalibrator.fit(y, made.mean, made.std)
 
-    def labels_state(self) -> dict[str, Any]:
-        """What is to be known of the labels, for JSON."""
+    def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}
 
-    def take_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`labels_state` gave."""
+    def _take_labels_state(self, state: Mapping[str, Any]) -> None:
         self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
 
 
@@ -293,13 +291,11 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         both = torch.stack([1 - made.mean, made.mean], dim=2)
         self.calibrator_ = LabelSetCalibrator.fit(y, both)
 
-    def labels_state(self) -> dict[str, Any]:
-        """What is to be known of the labels, for JSON."""
+    def _labels_state(self) -> dict[str, Any]:
         classes = [kinds.tolist() for kinds in self.classes_by_target]
         return {"classes": classes, "calibration": self.calibrator_.state()}
 
-    def take_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`labels_state` gave."""
+    def _take_labels_state(self, state: Mapping[str, Any]) -> None:
         found = [np.array(kinds) for kinds in state["classes"]]
         self.classes_ = found[0] if self.single_target_ else found
         self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from gattn.data.tables import OnBadBytes, Table, open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.molecules.saving import from_state
 from gattn.training.runs import Json, read_model
 
 __all__ = ["OpenedRun", "load_estimator", "open_run"]
@@ -38,7 +37,7 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     tensors, card = read_model(folder)
     kinds = {kind.__name__: kind for kind in (MoleculeRegressor, MoleculeClassifier)}
     kind = kinds.get(str(card.get("estimator")), MoleculeRegressor)
-    return from_state(kind, folder, tensors, card), card
+    return kind.from_state(folder, tensors, card), card
 
 
 def open_run(

@@ -27,7 +27,6 @@ from gattn.molecules.runs.measure import (
 from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
-from gattn.molecules.saving import to_state
 from gattn.molecules.store import fingerprint
 from gattn.training.folder import (
     CHECKPOINTS,
@@ -224,7 +223,7 @@ def _write(out: Path, run: Run) -> None:
     """Everything that a run holds, the metrics last."""
     from gattn.molecules.runs.report import write_run_report
 
-    tensors, card = to_state(run.estimator)
+    tensors, card = run.estimator.state()
     card |= {
         "smiles": run.settings.smiles,
         "units": {target: f"as in column {target!r}" for target in run.estimator.targets_},
