@@ -185,7 +185,7 @@ def predict(
     """Predict every node of a graph, also of one that the model has not seen."""
     from gattn.nodes.runs.predict import predict_graph
 
-    count = predict_graph(run, graph, out, nodes=nodes, coverage=coverage)
+    count = predict_graph(run, graph, out, nodes=nodes, coverage=coverage, say=say)
     say(f"{out}: {count:,} nodes")
 
 
@@ -199,4 +199,4 @@ def embed(
     """Write the vectors that the last layer reads."""
     from gattn.nodes.runs.predict import embed_graph
 
-    say(f"{out}: {embed_graph(run, graph, out, nodes=nodes):,} nodes")
+    say(f"{out}: {embed_graph(run, graph, out, nodes=nodes, say=say):,} nodes")

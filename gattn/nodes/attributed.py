@@ -11,7 +11,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-__all__ = ["AttributedGraph", "GraphError", "LeftOut", "attributed_graph", "edges_by_name"]
+__all__ = [
+    "AttributedGraph",
+    "GraphError",
+    "LeftOut",
+    "attributed_graph",
+    "check_names",
+    "edges_by_name",
+]
 
 
 class GraphError(ValueError):
@@ -105,7 +112,7 @@ def attributed_graph(
     """
     if not len(names):
         raise GraphError("the graph has no nodes")
-    _check_names(names)
+    check_names(names)
     told, nodes = list(notes), len(names)
     source, destination = edge_index
     kept = source != destination
@@ -136,7 +143,7 @@ def edges_by_name(
     """Number the ends of edges, and leave out those that name a node that there is not.
 
     Args:
-        names: of the n nodes.
+        names: of the n nodes, all different.
         source: e names.
         destination: e names.
         lines: of the edges in their file.
@@ -144,10 +151,7 @@ def edges_by_name(
     Returns:
         [2, k] int64 of the edges between nodes that there are, and the others.
 
-    Raises:
-        GraphError: a name that two nodes share.
     """
-    _check_names(names)
     place = pd.Index(list(names), dtype=object)
     ends = np.stack(
         [place.get_indexer(pd.Index(list(one), dtype=object)) for one in (source, destination)]
@@ -162,15 +166,17 @@ def edges_by_name(
     return torch.from_numpy(ends[:, known].astype(np.int64)), left_out
 
 
-def _check_names(names: Sequence[Hashable]) -> None:
-    """Raise where two nodes share a name."""
+def check_names(names: Sequence[Hashable], where: str = "") -> None:
+    """Raise where two nodes share a name, and say where the names come from."""
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if not doubled:
         return
     first = doubled[0]
     rows = ", ".join(str(row) for row, name in enumerate(names) if name == first)
     more = f", and {len(doubled) - 1} more names" if len(doubled) > 1 else ""
-    raise GraphError(f"names of nodes must differ; rows {rows} (from 0) are all {first!r}{more}")
+    raise GraphError(
+        f"names of nodes{where} must differ; rows {rows} (from 0) are all {first!r}{more}"
+    )
 
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:

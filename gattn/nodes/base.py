@@ -1,65 +1,47 @@
-"""What the classifier and the regressor of nodes share: reading, fitting, saving, loading."""
+"""What the classifier and the regressor of nodes share: reading, fitting, predicting parts."""
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.features import EncodedGraph, encode_graph
+from gattn.nodes.labels import read_labels, usual_labels
 from gattn.nodes.parts import MASKS, masked_parts, random_parts
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
-from gattn.nodes.settings import NodeModel, NodeSettings, NodeTask
+from gattn.nodes.settings import NodeModel, NodeSettings
 from gattn.training.checks import check_share
-from gattn.training.records import EpochRecord, History
-from gattn.training.runs import RunError, read_model, write_model
+from gattn.training.estimator import KeptEstimator
+from gattn.training.records import EpochRecord
 from gattn.training.settings import settings_of
 
-__all__ = ["EncodedGraph", "NodeEstimator", "fit_together"]
+__all__ = ["NodeEstimator", "fit_together"]
 
 DEFAULT = NodeSettings()
-LABELS = ("y", "label")
 Self = TypeVar("Self", bound="NodeEstimator")
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedGraph:
-    """A graph with its features.
-
-    Attributes:
-        graph: the nodes and edges.
-        encoder: how the attributes became features.
-        x: [n, d] float32, dense or ``torch.sparse_csr``.
-        notes: what was decided in reading it.
-    """
-
-    graph: AttributedGraph
-    encoder: FeatureEncoder
-    x: Tensor
-    notes: tuple[str, ...]
-
-
-class NodeEstimator(BaseEstimator, ABC):
+class NodeEstimator(KeptEstimator):
     """The settings of an estimator of nodes; the subclasses say what they mean."""
 
-    task: ClassVar[NodeTask]
+    item: ClassVar[str] = "nodes"
     predictor_: NodePredictor
     graph_: AttributedGraph
     y_: Tensor
     notes_: tuple[str, ...]
     split_: Split
+    _predictor_kind = NodePredictor
 
     def __init__(
         self,
@@ -99,7 +81,7 @@ class NodeEstimator(BaseEstimator, ABC):
     def fit(
         self: Self,
         graph: GraphLike,
-        y: Sequence[object] | Mapping[object, object] | None = None,
+        y: Sequence[object] | Mapping[Hashable, object] | None = None,
         *,
         tick: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
@@ -108,7 +90,7 @@ class NodeEstimator(BaseEstimator, ABC):
         Args:
             graph: a networkx graph, PyG's ``Data``, a table of edges, or tables (edges, nodes).
             y: n labels in the order of the nodes, None or NaN where there is none, or labels by
-                the nodes' names; None to take the attribute ``label``.
+                the nodes' names; None to take the attribute that ``label`` names.
             tick: told of every epoch.
 
         Returns:
@@ -120,21 +102,32 @@ class NodeEstimator(BaseEstimator, ABC):
         """
         self.settings()  # a wrong setting is told before anything is read
         read = read_graph(graph, directed=self.directed)
-        values = self.read_labels(read, y)
-        encoded = self.learn_labels(values)
-        split = self._parts(read, encoded)
-        return self.fit_parts(self.encode(read), encoded, split, tick=tick)
+        values, notes = read_labels(read, self.label, y)
+        labels = self.learn_labels(values)
+        split = self._parts(read, labels)
+        encoded = self.encode(read.with_notes(*notes), values.name)
+        return self.fit_parts(encoded, labels, split, tick=tick)
 
-    def encode(self, graph: AttributedGraph, *, leave: Sequence[str] = ()) -> EncodedGraph:
+    def encode(
+        self, graph: AttributedGraph, label: Hashable, *, leave: Sequence[str] = ()
+    ) -> EncodedGraph:
         """Learn the features of a graph that was read.
 
         Args:
             graph: the graph.
+            label: the attribute that holds the labels; None where they were given beside the
+                graph: then those that are called as labels usually are may hold them, too, and are
+                no features unless ``features`` names them.
             leave: attributes that are no features, besides the label and the masks.
         """
-        own = [name for name in (self.label or "", *LABELS, *MASKS) if name in graph.table.columns]
-        encoder, notes = FeatureEncoder.fit(graph, self.features, [*own, *leave])
-        return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
+        left = [name for name in (label, self.label, *leave, *MASKS) if name is not None]
+        if label is None:
+            doubtful = [name for name in usual_labels(graph) if name not in (self.features or ())]
+            left += doubtful
+            graph = graph.with_notes(
+                *(f"Attribute {name!r} may hold the labels: it is no feature." for name in doubtful)
+            )
+        return encode_graph(graph, self.features, left)
 
     def fit_parts(
         self: Self,
@@ -194,101 +187,20 @@ class NodeEstimator(BaseEstimator, ABC):
         return [(edges.numpy(), weights.numpy()) for edges, weights in found]
 
     def read(self, graph: GraphLike | None) -> AttributedGraph:
-        """The graph that was given, or that of ``fit``.
+        """The graph that was given, or that of ``fit``; a warning says what has no feature.
 
         Raises:
             GraphError: neither is there.
         """
         check_is_fitted(self, "predictor_")
         if graph is not None:
-            return read_graph(graph, directed=self.directed)
+            found = read_graph(graph, directed=self.directed)
+            for note in self.predictor_.encoder.unknown(found):
+                warnings.warn(note, stacklevel=3)
+            return found
         if getattr(self, "graph_", None) is None:
             raise GraphError("a loaded estimator holds no graph: give it the graph to predict on")
         return self.graph_
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator: weights as safetensors, all else as a JSON card, no graph.
-
-        Args:
-            folder: made where it is missing.
-
-        Raises:
-            NotFittedError: the estimator was not fitted.
-            OSError: the folder cannot be written; a model that stood there stands still.
-        """
-        write_model(folder, *self.state())
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors of a fitted estimator, and the rest of its card."""
-        check_is_fitted(self, "predictor_")
-        tensors, predictor = self.predictor_.state()
-        parameters = dict(self.get_params())
-        parameters["features"] = None if self.features is None else list(self.features)
-        return tensors, {
-            "estimator": type(self).__name__, "task": self.task, "parameters": parameters,
-            "labels": self._labels_state(), "predictor": predictor,
-        }  # fmt: skip
-
-    @classmethod
-    def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote, or the run of a ``train`` command; nothing is executed.
-
-        Args:
-            folder: of the model.
-
-        Returns:
-            The fitted estimator, which predicts what the saved one did on a graph that it is given.
-
-        Raises:
-            RunError: a file is missing, truncated or changed, or holds another kind of model.
-        """
-        return cls.from_state(folder, *read_model(folder))
-
-    @classmethod
-    def from_state(
-        cls: type[Self],
-        folder: str | os.PathLike[str],
-        tensors: dict[str, Tensor],
-        card: Mapping[str, Any],
-    ) -> Self:
-        """Make the estimator of what a folder holds."""
-        if card.get("estimator") != cls.__name__:
-            raise RunError(f"{folder} holds a {card.get('estimator')}, not a {cls.__name__}")
-        try:
-            made = cls(**card["parameters"])
-            made._take_labels_state(card["labels"])
-            made.predictor_ = NodePredictor.from_state(tensors, card["predictor"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{folder} holds no model of nodes: {error!r}") from error
-        return made
-
-    def read_labels(
-        self,
-        graph: AttributedGraph,
-        y: Sequence[object] | Mapping[object, object] | None,
-    ) -> pd.Series:
-        """The labels of the n nodes as they are, missing ones None.
-
-        Raises:
-            GraphError: there are none, or too few or many.
-        """
-        if isinstance(y, Mapping):
-            known = set(graph.names)
-            strange = [name for name in y if name not in known]
-            if strange:
-                raise GraphError(f"y has a label of {strange[0]!r}, which is no node")
-            return pd.Series([y.get(name) for name in graph.names], dtype=object)
-        if y is not None:
-            if len(y) != len(graph):
-                raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
-            return pd.Series(list(y), dtype=object)
-        name = self.label
-        if name is None:
-            name = next((one for one in LABELS if one in graph.table.columns), None)
-        if name is None:
-            held = ", ".join(map(repr, graph.table.columns[:20])) or "none"
-            raise GraphError(f"labels are wanted: y, or the name of an attribute among {held}")
-        return graph.column(name)
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> Split:
         if all(name in graph.table.columns for name in MASKS):
@@ -302,17 +214,12 @@ class NodeEstimator(BaseEstimator, ABC):
         """The graph to score on, and its labels: without arguments those of no part of ``fit``."""
         read = self.read(graph)
         if graph is not None or y is not None:
-            return read, self.encode_labels(self.read_labels(read, y))
+            return read, self.encode_labels(read_labels(read, self.label, y)[0])
         rest = self.y_.clone()
         rest[torch.cat([self.split_.train, self.split_.val])] = torch.nan
         if not rest.isfinite().any():
             raise GraphError("every labelled node was trained on: give score a graph and labels")
         return read, rest
-
-    @property
-    def history_(self) -> list[History]:
-        """What was recorded of the training."""
-        return self.predictor_.history
 
     @property
     @abstractmethod
@@ -330,14 +237,6 @@ class NodeEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         """Learn from the validation part how wide intervals, or how large sets, have to be."""
-
-    @abstractmethod
-    def _labels_state(self) -> dict[str, Any]:
-        """What is to be known of the labels, for JSON."""
-
-    @abstractmethod
-    def _take_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`_labels_state` gave."""
 
 
 def fit_together(

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
-from gattn.nodes.base import EncodedGraph
+from gattn.nodes.features import EncodedGraph
 from gattn.nodes.settings import NodeTask
 
 __all__ = ["baseline_predictions", "propagate_labels"]

@@ -19,7 +19,7 @@ __all__ = ["Column", "learn_columns", "write_features"]
 
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
-"""A column of more different texts is read as text, where not nearly every text is one word."""
+"""A column of more different texts is read as text, but for single words that come often."""
 HASHES = 2**16
 """Places that words are hashed to; a column keeps those that its nodes use."""
 LEAST = 2
@@ -77,6 +77,24 @@ class Column:
         columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
         return sp.csr_matrix(np.stack(columns, 1))
 
+    def unknown(self, values: pd.Series) -> str:
+        """What of other nodes the column has no feature for, in a sentence; else empty."""
+        if self.kind == "number" and not self.gaps and (gone := int(is_missing(values).sum())):
+            return (
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, and was for "
+                "none in training: the mean stands there."
+            )
+        if self.kind != "category":
+            return ""
+        known = {"", *self.categories}
+        strange = [text for text in as_texts(values) if text not in known]
+        if not strange:
+            return ""
+        return (
+            f"Column {self.name!r} holds what it did not in training, as {strange[0][:40]!r}: "
+            f"{len(strange):,} of {len(values):,} nodes have no feature there."
+        )
+
     def state(self) -> dict[str, Any]:
         """What :meth:`from_state` makes the column of, for JSON."""
         return asdict(self)
@@ -91,9 +109,10 @@ class Column:
 def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Column], list[str]]:
     """Learn how columns become features.
 
-    A column of numbers is standardised. One of texts is of categories where they are few or
-    single words that come again, else of text. A column that holds both numbers and texts is read
-    as texts, and a note says so; one that is constant or empty gives no features.
+    A column of numbers is standardised. One of texts is of categories where they are few and come
+    again, or single words of which each comes ten times, else of text. A column that holds both
+    numbers and texts is read as texts, and a note says so; one that is constant or empty gives no
+    features.
 
     Args:
         table: of the nodes that there are, labelled or not.
@@ -137,23 +156,26 @@ def _learn(name: str, values: pd.Series) -> tuple[Column | None, str]:
         return None, f"Column {name!r} says nothing: it is {'constant' if known else 'empty'}."
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
-        return _learn_numbers(name, numbers[~missing], gaps=bool(missing.any())), ""
+        numbers = _checked_numbers(values)[~missing]
+        std = float(numbers.std()) or 1.0
+        return Column(name, "number", float(numbers.mean()), std, bool(missing.any())), ""
     total, note = known.total(), ""
     if len(words) < total:
         note = (
             f"Column {name!r} holds {total - len(words):,} numbers and {len(words):,} texts, "
             f"as {words[0][:40]!r}: all are read as texts."
         )
-    single = sum(len(text.split()) > 1 for text in known) < 0.5 * len(known)
-    if len(known) <= CATEGORIES or (single and len(known) <= total / 10):
+    if _is_category(known):
         return Column(name, "category", categories=tuple(sorted(known))), note
     return _learn_text(name, texts, note)
 
 
-def _learn_numbers(name: str, known: NDArray[np.float64], *, gaps: bool) -> Column:
-    if np.isinf(known).any():
-        raise ValueError(f"attribute {name!r} holds an infinite number")
-    return Column(name, "number", float(known.mean()), float(known.std()) or 1.0, gaps)
+def _is_category(known: Counter[str]) -> bool:
+    """Whether texts, of which it is known how often each comes, are the names of kinds."""
+    different, total = len(known), known.total()
+    if sum(len(text.split()) > 1 for text in known) >= 0.5 * different:  # texts of several words
+        return different <= min(CATEGORIES, total / 2)
+    return different < total and different <= max(CATEGORIES, total / 10)
 
 
 def _learn_text(name: str, texts: list[str], note: str) -> tuple[Column | None, str]:
@@ -180,4 +202,6 @@ def _checked_numbers(values: pd.Series) -> NDArray[np.float64]:
         raise ValueError(
             f"attribute {values.name!r} must hold numbers, as in training; got {text!r}"
         )
+    if np.isinf(numbers).any():
+        raise ValueError(f"attribute {values.name!r} must be finite; it holds an infinite number")
     return numbers

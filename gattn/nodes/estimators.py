@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.base import NodeEstimator
+from gattn.nodes.labels import encode_classes, encode_numbers, find_classes
 from gattn.nodes.reading import GraphLike
 from gattn.nodes.settings import NodeTask
-from gattn.nodes.values import as_numbers, is_missing
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 
 __all__ = ["NodeClassifier", "NodeRegressor"]
@@ -133,32 +133,12 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def learn_labels(self, values: pd.Series) -> Tensor:
         """Remember the labels that there are, and encode them as :meth:`encode_labels`."""
-        known = values[~is_missing(values)]
-        kinds = list(pd.unique(known))
-        if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
-            kinds = sorted({str(kind) for kind in kinds})
-        if len(kinds) < 2:
-            held = f"one: {kinds[0]!r}" if kinds else "none"
-            raise GraphError(f"labels must have at least two classes; there is {held}")
-        if len(kinds) > max(20, len(known) / 2):
-            raise GraphError(
-                f"labels must be classes; {len(kinds)} of {len(known)} nodes have different "
-                "ones. For numbers take NodeRegressor (--task regression)"
-            )
-        self.classes_ = np.array(sorted(kinds))
+        self.classes_ = find_classes(values)
         return self.encode_labels(values)
 
     def encode_labels(self, values: pd.Series) -> Tensor:
         """Labels [n] float64, NaN where unknown."""
-        as_text = self.classes_.dtype.kind == "U"
-        place = {label: float(i) for i, label in enumerate(self.classes_.tolist())}
-        y = np.full(len(values), np.nan)
-        for i, (label, missing) in enumerate(zip(values.tolist(), is_missing(values))):
-            label = str(label) if as_text else label
-            if not missing and label not in place:
-                raise GraphError(f"labels must be among {list(place)[:20]}; got {label!r}")
-            y[i] = np.nan if missing else place[label]
-        return torch.from_numpy(y)
+        return encode_classes(values, self.classes_)
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         self.calibrator_ = LabelSetCalibrator.fit(y, made[:, None])
@@ -255,13 +235,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     def encode_labels(self, values: pd.Series) -> Tensor:
         """Labels [n] float64, NaN where unknown."""
-        numbers = as_numbers(values)
-        strange = np.isnan(numbers) & ~is_missing(values)
-        if strange.any():
-            raise GraphError(f"labels must be numbers; got {values.tolist()[strange.argmax()]!r}")
-        if np.isinf(numbers).any():
-            raise GraphError("labels must be finite; one is infinite")
-        return torch.from_numpy(numbers)
+        return encode_numbers(values)
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         self.calibrator_ = IntervalCalibrator.fit(y, made, torch.ones_like(made))

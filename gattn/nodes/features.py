@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from gattn.nodes.columns import Column, learn_columns, write_features
 from gattn.nodes.fields import csr_tensor
 from gattn.structure import return_probabilities
 
-__all__ = ["FeatureEncoder"]
+__all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph"]
 
 DENSE = 0.25
 """Features with a larger share of entries that are not zero are kept as a dense matrix."""
@@ -43,7 +43,7 @@ class FeatureEncoder:
 
     @classmethod
     def fit(
-        cls, graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[str]
+        cls, graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]
     ) -> tuple[FeatureEncoder, list[str]]:
         """Learn the features of a graph, and say what was decided.
 
@@ -56,7 +56,7 @@ class FeatureEncoder:
             The encoder, and notes.
 
         Raises:
-            GraphError: a named attribute is missing, or is the label.
+            GraphError: a named attribute is missing, or is the label; an infinite number.
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []
@@ -65,7 +65,10 @@ class FeatureEncoder:
             if name in leave:
                 raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names
-        columns, notes = learn_columns(graph.table, list(used))
+        try:
+            columns, notes = learn_columns(graph.table, list(used))
+        except ValueError as error:
+            raise GraphError(str(error)) from None
         if columns:
             return cls(tuple(columns), sum(c.width for c in columns), 0, "columns"), notes
         steps = 4 if _two_steps(graph) <= WALKS else 0
@@ -96,6 +99,12 @@ class FeatureEncoder:
             return torch.from_numpy(matrix.toarray())
         return _as_tensor(matrix, self.width)
 
+    def unknown(self, graph: AttributedGraph) -> list[str]:
+        """What of another graph's attributes has no feature, in a sentence each."""
+        there = [column for column in self.columns if column.name in graph.table.columns]
+        told = (column.unknown(graph.column(column.name)) for column in there)
+        return [sentence for sentence in told if sentence]
+
     def state(self) -> dict[str, Any]:
         """What :meth:`from_state` makes the encoder of, for JSON."""
         columns = [column.state() for column in self.columns]
@@ -109,6 +118,31 @@ class FeatureEncoder:
         """Make an encoder of what :meth:`state` gave."""
         columns = tuple(Column.from_state(column) for column in state["columns"])
         return cls(columns, state["width"], state["walk_steps"], state["source"])
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedGraph:
+    """A graph with its features.
+
+    Attributes:
+        graph: the nodes and edges.
+        encoder: how the attributes became features.
+        x: [n, d] float32, dense or ``torch.sparse_csr``.
+        notes: what was decided in reading it.
+    """
+
+    graph: AttributedGraph
+    encoder: FeatureEncoder
+    x: Tensor
+    notes: tuple[str, ...]
+
+
+def encode_graph(
+    graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]
+) -> EncodedGraph:
+    """Learn the features of a graph, as :meth:`FeatureEncoder.fit` does, and make them."""
+    encoder, notes = FeatureEncoder.fit(graph, names, leave)
+    return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
 
 
 def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CITATION", "read_graph_file"]
 
 CITATION = ("cora", "citeseer", "pubmed")
-MARKUP = {".graphml": "read_graphml", ".gml": "read_gml", ".gexf": "read_gexf"}
+MARKUP = (".graphml", ".gml", ".gexf")
 TABLES = (".csv", ".tsv", ".parquet")
 LISTS = (".edgelist", ".edges", ".txt")
 
@@ -32,7 +32,9 @@ def read_graph_file(
         path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
             ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
             ``.edgelist``, ``.edges`` or ``.txt``: two names a line, ``#`` before a comment.
-        nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list.
+        nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list. The
+            nodes of a GML file are named by their labels, or by their ids where two labels are the
+            same.
         directed: see :func:`gattn.nodes.reading.read_graph`.
 
     Returns:
@@ -56,12 +58,12 @@ def read_graph_file(
         if ending in MARKUP:
             if nodes is not None:
                 raise GraphError(f"{path} has its nodes itself; a table of nodes is for edges")
-            return from_networkx(_marked_up(path, MARKUP[ending]), directed=directed)
+            return from_networkx(_marked_up(path), directed=directed)
         if ending not in TABLES + LISTS:
             ends = ", ".join([*MARKUP, *TABLES, *LISTS])
             raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
         edges, lines = _read_list(path) if ending in LISTS else _read_table(path)
-        if edges.empty:
+        if edges.empty and nodes is None:
             raise GraphError("it has no edges")
         table = None
         if nodes is not None:
@@ -73,15 +75,39 @@ def read_graph_file(
         raise GraphError(f"{path}: {error}") from None
 
 
-def _marked_up(path: Path, reader: str) -> networkx.Graph:
+def _marked_up(path: Path) -> networkx.Graph:
     try:
         import networkx
     except ImportError:
         raise ImportError('this file needs networkx: pip install "gattn[nodes]"') from None
     try:
-        return getattr(networkx, reader)(path)
+        if path.suffix.lower() == ".gml":
+            return _named_by_label(networkx.parse_gml(path.read_text("utf-8-sig"), label=None))
+        if path.suffix.lower() == ".gexf":
+            return _without_names(networkx.read_gexf(path))
+        return networkx.read_graphml(path)
     except Exception as error:  # of XML, of text, of numbers: each reader has its own
         raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
+
+
+def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
+    """The nodes of a GML file by their labels, where all have one and no two the same."""
+    import networkx
+
+    labels = networkx.get_node_attributes(graph, "label")
+    if len(set(labels.values())) < len(graph):
+        return graph  # by their ids
+    for _, held in graph.nodes(data=True):
+        del held["label"]
+    return networkx.relabel_nodes(graph, labels)
+
+
+def _without_names(graph: networkx.Graph) -> networkx.Graph:
+    """A graph of a GEXF file without labels that repeat names, as networkx writes where none is."""
+    if all(held.get("label") == str(node) for node, held in graph.nodes(data=True)):
+        for _, held in graph.nodes(data=True):
+            del held["label"]
+    return graph
 
 
 def _read_list(path: Path) -> tuple[pd.DataFrame, list[int]]:

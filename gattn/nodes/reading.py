@@ -15,8 +15,10 @@ from gattn.nodes.attributed import (
     AttributedGraph,
     GraphError,
     attributed_graph,
+    check_names,
     edges_by_name,
 )
+from gattn.nodes.cells import flat_table
 
 if TYPE_CHECKING:
     import networkx
@@ -28,6 +30,10 @@ GraphLike: TypeAlias = (
 )
 SOURCES = ("source", "src", "from", "u", "node1", "citing")
 DESTINATIONS = ("target", "dst", "to", "v", "node2", "cited", "destination")
+BOTH_WAYS = (
+    "The graph is directed, and messages go both ways along every edge; ask for directed edges to "
+    "have them follow its direction."
+)
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 
 
@@ -84,18 +90,13 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     )
     ends = list(graph.edges())
     pairs, _ = edges_by_name(names, [a for a, _ in ends], [b for _, b in ends])
-    notes = [both_ways()] if graph.is_directed() and directed is None else []
+    table, notes = flat_table(table)
+    if graph.is_directed() and directed is None:
+        notes = [BOTH_WAYS, *notes]
+    elif directed and not graph.is_directed():
+        notes = ["The graph is undirected: messages go both ways along every edge.", *notes]
     return attributed_graph(
-        names, pairs, _with_columns(table), directed=bool(directed) and graph.is_directed(),
-        notes=notes,
-    )  # fmt: skip
-
-
-def both_ways() -> str:
-    """What is said where a directed graph is read as an undirected one."""
-    return (
-        "The graph is directed, and messages go both ways along every edge; ask for directed "
-        "edges to have them follow its direction."
+        names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes
     )
 
 
@@ -126,6 +127,8 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
     if x is not None:
         x = x.float() if x.dim() == 2 else x.float()[:, None]
         x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
+        if not (x if x.layout == torch.strided else x.values()).isfinite().all():
+            raise GraphError("x must be finite; it holds NaN or an infinite number")
     return attributed_graph(
         range(nodes), data.edge_index.cpu().long(), pd.DataFrame(columns, index=range(nodes)),
         directed=directed, x=x,
@@ -144,7 +147,8 @@ def from_tables(
 
     The ends of an edge are the columns ``source`` and ``target`` (or ``src`` and ``dst``, ``from``
     and ``to``), else the first two; the name of a node is the column ``id`` (or ``node``,
-    ``name``), else the first one. Edges to nodes that the table has not are left out.
+    ``name``), else the table's index where that has a name, else the first column. Edges to nodes
+    that the table has not are left out.
 
     Args:
         edges: a row an edge.
@@ -157,27 +161,32 @@ def from_tables(
         The graph.
 
     Raises:
-        GraphError: fewer than two columns of edges, a name that is missing or doubled.
+        GraphError: fewer than two columns of edges, a header that is an edge, a name that is
+            missing or doubled.
     """
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
+    if edges.columns.has_duplicates:
+        raise GraphError(f"columns of edges must have different names; got {list(edges.columns)}")
     last = _named(edges, DESTINATIONS, None)  # where only this one has a known name
     first = _named(edges, SOURCES, next(c for c in edges.columns if c != last))
     others = edges.drop(columns=[first])
     second = _named(others, DESTINATIONS, others.columns[0])
     source, destination = _as_names(edges[first]), _as_names(edges[second])
-    told = [*notes, f"Edges lead from column {first!r} to column {second!r}."]
+    way = "their direction" if directed else "both ways"
+    notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages go {way}."]
     if nodes is None:
         seen = pd.unique(pd.concat([source, destination]).dropna())
         names, table = list(seen), pd.DataFrame(index=range(len(seen)))
     else:
-        column = _named(nodes, IDS, nodes.columns[0])
-        found = _as_names(nodes[column])
-        if found.isna().any():
-            row = int(np.flatnonzero(found.isna())[0])
-            raise GraphError(f"every node needs a name; column {column!r} has none in row {row}")
-        names, table = list(found), nodes.drop(columns=column)
-        told.append(f"Nodes are named by column {column!r}.")
+        names, table, told = _named_nodes(nodes)
+        notes += told
+    usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
+    if not usual and {first, second} <= set(names):
+        raise GraphError(
+            f"a table of edges begins with a line of names, as source,target; this one with "
+            f"{first!r} and {second!r}, which are nodes"
+        )
     pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
     if left_out and not pairs.shape[1]:
         raise GraphError(
@@ -185,11 +194,27 @@ def from_tables(
             f"{left_out[0].reason}; the table's first node is {names[0] if names else None!r}"
         )
     if left_out:
-        told.append(
+        notes.append(
             f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out, whose ends are not in "
             f"the table of nodes; the first: {left_out[0].text} ({left_out[0].reason})."
         )
-    return attributed_graph(names, pairs, table, directed=directed, notes=told, left_out=left_out)
+    return attributed_graph(names, pairs, table, directed=directed, notes=notes, left_out=left_out)
+
+
+def _named_nodes(nodes: pd.DataFrame) -> tuple[list[Hashable], pd.DataFrame, list[str]]:
+    """The names of nodes, their other attributes, and what was decided."""
+    if nodes.index.name is not None and nodes.index.name not in nodes.columns:
+        nodes = nodes.reset_index()
+    if not nodes.shape[1]:
+        raise GraphError("a table of nodes needs a column of their names; it has no column")
+    column = _named(nodes, IDS, nodes.columns[0])
+    names = _as_names(nodes[column])
+    if names.isna().any():
+        row = int(np.flatnonzero(names.isna())[0])
+        raise GraphError(f"every node needs a name; column {column!r} has none in row {row}")
+    check_names(list(names), f", which column {column!r} holds,")
+    table, notes = flat_table(nodes.drop(columns=column))
+    return list(names), table, [f"Nodes are named by column {column!r}.", *notes]
 
 
 def _named(table: pd.DataFrame, known: Sequence[str], otherwise: Hashable) -> Hashable:
@@ -203,22 +228,3 @@ def _as_names(column: pd.Series) -> pd.Series:
     if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")
     return column.astype("string").str.strip().replace("", pd.NA).astype(object)
-
-
-def _with_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Attributes that hold several numbers as a column each."""
-    parts = []
-    for name in table.columns:
-        values = table[name]
-        first = next(
-            (value for value in values if isinstance(value, (list, tuple, np.ndarray))), None
-        )
-        if first is None:
-            parts.append(values)
-            continue
-        widths = {np.size(value) for value in values}
-        if widths != {np.size(first)}:
-            raise GraphError(f"attribute {name!r} must hold as many numbers for every node")
-        wide = np.stack([np.asarray(value, np.float64) for value in values])
-        parts.append(pd.DataFrame(wide).add_prefix(f"{name}."))
-    return pd.concat(parts, axis=1) if parts else table

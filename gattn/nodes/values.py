@@ -22,7 +22,9 @@ def as_numbers(values: pd.Series) -> NDArray[np.float64]:
     array([1.5, nan, nan])
     """
     found = pd.Series(pd.to_numeric(values, errors="coerce"))
-    return np.array(found.to_numpy(dtype=np.float64, na_value=np.nan))
+    numbers = np.array(found.to_numpy(dtype=np.float64, na_value=np.nan))
+    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan  # of a date it is a number of its own
+    return numbers
 
 
 def as_texts(values: pd.Series) -> list[str]:

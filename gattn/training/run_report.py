@@ -12,6 +12,8 @@ from gattn.training import plots
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Highlight, ReportContent, Section, Table
 from gattn.training.sections import (
+    TARGETS,
+    Words,
     best_of,
     compare,
     facts,
@@ -78,6 +80,8 @@ class RunFacts:
         versions: of what it ran on.
         by_target: metrics of the test part for each target, where there are several.
         notes: sentences of the run's own, after the comparison with the baselines.
+        decided: what was decided in reading the data, in a sentence each.
+        words: what several targets, and the probabilities of a class, are called.
     """
 
     title: str
@@ -101,6 +105,8 @@ class RunFacts:
     versions: Mapping[str, Cell] = field(default_factory=dict)
     by_target: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
+    words: Words = TARGETS
 
 
 def run_report(
@@ -116,7 +122,9 @@ def run_report(
     Returns:
         The content of the page, and its plots by file name without the ending ``.png``.
     """
-    figures = part_figures(run.task, run.y, run.mean, run.std, run.targets, run.reliability)
+    figures = part_figures(
+        run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words
+    )
     predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
     losses = _losses(run)
     table, verdict = compare(run.metrics, run.baselines)
@@ -232,6 +240,8 @@ def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...
 def _data(run: RunFacts) -> Section:
     sentence, tables = left_out(run.errors, run.rows)
     unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
-    text = (sentence, f"Without a label: {unlabelled:,} more.") if unlabelled > 0 else (sentence,)
+    text = [sentence, *run.decided]
+    if unlabelled > 0:
+        text.insert(1, f"Without a label: {unlabelled:,} more.")
     parts = Table(("part", run.item), tuple(run.parts.items()))
-    return Section("Data", text, (parts, *tables))
+    return Section("Data", tuple(text), (parts, *tables))

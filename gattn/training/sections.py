@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gattn.training.calibration import Reliability
 
 __all__ = [
+    "CLASSES",
+    "TARGETS",
+    "Words",
     "best_of",
     "classification_figures",
     "compare",
@@ -32,6 +35,22 @@ __all__ = [
 
 LOWER_IS_BETTER = {"rmse", "mae"}
 SHOWN = 12  # targets with plots of their own
+
+
+class Words(NamedTuple):
+    """What the columns of predicted probabilities are called.
+
+    Attributes:
+        several: all together, in the plural.
+        event: what a probability is one of.
+    """
+
+    several: str
+    event: str
+
+
+TARGETS = Words("targets", "class 1")
+CLASSES = Words("classes", "the predicted class")
 
 
 def compare(
@@ -153,6 +172,8 @@ def part_figures(
     std: ArrayLike | None,
     names: Sequence[str],
     reliability: Reliability,
+    *,
+    words: Words = TARGETS,
 ) -> dict[str, Figure]:
     """The plots of a part that was predicted: predictions beside labels, and calibration.
 
@@ -163,26 +184,28 @@ def part_figures(
         std: standard deviations of predicted values [k, t]; not read for classes.
         names: of the t targets, with their units.
         reliability: of the intervals, or of the probabilities.
+        words: what these are called.
 
     Returns:
         The figures of :func:`regression_figures` or :func:`classification_figures`, and
         ``calibration``.
     """
-    name = _together(names)
+    name = _together(names, words)
     if task == "regression":
         figures = regression_figures(y, mean, std, names)
         draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by their promise"
         caption = "The grey band is what chance does to exact intervals, nine times in ten."
     else:
-        figures = classification_figures(y, mean, names)
-        draw, alt = plots.reliability, f"Frequency of class 1 of {name}, by predicted probability"
+        figures = classification_figures(y, mean, names, words=words)
+        draw = partial(plots.reliability, event=words.event)
+        alt = f"Frequency of {words.event} of {name}, by predicted probability"
         caption = "On the dashed line, what is called 30 % probable occurs in 30 % of the rows."
     return figures | {"calibration": themed(partial(draw, reliability, name=name), alt, caption)}
 
 
-def _together(names: Sequence[str]) -> str:
+def _together(names: Sequence[str], words: Words) -> str:
     """One name for all targets."""
-    return names[0] if len(names) == 1 else f"{len(names)} targets"
+    return names[0] if len(names) == 1 else f"{len(names)} {words.several}"
 
 
 def regression_figures(
@@ -218,7 +241,7 @@ def regression_figures(
 
 
 def classification_figures(
-    y: ArrayLike, probability: ArrayLike, names: Sequence[str]
+    y: ArrayLike, probability: ArrayLike, names: Sequence[str], *, words: Words = TARGETS
 ) -> dict[str, Figure]:
     """ROC, and precision against recall, of all targets together.
 
@@ -226,18 +249,19 @@ def classification_figures(
         y: classes 0 and 1, [k, t], NaN where not measured.
         probability: of class 1, [k, t].
         names: of the t targets.
+        words: what they are called.
 
     Returns:
         Figures by file name without its ending: ``roc`` and ``precision-recall``.
     """
-    name = _together(names)
+    name = _together(names, words)
     return {
         "roc": themed(
-            partial(plots.roc, y, probability, name=name),
+            partial(plots.roc, y, probability, name=name, several=words.several),
             f"True against false positives of {name}",
         ),
         "precision-recall": themed(
-            partial(plots.precision_recall, y, probability, name=name),
+            partial(plots.precision_recall, y, probability, name=name, several=words.several),
             f"Precision against recall of {name}",
             "The dashed line is the share of class 1: the precision of guessing.",
         ),

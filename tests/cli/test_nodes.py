@@ -114,9 +114,16 @@ def test_the_report_has_every_section(folder):
     titles = [section["title"] for section in content["sections"]]
     for title in ("How good it is", "Runs", "Classes", "The network", "Attention", "Data"):
         assert title in titles
+    (data,) = (section for section in content["sections"] if section["title"] == "Data")
+    assert any(told.startswith("1 edge left out") for told in data["text"])
+    (table,) = (one["rows"] for one in content["sections"][-1]["tables"][:1])
+    settings = dict(table)
+    assert (settings["split"], settings["label"]) == ("column:part", "group")
+    assert (settings["task"], settings["edges"]) == ("classification", "undirected")
     page = (folder / "classes" / "report.html").read_text("utf-8")
-    assert "1 edge left out" in page
     assert "Entropy against uniform" in page
+    assert "of 2 classes" in page
+    assert "2 targets" not in page
 
 
 def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
@@ -131,12 +138,13 @@ def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
 
 
 def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
-    (tmp_path / "nodes.csv").write_text("id,about,size,score\na,left wing,0,1\nb,right,1,6\n")
+    (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
     (tmp_path / "edges.csv").write_text("from,to\na,b\n")
     graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
     code, told = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
     assert code == 0
     assert "2 nodes" in told
+    assert "Column 'about' holds what it did not in training, as 'left wing': 2 of 2" in told
     rows = _rows(tmp_path / "made.csv")
     assert [row["node"] for row in rows] == ["a", "b"]
     assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
@@ -152,12 +160,12 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
     ("options", "message"),
     [
         (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
-        ([], "labels are wanted: y, or the name of an attribute among 'about'"),
+        ([], "labels are wanted: y, or the name of an attribute (label, --label) among 'about'"),
         (["--label", "group", "--split", "half"], "split must be auto, public, random"),
         (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
         (["--label", "group", "--split", "column:about"], "column 'about': the part of a row"),
         (["--label", "score", "--split", "random-per-class"], "needs classes"),
-        (["--label", "about", "--task", "regression"], "labels must be numbers"),
+        (["--label", "about", "--task", "regression"], "labels ('about') must be numbers"),
         (["--label", "group", "--runs", "0"], "runs must be a whole number, at least 1"),
     ],
 )

@@ -50,6 +50,18 @@ def test_another_graph_is_predicted_too(fitted):
     assert fitted.embed(other).shape == (40, 8)
 
 
+def test_what_has_no_feature_is_warned_of(fitted):
+    other = _two_groups(40, seed=5)
+    other.nodes[3]["kind"], other.nodes[4]["size"] = "z", None
+    with (
+        pytest.warns(
+            UserWarning, match="'kind' holds what it did not in training, as 'z': 1 of 40"
+        ),
+        pytest.warns(UserWarning, match="'size' is empty for 1 of 40 nodes, and was for none"),
+    ):
+        assert np.isfinite(fitted.predict_proba(other)).all()
+
+
 def test_labels_that_are_missing_are_predicted():
     graph = _two_groups()
     for node in range(0, 60, 2):
@@ -140,7 +152,7 @@ def test_the_same_seed_gives_the_same(fitted):
         ([None] * 4, "there is none"),
         (["a", "b"], "y must hold 4 labels, one a node; got 2"),
         ({"z": "a"}, "y has a label of 'z', which is no node"),
-        (None, "labels are wanted: y, or the name of an attribute among 'age'"),
+        (None, "labels are wanted: y, or the name of an attribute .* among 'age'"),
         (["a", None, None, "b"], "the validation part has no node with a label"),
     ],
 )
@@ -161,7 +173,7 @@ def test_other_bad_input_says_why(fitted):
         NodeClassifier(width=9).fit(graph)
     with pytest.raises(GraphError, match="no attribute 'size', which the model reads"):
         fitted.predict(networkx.path_graph(3))
-    with pytest.raises(GraphError, match="labels must be numbers; got 'left'"):
+    with pytest.raises(GraphError, match=r"labels \('label'\) must be numbers; got 'left'"):
         NodeRegressor().fit(graph)
     with pytest.raises(GraphError, match="NodeRegressor"):
         NodeClassifier().fit(graph, np.linspace(0, 1, 60))

@@ -45,6 +45,21 @@ def test_text_is_tf_idf():
     assert np.allclose(found @ found.T, theirs @ theirs.T, atol=1e-6)
 
 
+def test_texts_that_do_not_come_again_are_no_categories():
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(9)], "about": WORDS[:9]})
+    columns, notes = learn_columns(table, list(table))
+    assert [(column.name, column.kind) for column in columns] == [("about", "text")]
+    assert notes == ["Column 'name' says nothing: no word of it comes twice."]
+
+
+def test_a_number_that_is_not_finite_is_an_error():
+    with pytest.raises(ValueError, match="'age' must be finite"):
+        learn_columns(pd.DataFrame({"age": [1.0, np.inf]}), ["age"])
+    (column,), _ = learn_columns(pd.DataFrame({"age": [1, 2]}), ["age"])
+    with pytest.raises(ValueError, match="'age' must be finite"):
+        write_features([column], pd.DataFrame({"age": [np.inf]}))
+
+
 def test_mixed_columns_are_texts_and_empty_ones_nothing():
     table = pd.DataFrame({"mixed": ["1", "2", "old", "2"], "same": [7] * 4, "none": [None] * 4})
     columns, notes = learn_columns(table, list(table))

@@ -76,6 +76,44 @@ def test_marked_up_files(tmp_path, ending):
     assert graph.edge_index.shape == (2, 2)
 
 
+def test_gml_is_named_by_labels_where_they_differ(tmp_path):
+    path = tmp_path / "graph.gml"
+    node = 'node [ id {} label "{}" kind "é" ]'
+    for labels, names in (("ab", ["a", "b"]), ("aa", [0, 1])):
+        nodes = " ".join(node.format(i, label) for i, label in enumerate(labels))
+        path.write_text(f"graph [ {nodes} edge [ source 0 target 1 ] ]", "utf-8")
+        graph = read_graph_file(path)
+        assert graph.names == names
+        assert graph.table["kind"].tolist() == ["é", "é"]
+    path.write_text("graph [ node [ id 3 ] node [ id 5 ] edge [ source 3 target 5 ] ]")
+    assert read_graph_file(path).names == [3, 5]
+
+
+def test_what_gexf_says_of_every_node_is_no_attribute(tmp_path):
+    source = networkx.Graph([("a", "b")])
+    for node in source:  # as Gephi writes: where a node is drawn
+        source.nodes[node]["viz"] = {"position": {"x": 1.0, "y": 2.0, "z": 0.0}}
+    networkx.write_gexf(source, tmp_path / "graph.gexf")
+    graph = read_graph_file(tmp_path / "graph.gexf")
+    assert graph.table.columns.empty
+    assert "Attribute 'viz' holds tables: it is not read." in graph.notes
+
+
+def test_a_table_without_edges_has_the_nodes_of_its_table(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    (tmp_path / "nodes.csv").write_text("id\na\nb\n")
+    graph = read_graph_file(tmp_path / "edges.csv", tmp_path / "nodes.csv")
+    assert (len(graph), graph.edge_index.shape) == (2, (2, 0))
+    assert any("2 nodes without an edge" in note for note in graph.notes)
+
+
+def test_the_index_of_a_table_may_name_its_nodes():
+    graph = read_graph((EDGES, NODES.set_index("id")))
+    assert graph.names == ["a", "b", "c", "d"]
+    words = pd.DataFrame({"from": ["to", "from"], "to": ["from", "us"]})  # nodes with such names
+    assert sorted(read_graph(words).names) == ["from", "to", "us"]
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "tsv"])
 def test_tables_in_files(tmp_path, ending):
     paths = [tmp_path / f"{name}.{ending}" for name in ("edges", "nodes")]
@@ -116,6 +154,10 @@ def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
         ("e.csv", "a,b\n1,2\n", "id\n", "has no nodes"),
         ("e.edges", "a\n", None, "line 1 must name two nodes"),
         ("e.graphml", "<graphml>", None, "cannot be read as graphml"),
+        ("e.csv", "a,b\nb,c\na,c\n", None, "begins with a line of names.* 'a' and 'b', which"),
+        ("e.csv", "source,target\n1,2\n", "age,a\n7,1\n7,2\n", "which column 'age' holds, must"),
+        ("e.graphml", "<graphml/>", None, "cannot be read as graphml"),
+        ("e.gml", "graph [ ]", None, "the graph has no nodes"),
         ("e.parquet", "PAR0", None, "is no Parquet file"),
         ("e.doc", "a b\n", None, "must end in .graphml"),
     ],
@@ -163,6 +205,9 @@ def test_masks_of_several_splits_are_refused():
     data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, train_mask=torch.ones(2, 10))
     with pytest.raises(GraphError, match=r"train_mask must .* it is \(2, 10\): choose one"):
         read_graph(data)
+    x = torch.tensor([[1.0], [torch.nan]])
+    with pytest.raises(GraphError, match="x must be finite"):
+        read_graph(Data(edge_index=data.edge_index, x=x))
 
 
 def test_a_column_is_one_end_only():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pandas as pd
 from torch import Tensor
 
 from gattn.files import new_file, write_rows
+from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
@@ -44,6 +45,7 @@ def predict_graph(
     *,
     nodes: str | Path | None = None,
     coverage: float = 0.9,
+    say: Callable[[str], None] = lambda line: None,
 ) -> int:
     """Predict every node of a graph, also one that the model has not seen.
 
@@ -53,6 +55,7 @@ def predict_graph(
         out: the CSV file to write, which must not exist; it appears when it is whole.
         nodes: a table of its nodes.
         coverage: how often the sets of labels, or intervals, are to hold the truth.
+        say: told in a line each what was decided.
 
     Returns:
         The number of nodes.
@@ -65,7 +68,7 @@ def predict_graph(
     check_share("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = read_graph_file(path, nodes, directed=estimator.directed)
+        graph = _read(estimator, path, nodes, say)
         made = estimator.predictor_.predict(graph)
         cells = prediction_cells(estimator, made, coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
@@ -74,7 +77,12 @@ def predict_graph(
 
 
 def embed_graph(
-    run: str | Path, path: str | Path, out: str | Path, *, nodes: str | Path | None = None
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    nodes: str | Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> int:
     """Embed every node of a graph.
 
@@ -84,6 +92,7 @@ def embed_graph(
         out: what to write, which must not exist: ``.npy`` for an array [n, width] float32, or
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
         nodes: a table of its nodes.
+        say: told in a line each what was decided.
 
     Returns:
         The number of nodes.
@@ -99,7 +108,7 @@ def embed_graph(
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = read_graph_file(path, nodes, directed=estimator.directed)
+        graph = _read(estimator, path, nodes, say)
         made = estimator.predictor_.embed(graph).numpy()
         if ending == ".npy":
             np.save(temporary, made)
@@ -108,6 +117,19 @@ def embed_graph(
             table.insert(0, "node", pd.Series(graph.names).astype(str))
             table.to_parquet(temporary, index=False)
     return len(graph)
+
+
+def _read(
+    estimator: NodeEstimator,
+    path: str | Path,
+    nodes: str | Path | None,
+    say: Callable[[str], None],
+) -> AttributedGraph:
+    """Read a graph for a model, and say what was decided."""
+    graph = read_graph_file(path, nodes, directed=estimator.directed)
+    for note in (*graph.notes, *estimator.predictor_.encoder.unknown(graph)):
+        say(note)
+    return graph
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:

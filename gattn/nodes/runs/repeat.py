@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.nodes.base import EncodedGraph, NodeEstimator, fit_together
+from gattn.nodes.base import NodeEstimator, fit_together
+from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
 from gattn.nodes.stack import stack_size
 from gattn.training.processes import in_order

@@ -25,13 +25,15 @@ from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Section, Table, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
 from gattn.training.runs import read_model
-from gattn.training.sections import themed, write_plots
+from gattn.training.sections import CLASSES, themed, write_plots
 
 if TYPE_CHECKING:
-    from gattn.nodes.runs.train import NodeRun
+    from gattn.nodes.runs.records import NodeRun
 
 __all__ = ["write_run_report"]
 
+WITHOUT_NAME = {"classification": "classes", "regression": "numbers"}
+ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the graph"}
 PICTURED = 250
 """Nodes that the picture of the network shows."""
 
@@ -63,10 +65,10 @@ def _facts(run: NodeRun, versions: Mapping[str, str]) -> RunFacts:
         truth = torch.nn.functional.one_hot(y.long(), len(targets)).double()
         std = None
     else:
-        targets, truth, std = (settings.label or "label",), y[:, None], torch.ones_like(made)
+        targets, truth, std = (str(estimator.label),), y[:, None], torch.ones_like(made)
     intervals = metrics["intervals"]
     return RunFacts(
-        title=f"{settings.label or 'classes'} of {data}",
+        title=f"{settings.label or WITHOUT_NAME[estimator.task]} of {data}",
         summary=(
             f"{_model(run)} trained {len(run.attempts)} time{'s' * (len(run.attempts) > 1)} on "
             f"{counts['train']:,} of {counts['all']:,} nodes of {data}; split: {metrics['split']}."
@@ -90,7 +92,8 @@ def _facts(run: NodeRun, versions: Mapping[str, str]) -> RunFacts:
         rows=counts["all"],
         settings=_settings(run),
         versions=versions,
-        notes=run.encoded.notes,
+        decided=run.encoded.notes,
+        words=CLASSES,
     )  # fmt: skip
 
 
@@ -100,10 +103,18 @@ def _model(run: NodeRun) -> str:
 
 
 def _settings(run: NodeRun) -> dict[str, Cell]:
+    """The settings, of which those that were left open as they were chosen."""
     flat: dict[str, Any] = asdict(run.settings)
     flat |= flat.pop("model")
-    flat["features"] = ", ".join(flat["features"])
-    return flat
+    encoder = run.encoded.encoder
+    chosen = {
+        "label": run.estimator.label,
+        "features": ", ".join(flat["features"]) or ALL_FEATURES[encoder.source],
+        "task": run.estimator.task,
+        "split": run.split.protocol,
+        "edges": "directed" if run.encoded.graph.directed else "undirected",
+    }
+    return flat | chosen
 
 
 def _reliability(run: NodeRun, y: Tensor, made: Tensor) -> Reliability:

@@ -65,14 +65,17 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
     return render(draw, dark=dark)
 
 
-def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> bytes:
-    """Draw how often class 1 occurs against its predicted probability, and of how many rows.
+def reliability(
+    found: Reliability, *, name: str = "", event: str = "class 1", dark: bool = False
+) -> bytes:
+    """Draw how often a class occurs against its predicted probability, and of how many rows.
 
     Bars are the standard errors of the frequencies.
 
     Args:
         found: of :func:`gattn.training.calibration.probability_reliability`.
         name: of the target, or of all of them.
+        event: the class.
         dark: for a dark page.
 
     Returns:
@@ -88,8 +91,8 @@ def reliability(found: Reliability, *, name: str = "", dark: bool = False) -> by
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         upper, lower = panels
-        frame(upper, "", "frequency of class 1", title(name))
-        frame(lower, "predicted probability of class 1", "rows", "")
+        frame(upper, "", f"frequency of {event}", title(name))
+        frame(lower, "predicted probability", "rows", "")
         lower.grid(visible=False, axis="x")
         unit_range(upper)
         diagonal(upper, theme)

@@ -56,13 +56,21 @@ class _Kind(NamedTuple):
     steps: bool
 
 
-def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = False) -> bytes:
+def roc(
+    y: ArrayLike,
+    probability: ArrayLike,
+    *,
+    name: str = "",
+    several: str = "targets",
+    dark: bool = False,
+) -> bytes:
     """Draw the true positives against the false positives: thin lines for targets, and their mean.
 
     Args:
         y: classes 0 and 1, [k] or [k, t], NaN where not measured.
         probability: of class 1, in the same shape.
         name: of the target, or of all of them.
+        several: what the t columns are called.
         dark: for a dark page.
 
     Returns:
@@ -84,11 +92,16 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = Fa
 
     found = _curves(y, probability, curve)
     kind = _Kind("false positive rate", "true positive rate", "ROC-AUC", diagonal, steps=False)
-    return _draw(found, kind, name, dark=dark)
+    return _draw(found, kind, name, several, dark=dark)
 
 
 def precision_recall(
-    y: ArrayLike, probability: ArrayLike, *, name: str = "", dark: bool = False
+    y: ArrayLike,
+    probability: ArrayLike,
+    *,
+    name: str = "",
+    several: str = "targets",
+    dark: bool = False,
 ) -> bytes:
     """Draw the precision against the recall: thin lines for targets, and their mean.
 
@@ -101,6 +114,7 @@ def precision_recall(
         y: classes 0 and 1, [k] or [k, t], NaN where not measured.
         probability: of class 1, in the same shape.
         name: of the target, or of all of them.
+        several: what the t columns are called.
         dark: for a dark page.
 
     Returns:
@@ -127,7 +141,7 @@ def precision_recall(
         axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
 
     kind = _Kind("recall", "precision", "average precision", guessing, steps=True)
-    return _draw(found, kind, name, dark=dark)
+    return _draw(found, kind, name, several, dark=dark)
 
 
 def _scikit_learn_metrics() -> ModuleType:
@@ -159,22 +173,24 @@ def _curves(
     return _Found([curve(*pair) for pair in both], len(pairs) - len(both))
 
 
-def _draw(found: _Found, kind: _Kind, name: str, *, dark: bool) -> bytes:
+def _draw(found: _Found, kind: _Kind, name: str, several: str, *, dark: bool) -> bytes:
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
         unit_range(axes)
         axes.set_aspect("equal")
-        frame(axes, kind.x, kind.y, _areas(name, kind.area, found))
+        frame(axes, kind.x, kind.y, _areas(name, several, kind.area, found))
         if not found.curves:
-            return note(axes, "no target has both classes", theme)
+            return note(axes, f"none of the {several} has both classes", theme)
         kind.guessing(axes, theme)
-        _lines(axes, found.curves, theme, steps=kind.steps)
+        _lines(
+            axes, found.curves, theme, f"mean of {len(found.curves)} {several}", steps=kind.steps
+        )
 
     return render(draw, dark=dark)
 
 
-def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, *, steps: bool) -> None:
-    """One curve, or thin ones and their mean."""
+def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, steps: bool) -> None:
+    """One curve, or thin ones and their mean under a label."""
     style = "steps-pre" if steps else "default"
     if len(curves) == 1:
         axes.plot(curves[0].x, curves[0].y, color=theme.first, drawstyle=style)
@@ -185,17 +201,16 @@ def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, *, steps: bool) -
         found.y[np.searchsorted(found.x, GRID)] if steps else np.interp(GRID, found.x, found.y)
         for found in curves
     ]
-    label = f"mean of {len(curves)} targets"
     axes.plot(GRID, np.mean(heights, axis=0), color=theme.second, linewidth=2.2, label=label)
     axes.legend(loc="lower center")
 
 
-def _areas(name: str, area: str, found: _Found) -> str:
+def _areas(name: str, several: str, area: str, found: _Found) -> str:
     curves, left_out = found
     lines = [title(name)] if name else []
     if curves:
         mean = float(np.mean([found.area for found in curves]))
         lines.append(f"{'mean ' if len(curves) > 1 else ''}{area} {number(mean)}")
     if left_out and curves:
-        lines.append(f"one class only: {left_out} of {left_out + len(curves)} targets")
+        lines.append(f"one class only: {left_out} of {left_out + len(curves)} {several}")
     return "\n".join(lines)

@@ -22,6 +22,8 @@ PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
 """Colours that the colour-blind tell apart (Okabe and Ito 2008, and two of Tol's)."""
+BESIDE = 16
+"""Letters of a class's name of which two stand beside each other below the picture."""
 
 
 def sample_network(edges: ArrayLike, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
@@ -104,6 +106,9 @@ def network_picture(
     laid = networkx.spring_layout(graph, seed=0, k=spring, iterations=60)
     places = np.array([laid[node] for node in range(len(value))]).reshape(-1, 2)
 
+    columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
+    rows = -(-len(names) // columns) if len(names) <= len(PALETTE) else 0
+
     def draw(panels: list[Axes], theme: Theme) -> None:
         from matplotlib.collections import LineCollection
 
@@ -115,17 +120,17 @@ def network_picture(
         size = float(np.clip(2500 / max(len(value), 1), 8, 60))
         if len(names):
             for i, label in enumerate(names):
-                rows = value == i
-                if rows.any():
-                    dots = places[rows].T
+                own = value == i
+                if own.any():
+                    dots = places[own].T
                     shade = PALETTE[i % len(PALETTE)]
                     axes.scatter(*dots, s=size, color=shade, label=title(label), zorder=2)
             if len(names) <= len(PALETTE):
-                axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=2, fontsize=10)
+                axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)
         else:
             found = axes.scatter(*places.T, c=value, s=size, cmap="viridis", zorder=2)
             axes.figure.colorbar(found, ax=axes, shrink=0.7)
         axes.set_axis_off()
         axes.set_title(title(name))
 
-    return render(draw, dark=dark, height=5.2)
+    return render(draw, dark=dark, height=4.2 + 0.21 * rows)

@@ -1,0 +1,87 @@
+"""Attributes that hold several values for a node, as columns of one value each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gattn.nodes.attributed import GraphError
+
+__all__ = ["flat_table"]
+
+LISTS = (list, tuple, set, np.ndarray)
+
+
+def flat_table(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Give every column one value a node.
+
+    Lists of as many numbers for every node become as many columns, ``x.0``, ``x.1``, ... Lists of
+    texts become one text each. Tables within cells, as the positions and colours of a GEXF file,
+    are left out.
+
+    Args:
+        table: n rows of attributes.
+
+    Returns:
+        The table, and what was decided, in a sentence each.
+
+    Raises:
+        GraphError: two columns of one name, or lists of other things or of several lengths.
+
+    Example:
+        >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
+        >>> flat_table(table)[0].columns.tolist()
+        ['at.0', 'at.1', 'tags']
+    """
+    doubled = table.columns[table.columns.duplicated()]
+    if len(doubled):
+        raise GraphError(f"attributes must have different names; two are called {doubled[0]!r}")
+    parts, notes = [], []
+    for name in table.columns:
+        values = table[name]
+        kinds = {type(value) for value in values} if values.dtype == object else set()
+        if dict in kinds:
+            notes.append(f"Attribute {name!r} holds tables: it is not read.")
+        elif not any(issubclass(kind, LISTS) for kind in kinds):
+            parts.append(values)
+        elif _is_texts(values):
+            parts.append(_joined(values))
+            notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
+        else:
+            parts.append(_numbers(values))
+    return (pd.concat(parts, axis=1) if parts else table[[]]), notes
+
+
+def _is_texts(values: pd.Series) -> bool:
+    lists = (value for value in values if isinstance(value, LISTS))
+    return any(isinstance(each, str) for held in lists for each in held)
+
+
+def _joined(values: pd.Series) -> pd.Series:
+    """Each list as a text of its words; what is no list stays."""
+    texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
+    return pd.Series(texts, values.index, dtype=object, name=values.name)
+
+
+def _numbers(values: pd.Series) -> pd.DataFrame:
+    """Each place of the lists as a column; NaN where a node has no list."""
+    lists = [np.ravel(value) if isinstance(value, LISTS) else None for value in values]
+    width = next(len(one) for one in lists if one is not None)
+    rows = np.full((len(lists), width), np.nan)
+    for row, (one, value) in enumerate(zip(lists, values)):
+        if one is None and not pd.isna(value):
+            raise GraphError(f"attribute {values.name!r} must hold lists only; got {value!r}")
+        if one is None:
+            continue
+        if len(one) != width:
+            raise GraphError(
+                f"attribute {values.name!r} must hold as many numbers for every node; the first "
+                f"has {width}, that in row {row} has {len(one)}"
+            )
+        try:
+            rows[row] = one
+        except (TypeError, ValueError):
+            raise GraphError(
+                f"attribute {values.name!r} must hold lists of numbers or of texts; got {value!r}"
+            ) from None
+    return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")

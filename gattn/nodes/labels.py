@@ -1,0 +1,147 @@
+"""The labels of nodes: which attribute holds them, and what they are as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.values import as_numbers, is_missing
+
+__all__ = ["encode_classes", "encode_numbers", "find_classes", "read_labels", "usual_labels"]
+
+USUAL = ("y", "label")
+
+
+def usual_labels(graph: AttributedGraph) -> list[str]:
+    """The attributes of the nodes that have a name which labels usually have."""
+    return [name for name in USUAL if name in graph.table.columns]
+
+
+def read_labels(
+    graph: AttributedGraph,
+    label: str | None = None,
+    y: Sequence[object] | Mapping[Hashable, object] | None = None,
+) -> tuple[pd.Series, list[str]]:
+    """The labels of the n nodes as they are, missing ones None.
+
+    Args:
+        graph: the graph.
+        label: the attribute that holds them; None for ``y`` or ``label``.
+        y: labels in the order of the nodes, or by the nodes' names, in place of an attribute.
+
+    Returns:
+        The labels, a series with the name of their attribute where they come from one; and what
+        was decided, in a sentence each.
+
+    Raises:
+        GraphError: there are none, too few or many, or nobody said which of two attributes; or
+            ``y`` stands beside ``x``, and may be a coordinate.
+    """
+    if y is not None:
+        return _given(graph, y), []
+    if label is not None:
+        return graph.column(label), []
+    chosen = _choose(graph)
+    return graph.column(chosen), [f"The labels are attribute {chosen!r}."]
+
+
+def find_classes(values: pd.Series) -> np.ndarray:
+    """The different labels, sorted; as texts where some are.
+
+    Raises:
+        GraphError: there are fewer than two, or so many that they are no classes.
+    """
+    known = values[~is_missing(values)]
+    kinds = list(pd.unique(known))
+    if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
+        kinds = sorted({str(kind) for kind in kinds})
+    if len(kinds) < 2:
+        held = f"one: {kinds[0]!r}" if kinds else "none"
+        raise GraphError(f"labels{_of(values)} must have at least two classes; there is {held}")
+    if len(kinds) > max(20, len(known) / 2):
+        raise GraphError(
+            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(known):,} nodes have "
+            "different ones. For numbers take NodeRegressor (--task regression)"
+        )
+    classes = np.array(sorted(kinds))
+    is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
+    return classes.astype(np.int64) if is_count else classes  # 1.0 is 1 beside a gap
+
+
+def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
+    """The positions of labels among the classes: [n] float64, NaN where unknown.
+
+    Raises:
+        GraphError: another label.
+    """
+    as_text = classes.dtype.kind == "U"
+    place = {label: float(i) for i, label in enumerate(classes.tolist())}
+    y = np.full(len(values), np.nan)
+    for i, (label, missing) in enumerate(zip(values.tolist(), is_missing(values))):
+        label = str(label) if as_text else label
+        if not missing and label not in place:
+            raise GraphError(f"labels{_of(values)} must be among {list(place)[:20]}; got {label!r}")
+        y[i] = np.nan if missing else place[label]
+    return torch.from_numpy(y)
+
+
+def encode_numbers(values: pd.Series) -> Tensor:
+    """Labels that are numbers: [n] float64, NaN where unknown.
+
+    Raises:
+        GraphError: one is no number, or infinite.
+    """
+    numbers = as_numbers(values)
+    strange = np.isnan(numbers) & ~is_missing(values)
+    if strange.any():
+        label = values.tolist()[strange.argmax()]
+        raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}")
+    if np.isinf(numbers).any():
+        raise GraphError(f"labels{_of(values)} must be finite; one is infinite")
+    return torch.from_numpy(numbers)
+
+
+def _choose(graph: AttributedGraph) -> str:
+    """The attribute that holds the labels, where nobody named it: ``y`` or ``label``."""
+    found = usual_labels(graph)
+    wanted = "labels are wanted: y, or the name of an attribute (label, --label)"
+    if not found:
+        held = ", ".join(map(repr, graph.table.columns[:20])) or "none"
+        raise GraphError(f"{wanted} among {held}")
+    if len(found) > 1:
+        raise GraphError(f"{wanted}, since the nodes have both {found[0]!r} and {found[1]!r}")
+    if found == ["y"] and "x" in graph.table.columns:
+        raise GraphError(f"{wanted}, since 'y' beside 'x' may be a coordinate")
+    return found[0]
+
+
+def _given(graph: AttributedGraph, y: Sequence[object] | Mapping[Hashable, object]) -> pd.Series:
+    """The labels of the n nodes that were given, missing ones None.
+
+    The names of tables are texts: a label may also be given by what is written like one.
+    """
+    if not isinstance(y, Mapping):
+        if len(y) != len(graph):
+            raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
+        return pd.Series(list(y), dtype=object)
+    known = set(graph.names)
+    found: dict[Hashable, object] = {}
+    for key, label in y.items():
+        is_count = isinstance(key, float) and key.is_integer()
+        name = key if key in known else str(int(key) if is_count else key)
+        if name not in known:
+            raise GraphError(f"y has a label of {key!r}, which is no node")
+        if name in found:
+            raise GraphError(f"y has two labels of {name!r}")
+        found[name] = label
+    return pd.Series([found.get(name) for name in graph.names], dtype=object)
+
+
+def _of(values: pd.Series) -> str:
+    """Which attribute the labels come from, where they come from one."""
+    return "" if values.name is None else f" ({values.name!r})"

@@ -1,0 +1,92 @@
+"""The parts of a run's trainings: which kind of split, its draws, and what is kept of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gattn.data import Split, dataset
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.files import CITATION
+from gattn.nodes.parts import MASKS, masked_parts, named_parts, per_class_parts, random_parts
+from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.settings import NodeTask
+from gattn.training.folder import file_hash
+
+__all__ = ["is_drawn", "make_split", "split_column", "splits_record"]
+
+SHARES = (0.6, 0.2, 0.2)
+
+
+def split_column(settings: NodeRunSettings) -> str:
+    """The attribute that names the parts; empty where none does."""
+    name = settings.split.removeprefix("column:")
+    return name if name != settings.split else ""
+
+
+def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
+    """Whether the parts are drawn at random, and may be drawn again."""
+    return _kind(settings, graph).startswith("random")
+
+
+def make_split(
+    settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
+) -> Split:
+    """The parts of some trainings; those that are drawn are drawn by the seed and their number.
+
+    Args:
+        settings: of the run.
+        graph: the graph.
+        y: [n] labels, NaN where unknown.
+        task: what they are.
+        number: of the draw, from 0.
+
+    Raises:
+        GraphError: the graph does not name such parts, they do not fit the labels, or one is
+            without a label.
+    """
+    kind, seed = _kind(settings, graph), settings.model.seed + number
+    is_class = task == "classification"
+    if kind == "public":
+        split = masked_parts(graph)
+    elif kind == "random":
+        split = random_parts(y, seed, SHARES, by_class=is_class)
+    elif kind == "random-per-class":
+        if not is_class:
+            raise GraphError("split random-per-class needs classes; the labels are numbers")
+        split = per_class_parts(y, seed)
+    else:
+        split = named_parts(graph, split_column(settings))
+    for part in ("train", "val", "test"):
+        if not y[getattr(split, part)].isfinite().any():
+            raise GraphError(f"split {kind} leaves no labelled node in the {part} part")
+    return split
+
+
+def splits_record(
+    settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
+) -> dict[str, Any]:
+    """What ``splits.json`` holds: the data, and the positions of nodes in every part, from 0."""
+    if settings.data.lower() in CITATION:
+        known = "".join(file.sha256 for file in dataset(settings.data).files)
+        sha256 = hashlib.sha256(known.encode()).hexdigest()
+    else:
+        sha256 = file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
+    parts = [
+        {
+            "protocol": split.protocol,
+            **{part: getattr(split, part).tolist() for part in ("train", "val", "test")},
+        }
+        for split in splits
+    ]
+    return {"data": settings.data, "sha256": sha256, "nodes": len(graph), "splits": parts}
+
+
+def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
+    if settings.split != "auto":
+        return settings.split
+    return "public" if all(name in graph.table.columns for name in MASKS) else "random"

@@ -1,0 +1,103 @@
+"""Which attribute holds the labels, and what they are as numbers."""
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from gattn.nodes import NodeClassifier
+from gattn.nodes.attributed import GraphError
+from gattn.nodes.labels import encode_classes, encode_numbers, find_classes, read_labels
+from gattn.nodes.reading import read_graph
+
+SMALL = {"width": 4, "heads": 2, "epochs": 2}
+
+
+def _graph(**columns):
+    """A circle of named nodes with these attributes."""
+    nodes = len(next(iter(columns.values()), "abcd"))
+    names = [str(node) for node in range(nodes)]
+    edges = pd.DataFrame({"source": names, "target": names[1:] + names[:1]})
+    return edges, pd.DataFrame({"id": names, **columns})
+
+
+def test_a_usual_attribute_is_the_label_and_that_is_said():
+    for name in ("y", "label"):
+        values, notes = read_labels(read_graph(_graph(**{name: list("abab"), "age": range(4)})))
+        assert values.tolist() == list("abab")
+        assert notes == [f"The labels are attribute {name!r}."]
+    assert read_labels(read_graph(_graph(kind=list("abab"))), "kind")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": range(4), "y": range(4)}, "since 'y' beside 'x' may be a coordinate"),
+        ({"y": range(4), "label": list("abab")}, "since the nodes have both 'y' and 'label'"),
+        ({"age": range(4)}, "labels are wanted: .* among 'age'"),
+        ({}, "labels are wanted: .* among none"),
+    ],
+)
+def test_an_attribute_that_may_be_something_else_is_not_taken(columns, message):
+    with pytest.raises(GraphError, match=message):
+        read_labels(read_graph(_graph(**columns)))
+
+
+def test_coordinates_are_features_where_the_label_is_named():
+    columns = {"x": range(20), "y": np.sin(range(20)), "label": list("ab") * 10}
+    model = NodeClassifier(label="label", **SMALL).fit(_graph(**columns))
+    assert [column.name for column in model.predictor_.encoder.columns] == ["x", "y"]
+
+
+def test_an_attribute_that_may_hold_given_labels_is_no_feature():
+    graph = _graph(label=list("ab") * 10, age=range(20))
+    kinds = ["left", "right"] * 10
+    model = NodeClassifier(**SMALL).fit(graph, kinds)
+    assert [column.name for column in model.predictor_.encoder.columns] == ["age"]
+    assert "Attribute 'label' may hold the labels: it is no feature." in model.notes_
+    asked = NodeClassifier(features=["label"], **SMALL).fit(graph, kinds)
+    assert [column.name for column in asked.predictor_.encoder.columns] == ["label"]
+
+
+def test_names_of_tables_may_be_given_as_numbers():
+    graph = read_graph(_graph())
+    values, _ = read_labels(graph, y={0.0: "a", "2": "b"})
+    assert values.tolist() == ["a", None, "b", None]
+    with pytest.raises(GraphError, match="y has two labels of '1'"):
+        read_labels(graph, y={1: "a", "1": "b"})
+    with pytest.raises(GraphError, match="y has a label of 9, which is no node"):
+        read_labels(graph, y={9: "a"})
+    named = read_graph(networkx.path_graph(3))  # whose names are numbers
+    assert read_labels(named, y={2: "a"})[0].tolist() == [None, None, "a"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "encoded"),
+    [
+        ([True, None, False], [False, True], [1, np.nan, 0]),
+        ([1.0, np.nan, 0.0], [0, 1], [1, np.nan, 0]),
+        (["b", " ", "a"], ["a", "b"], [1, np.nan, 0]),
+        ([1, "a", 1], ["1", "a"], [0, 1, 0]),
+        (pd.Categorical(["b", None, "a"]), ["a", "b"], [1, np.nan, 0]),
+        (pd.array([True, None, False], dtype="boolean"), [False, True], [1, np.nan, 0]),
+    ],
+)
+def test_classes_are_sorted_and_missing_ones_are_nan(labels, classes, encoded):
+    values = pd.Series(labels)
+    found = find_classes(values)
+    assert found.tolist() == classes
+    assert [type(kind) for kind in found.tolist()] == [type(kind) for kind in classes]
+    made = encode_classes(values, found)
+    assert torch.equal(made.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
+
+
+def test_labels_that_do_not_fit_are_named_with_their_attribute():
+    with pytest.raises(GraphError, match=r"labels \('age'\) must be classes; 30 of 30 nodes"):
+        find_classes(pd.Series(np.linspace(0, 1, 30), name="age"))
+    with pytest.raises(GraphError, match=r"labels \('kind'\) must be among \['a', 'b'\]; got 'c'"):
+        encode_classes(pd.Series(["c"], name="kind"), np.array(["a", "b"]))
+    with pytest.raises(GraphError, match=r"labels \('age'\) must be numbers; got 'old'"):
+        encode_numbers(pd.Series(["1", "old"], name="age"))
+    with pytest.raises(GraphError, match="labels must be finite"):
+        encode_numbers(pd.Series([1.0, np.inf]))
