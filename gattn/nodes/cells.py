@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from gattn.nodes.attributed import GraphError
+from gattn.nodes.values import is_missing
 
 __all__ = ["flat_table"]
 
@@ -36,20 +40,21 @@ def flat_table(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     doubled = table.columns[table.columns.duplicated()]
     if len(doubled):
         raise GraphError(f"attributes must have different names; two are called {doubled[0]!r}")
-    parts, notes = [], []
+    parts: list[pd.DataFrame] = []
+    notes: list[str] = []
     for name in table.columns:
         values = table[name]
         kinds = {type(value) for value in values} if values.dtype == object else set()
         if dict in kinds:
             notes.append(f"Attribute {name!r} holds tables: it is not read.")
         elif not any(issubclass(kind, LISTS) for kind in kinds):
-            parts.append(values)
+            parts.append(values.to_frame())
         elif _is_texts(values):
-            parts.append(_joined(values))
+            parts.append(_joined(values).to_frame())
             notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
         else:
             parts.append(_numbers(values))
-    return (pd.concat(parts, axis=1) if parts else table[[]]), notes
+    return (pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)), notes
 
 
 def _is_texts(values: pd.Series) -> bool:
@@ -65,12 +70,13 @@ def _joined(values: pd.Series) -> pd.Series:
 
 def _numbers(values: pd.Series) -> pd.DataFrame:
     """Each place of the lists as a column; NaN where a node has no list."""
-    lists = [np.ravel(value) if isinstance(value, LISTS) else None for value in values]
+    lists = [
+        None if gone else _list_of_numbers(value, values.name)
+        for value, gone in zip(values, is_missing(values))
+    ]
     width = next(len(one) for one in lists if one is not None)
     rows = np.full((len(lists), width), np.nan)
-    for row, (one, value) in enumerate(zip(lists, values)):
-        if one is None and not pd.isna(value):
-            raise GraphError(f"attribute {values.name!r} must hold lists only; got {value!r}")
+    for row, one in enumerate(lists):
         if one is None:
             continue
         if len(one) != width:
@@ -78,10 +84,16 @@ def _numbers(values: pd.Series) -> pd.DataFrame:
                 f"attribute {values.name!r} must hold as many numbers for every node; the first "
                 f"has {width}, that in row {row} has {len(one)}"
             )
-        try:
-            rows[row] = one
-        except (TypeError, ValueError):
-            raise GraphError(
-                f"attribute {values.name!r} must hold lists of numbers or of texts; got {value!r}"
-            ) from None
+        rows[row] = one
     return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")
+
+
+def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
+    if not isinstance(value, LISTS):
+        raise GraphError(f"attribute {name!r} must hold lists only; got {value!r}")
+    try:
+        return np.asarray(list(value), np.float64).ravel()
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"attribute {name!r} must hold lists of numbers or of texts; got {value!r}"
+        ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -82,7 +82,9 @@ def _marked_up(path: Path) -> networkx.Graph:
         raise ImportError('this file needs networkx: pip install "gattn[nodes]"') from None
     try:
         if path.suffix.lower() == ".gml":
-            return _named_by_label(networkx.parse_gml(path.read_text("utf-8-sig"), label=None))
+            text = path.read_text("utf-8-sig")
+            label: Any = None  # networkx takes it, and says that it does not
+            return _named_by_label(networkx.parse_gml(text, label=label))
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)

@@ -132,8 +132,8 @@ def _given(graph: AttributedGraph, y: Sequence[object] | Mapping[Hashable, objec
     known = set(graph.names)
     found: dict[Hashable, object] = {}
     for key, label in y.items():
-        is_count = isinstance(key, float) and key.is_integer()
-        name = key if key in known else str(int(key) if is_count else key)
+        as_text = str(int(key) if isinstance(key, float) and key.is_integer() else key)
+        name = key if key in known else as_text
         if name not in known:
             raise GraphError(f"y has a label of {key!r}, which is no node")
         if name in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -30,7 +30,7 @@ class Predictor(Protocol):
         ...
 
     @classmethod
-    def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any], /) -> Predictor:
+    def from_state(cls, tensors: dict[str, Tensor], state: dict[str, Any], /) -> Predictor:
         """Make the model of what :meth:`state` gave."""
         ...
 
@@ -145,5 +145,6 @@ def _plain(value: object) -> Any:
     """A setting for JSON: NumPy's numbers become Python's, a sequence a list."""
     if isinstance(value, np.generic):
         return value.item()
-    is_several = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
-    return [_plain(each) for each in value] if is_several else value
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value
