@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch_geometric.nn as pyg
-from torch import Tensor
+from torch import Tensor, nn
 
 from gattn.cli import main
 from gattn.graph import Graph
@@ -22,13 +22,17 @@ from gattn.nodes import network
 from gattn.nodes.runs import repeat
 
 
-class GATConv(pyg.GATConv):
+class GATConv(nn.Module):
     """PyG's layer, given what the networks of nodes give theirs."""
 
-    def forward(self, x: Tensor, edge_index: Graph, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__()
+        self.layer = pyg.GATConv(*args, **options)
+
+    def forward(self, x: Tensor, graph: Graph, **options: Any) -> Any:
         """Attend along the edges of a graph, from dense features."""
         dense = x if x.layout == torch.strided else x.to_dense()
-        return super().forward(dense, edge_index.edge_index, **options)
+        return self.layer(dense, graph.edge_index, **options)
 
 
 if __name__ == "__main__":
