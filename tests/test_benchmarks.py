@@ -371,6 +371,7 @@ COMMANDS = [
     "molecules.featurise",
     "molecules.predict",
     "molecules.search",
+    "molecules.train",
 ]
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from rdkit.Chem.rdMolDescriptors import Properties
 
+    from gattn.data.building import Skeletons
+
 __all__ = [
     "DESCRIPTORS",
     "LOGP",
@@ -80,6 +82,10 @@ whose partial charge lies in one interval.
 """
 
 
+DONOR = "[N&!H0&v3,N&!H0&+1&v4,O&H1&+0,S&H1&+0,n&H1&+0]"
+"""The pattern of ``NumHBD``."""
+SINGLE, TRIPLE = 1, 3
+"""RDKit's numbers of bond types."""
 LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
 """Bounds of the intervals that RDKit sorts atoms by, for the surfaces by logP and refractivity."""
@@ -116,32 +122,64 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     return torch.from_numpy(_defined(rows))
 
 
-def descriptor_rows(
-    molecules: Sequence[Mol], atoms: np.ndarray, environments: np.ndarray
-) -> np.ndarray:
+COUNTED = ("NumHeteroatoms", "NumHBD", "NumRotatableBonds")
+"""Those of :data:`DESCRIPTORS` that are counted here for many molecules at once, and not by RDKit,
+which matches a pattern for each."""
+
+
+def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
     """The descriptors of many molecules, where environments of atoms are typed once.
 
     Args:
         molecules: k of them.
-        atoms: [k], how many each has.
-        environments: of all atoms, :meth:`gattn.data.building.MoleculeBuilder.environments`.
+        skeletons: theirs, :meth:`gattn.data.building.MoleculeBuilder.skeletons`.
 
     Returns:
         [k, len(DESCRIPTORS)] float32, finite.
     """
-    if not molecules:
+    count = len(molecules)
+    if not count:
         return np.empty((0, len(DESCRIPTORS)), np.float32)
-    terms = _atom_terms().rows(environments, molecules, atoms)
-    logp, refractivity, surface = terms.T
-    which = np.arange(len(atoms)).repeat(atoms)
-    whole = [_whole(molecule) for molecule in molecules]
-    charged = [_by_charge(molecule) for molecule in molecules]
-    sums = [np.bincount(which, term, len(atoms))[:, None] for term in (logp, refractivity)]
+    atoms = skeletons.sizes[:, 0]
+    terms = _atom_terms().rows(skeletons.environments, molecules, atoms)
+    logp, refractivity, surface, donors = terms.T
+    which = np.arange(count).repeat(atoms)
+    hetero = (skeletons.elements != 1) & (skeletons.elements != 6)
+    asked = _properties(tuple(name for name in PROPERTIES if name not in COUNTED))
+    columns = dict(zip(asked.GetPropertyNames(), _properties_of(molecules, asked).T))
+    columns["NumHeteroatoms"] = np.bincount(which, hetero, count)
+    columns["NumHBD"] = np.bincount(which, donors, count)
+    columns["NumRotatableBonds"] = _rotatable(molecules, skeletons)
+    whole = [columns[name] for name in (*PROPERTIES, "NumRotatableBonds")]
+    sums = [np.bincount(which, term, count) for term in (logp, refractivity)]
     surfaces = [
-        _in_intervals(which, surface, values, bounds, len(atoms))
+        _in_intervals(which, surface, values, bounds, count)
         for values, bounds in ((logp, LOGP), (refractivity, REFRACTIVITY))
     ]
-    return _defined(np.concatenate([whole, *sums, *surfaces, charged], 1).astype(np.float32))
+    charged = [_by_charge(molecule) for molecule in molecules]
+    rows = np.concatenate([np.stack([*whole, *sums], 1), *surfaces, charged], 1)
+    return _defined(rows.astype(np.float32))
+
+
+def _properties_of(molecules: Sequence[Mol], asked: Properties) -> np.ndarray:
+    return np.array([list(asked.ComputeProperties(molecule)) for molecule in molecules])
+
+
+MANY = 400
+"""Of more rotatable bonds RDKit is asked: it stops at 1,000 matches, two of which are one bond."""
+
+
+def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
+    """Count single bonds in no ring between atoms that have others, and no triple bond: [k]."""
+    ends, orders = skeletons.ends, skeletons.orders
+    fixed = skeletons.degrees == 1
+    fixed[ends[orders == TRIPLE]] = True
+    turns = (orders == SINGLE) & ~skeletons.in_ring & ~fixed[ends].any(1)
+    count = len(molecules)
+    found = np.bincount(np.arange(count).repeat(skeletons.sizes[:, 1]), turns, count)
+    for i in np.flatnonzero(found > MANY).tolist():
+        found[i] = _rotatable_bonds(molecules[i])
+    return found
 
 
 def _in_intervals(
@@ -155,14 +193,22 @@ def _in_intervals(
 
 @functools.cache
 def _atom_terms() -> AtomMemory:
-    """Each atom's share of logP, its share of the molar refractivity, and its surface."""
+    """Each atom's logP, molar refractivity and surface, and whether it is a donor."""
+    from rdkit.Chem import MolFromSmarts
     from rdkit.Chem import rdMolDescriptors as rd
+
+    donor = MolFromSmarts(DONOR)
 
     def terms(molecule: Mol) -> list[tuple[float, ...]]:
         surface, _ = rd._CalcLabuteASAContribs(molecule)
-        return [(*pair, area) for pair, area in zip(rd._CalcCrippenContribs(molecule), surface)]
+        crippen = rd._CalcCrippenContribs(molecule)
+        donors = set(molecule.GetSubstructMatches(donor, maxMatches=molecule.GetNumAtoms()))
+        return [
+            (*pair, area, float((i,) in donors))
+            for i, (pair, area) in enumerate(zip(crippen, surface))
+        ]
 
-    return AtomMemory(terms, 3)
+    return AtomMemory(terms, 4)
 
 
 def descriptor_row(molecule: Mol) -> list[float]:
@@ -180,10 +226,13 @@ def descriptor_row(molecule: Mol) -> list[float]:
 
 def _whole(molecule: Mol) -> list[float]:
     """The descriptors that are not sums over atoms by Crippen's types or by charges."""
+    return [*_properties(PROPERTIES).ComputeProperties(molecule), _rotatable_bonds(molecule)]
+
+
+def _rotatable_bonds(molecule: Mol) -> int:
     from rdkit.Chem import rdMolDescriptors as rd
 
-    rotatable = rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict)
-    return [*_properties().ComputeProperties(molecule), rotatable]
+    return rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict)
 
 
 def _by_charge(molecule: Mol) -> Sequence[float]:
@@ -201,7 +250,7 @@ def _defined(rows: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def _properties() -> Properties:
+def _properties(names: tuple[str, ...]) -> Properties:
     from rdkit.Chem.rdMolDescriptors import Properties
 
-    return Properties(PROPERTIES)
+    return Properties(names)

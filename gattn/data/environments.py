@@ -14,7 +14,10 @@ import numpy as np
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["AtomMemory", "environments"]
+__all__ = ["AtomMemory", "atom_keys", "environments"]
+
+MOST = 2**17
+"""So many environments are remembered; then all are forgotten, as memory is to be bounded."""
 
 
 def environments(
@@ -39,6 +42,23 @@ def environments(
     whose = wide[one]
     far = _gather(near, near, one[whose], other[whose], over[whose])
     return np.where(wide, far, near)
+
+
+def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Give every atom a number that names it and its bonds, whatever their order.
+
+    Args:
+        atoms: [n] uint64, codes of what an atom is.
+        bonds: [b] uint64, codes of what a bond is.
+        ends: [b, 2] int64, the two atoms of each bond.
+
+    Returns:
+        [n] uint64; two that differ share a number with a chance of 2^-64.
+    """
+    total, codes = np.zeros_like(atoms), _mix(bonds)
+    for end in ends.T:
+        np.add.at(total, end, codes)
+    return _mix(np.uint64(3) * _mix(atoms) + total)
 
 
 def _gather(
@@ -82,6 +102,8 @@ class AtomMemory:
         Returns:
             [n, width] float64.
         """
+        if len(self._known) > MOST:
+            self._known.clear()
         kinds, first, place = np.unique(keys, return_index=True, return_inverse=True)
         ends = np.cumsum(sizes)
         for kind, atom in zip(kinds.tolist(), first):

@@ -70,6 +70,6 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         for _, molecule in read:
             counter.add(molecule)
         molecules = [molecule for _, molecule in read]
-        held = descriptor_rows(molecules, builder.sizes()[:, 0], builder.environments())
+        held = descriptor_rows(molecules, builder.skeletons())
         written = [Chem.MolToSmiles(molecule) for molecule in molecules] if canonical else []
     return PackedInputs(builder.pack(), counter.pack(), held, errors, written)

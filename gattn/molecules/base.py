@@ -248,7 +248,7 @@ class MoleculeEstimator(KeptEstimator):
         labels = labels[found.rows]
         known = labels.isfinite().any(1).nonzero().flatten()
         everything = Labelled(found.inputs, labels, found.rows, found.canonical, bad)
-        return everything[known]
+        return everything if len(known) == len(labels) else everything[known]
 
     def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
         """A training and a validation part, all rows of one canonical SMILES in one of them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,8 +28,9 @@ SPREAD = 3.0
 STEPS = 25
 SEARCHED_ROWS = 1000
 """The search for the logarithms reads at most so many molecules; the prediction reads them all."""
-ASKED = 1024
-"""Molecules predicted at once, which bounds the memory."""
+ASKED, BLOCK = 1024, 128
+"""Molecules compared by fingerprints at once, which bounds the memory; and predicted at once, whose
+kernels stay in the processor's cache."""
 JITTER = 1e-4
 FARTHEST = 6.0
 """Standardised descriptors are cut here: an odd molecule is far away, and not infinitely."""
@@ -57,7 +59,7 @@ def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
     """
     least = _shared(a, b)
     total_a, total_b = (counts.sum(1, dtype=torch.float32) for counts in (a, b))
-    return least / (total_a[:, None] + total_b - least).clamp(min=1)
+    return least.div_((total_a[:, None] + total_b).sub_(least).clamp_(min=1))
 
 
 def _shared(a: Tensor, b: Tensor) -> Tensor:
@@ -79,11 +81,11 @@ def _shared(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """What predicts one target: its known rows, the Cholesky factor, and the weight of each."""
+    """What predicts one target: its known rows, the weight of each, and the Cholesky factor."""
 
     rows: Tensor
-    lower: Tensor
     weight: Tensor
+    lower: Tensor | None
 
 
 class KernelRidge:
@@ -102,24 +104,31 @@ class KernelRidge:
     normal prior on the logarithms). A target's gaps are left out of its own equation.
 
     Memory grows with the square of the training molecules, and so it reads at most ``rows`` of
-    them, drawn at random. With t targets it is t rows^2 numbers of float64.
+    them, drawn at random. With t targets and variances it is t rows^2 numbers of float64.
 
     Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters
     2 and 5.
     """
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        """Make it of what :meth:`state` gave."""
-        self._tensors = tensors
+    def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
+        """Make it of what :meth:`state` gave, to give variances or means alone."""
+        self._tensors, self._variance = tensors, variance
         self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
-        parts = self._compare(self.counts, self._z)
-        self._factors = [
-            _factor(parts, theta, y) for theta, y in zip(self._theta, tensors["y"].unbind(1))
-        ]
+
+    @functools.cached_property
+    def _factors(self) -> list[_Factor]:
+        """Of each target; made when a prediction asks for it."""
+        parts = _compare(self.counts, self._z, self.counts, self._z)
+        made = (
+            _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
+        )
+        return [each if self._variance else replace(each, lower=None) for each in made]
 
     @classmethod
-    def fit(cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int) -> KernelRidge:
+    def fit(
+        cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True
+    ) -> KernelRidge:
         """Choose the hyperparameters of every target and solve its equation.
 
         Args:
@@ -127,6 +136,7 @@ class KernelRidge:
             y: [k, t] float64; NaN where a target was not measured.
             rows: the most molecules to read.
             seed: of the draw, where there are more.
+            variance: whether predictions are to have one, which takes most of their time.
 
         Returns:
             The fitted model.
@@ -144,7 +154,8 @@ class KernelRidge:
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
                 "mean": mean, "scale": scale, "center": center, "width": width,
-            }
+            },
+            variance=variance,
         )  # fmt: skip
 
     def with_more(self, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int) -> KernelRidge:
@@ -163,7 +174,8 @@ class KernelRidge:
         z = _standardise(inputs.descriptors[kept].double(), had["center"], had["width"])
         scaled = (y[kept].double() - had["mean"]) / had["scale"]
         more = {"counts": inputs.counts[kept], "descriptors": z, "y": scaled}
-        return KernelRidge(had | {name: torch.cat([had[name], of]) for name, of in more.items()})
+        both = {name: torch.cat([had[name], of]) for name, of in more.items()}
+        return KernelRidge(had | both, variance=self._variance)
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
         """Predict every target with its posterior variance.
@@ -172,23 +184,30 @@ class KernelRidge:
             inputs: k molecules.
 
         Returns:
-            [k, t] float64 in the targets' units, and the variance of a measurement, [k, t].
+            [k, t] float64 in the targets' units, and the variance of a measurement, [k, t]; zeros
+            where it was made without.
         """
-        pieces = zip(inputs.counts.split(ASKED), inputs.descriptors.split(ASKED))
+        center, width = self._tensors["center"], self._tensors["width"]
+        z = _standardise(inputs.descriptors.double(), center, width)
+        alike = (count_tanimoto(some, self.counts) for some in inputs.counts.split(ASKED))
+        blocks = (block for some in alike for block in some.split(BLOCK))
+        pieces = zip(inputs.counts.split(BLOCK), z.split(BLOCK), blocks)
         means, variances = zip(*(self._predict(*piece) for piece in pieces))
         return self._in_units(torch.cat(means), torch.cat(variances))
 
-    def _predict(self, counts: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
+    def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of some molecules, standardised: two of [k, t]."""
-        center, width = self._tensors["center"], self._tensors["width"]
-        z = _standardise(descriptors.double(), center, width)
-        parts, own = self._compare(counts, z), _self_similarity(counts, z)
+        parts = [alike.double(), *_compare_descriptors(z, self._z)]
+        own = _self_similarity(counts, z)
         means, variances = [], []
         for theta, factor in zip(self._theta, self._factors):
             gaps = len(factor.rows) < len(self.counts)
             cross = _combine([part[:, factor.rows] for part in parts] if gaps else parts, theta)
-            spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
             means.append(cross @ factor.weight)
+            if factor.lower is None:
+                variances.append(torch.zeros_like(means[-1]))
+                continue
+            spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
             variances.append(_combine(own, theta) + _noise(theta) - spread.square().sum(0))
         return torch.stack(means, 1), torch.stack(variances, 1)
 
@@ -243,9 +262,6 @@ class KernelRidge:
     def state(self) -> dict[str, Tensor]:
         """Give the tensors that the model is made of, for :meth:`__init__` to take."""
         return dict(self._tensors)
-
-    def _compare(self, counts: Tensor, z: Tensor) -> list[Tensor]:
-        return _compare(counts, z, self.counts, self._z)
 
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         scale = self._tensors["scale"]
@@ -321,7 +337,7 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
         parts = [part[rows][:, rows] for part in parts]
     kernel = _combine(parts, theta)
     lower = torch.linalg.cholesky(kernel + _noise(theta) * torch.eye(len(rows)).double())
-    return _Factor(rows, lower, torch.cholesky_solve(y[rows, None], lower).flatten())
+    return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
 
 
 def _search(parts: list[Tensor], y: Tensor) -> Tensor:
@@ -333,6 +349,7 @@ def _search(parts: list[Tensor], y: Tensor) -> Tensor:
     def loss() -> Tensor:
         optimizer.zero_grad()
         factor = _factor(parts, theta, y)
+        assert factor.lower is not None
         fit = 0.5 * y[factor.rows] @ factor.weight + factor.lower.diagonal().log().sum()
         prior = 0.5 * ((theta - start) / SPREAD).square().sum()
         value = (fit + prior) / max(len(factor.rows), 1)

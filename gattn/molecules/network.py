@@ -108,8 +108,10 @@ class MoleculeNetwork(nn.Module):
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, ptr=batch.ptr)
-        total = self.sum(self.project(x), batch.batch, dim_size=graphs) / ATOMS
-        return torch.cat([attended, total], 1)
+        # The sum is projected, which takes the product of a molecule and not of its every atom.
+        total, count = self.sum(x, batch.batch, dim_size=graphs), batch.ptr.diff()[:, None]
+        projected = F.linear(total, self.project.weight) + count * self.project.bias
+        return torch.cat([attended, projected / ATOMS], 1)
 
     def attention(self, batch: Data) -> Tensor:
         """Weigh every atom as the learned queries do.

@@ -17,7 +17,7 @@ from gattn.molecules.members import (
     make_network,
     predict_members,
 )
-from gattn.molecules.nearest import nearest_similarity
+from gattn.molecules.nearest import NearestMolecules
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
@@ -78,8 +78,10 @@ class MoleculePredictor:
             _loaded(make_network(settings, targets), _under(f"networks.{member}.", tensors))
             for member in range(settings.ensemble if settings.model != "ridge" else 0)
         ]
+        self._nearest = NearestMolecules(tensors["bits"])
         kernel = _under("ridge.", tensors)
-        self.kernel = KernelRidge(kernel) if kernel else None
+        # Only numbers have an error that is told by the variance; see predict.
+        self.kernel = KernelRidge(kernel, variance=task == "regression") if kernel else None
 
     @classmethod
     def fit(
@@ -139,6 +141,7 @@ class MoleculePredictor:
         if made.kernel is not None:
             made.kernel = made.kernel.with_more(val, y_val, rows=rows, seed=seed)
         made._tensors["bits"] = torch.cat([made._tensors["bits"], val.counts > 0])
+        made._nearest = NearestMolecules(made._tensors["bits"])
         return made
 
     @classmethod
@@ -154,8 +157,9 @@ class MoleculePredictor:
         mean, scale = tensors["mean"], tensors["scale"]
         weights = fit_weights((stacked - mean) / scale, (y_val - mean) / scale)
         made._tensors["weights"] = weights
-        sources = made._sources(stacked, members, variance)
-        made._tensors["spread"] = fit_spread(sources, y_val - combine(stacked, weights))
+        if task == "regression":
+            sources = made._sources(stacked, members, variance)
+            made._tensors["spread"] = fit_spread(sources, y_val - combine(stacked, weights))
         made.held = made.predict(val)
         return made
 
@@ -176,7 +180,7 @@ class MoleculePredictor:
         else:
             voices = torch.cat([stacked, members])
             std = (voices - voices.mean(0)).square().mean(0).sqrt()
-        nearest = nearest_similarity(self._tensors["bits"], inputs.counts)
+        nearest = self._nearest.similarity(inputs.counts)
         return Prediction(mean, std, parts, members, nearest)
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:

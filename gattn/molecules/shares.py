@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import LOGP, REFRACTIVITY, descriptor_row
+from gattn.data.descriptors import DONOR, LOGP, REFRACTIVITY, descriptor_row
 
 if TYPE_CHECKING:
     from rdkit.Chem import Bond, Mol
@@ -21,7 +21,7 @@ __all__ = ["descriptor_shares"]
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
-    "NumHBD": "[N&!H0&v3,N&!H0&+1&v4,O&H1&+0,S&H1&+0,n&H1&+0]",
+    "NumHBD": DONOR,
     "NumAmideBonds": "C(=[O;!R])N",
     "NumRotatableBonds": "[!$(*#*)&!D1]-&!@[!$(*#*)&!D1]",
 }

@@ -1,4 +1,4 @@
-"""Inputs of models in files: a cache of one list, and shards of more than fits into memory.
+"""Inputs of models in files: a cache of what a list of texts comes out as.
 
 They are archives of arrays and text, which hold no pickle: reading one runs nothing.
 """

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gattn.molecules import kernel
 from gattn.molecules.kernel import KernelRidge, count_tanimoto
 
 
@@ -104,3 +105,24 @@ def test_no_molecules_are_no_rows() -> None:
     train, y = made(10)
     mean, variance = KernelRidge.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
     assert mean.shape == variance.shape == (0, 2)
+
+
+def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, y = made(50)
+    test, _ = made(23, seed=1)
+    model = KernelRidge.fit(train, y, rows=100, seed=0)
+    wanted = model.predict(test)
+    monkeypatch.setattr(kernel, "ASKED", 8)
+    monkeypatch.setattr(kernel, "BLOCK", 4)
+    for one, other in zip(model.predict(test), wanted):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_without_variances_the_means_are_the_same() -> None:
+    train, y = made(30)
+    model = KernelRidge.fit(train, y, rows=100, seed=0)
+    means, variances = KernelRidge(model.state(), variance=False).predict(train)
+    assert torch.equal(means, model.predict(train)[0])
+    assert not variances.any()
+    more = KernelRidge.fit(train, y, rows=20, seed=0, variance=False)
+    assert not more.with_more(train, y, rows=40, seed=0).predict(train)[1].any()

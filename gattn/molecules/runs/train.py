@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from gattn.data import Split
 from gattn.files import write_rows
@@ -114,7 +115,7 @@ def train_run(
     known = _known(estimator, source, cache)
     say(_read(source, known, estimator))
     split = choose_parts(settings.split, known, source, settings.model.seed)
-    _check_train(estimator, known[split.train])
+    _check_train(estimator, known.y[split.train])
     notes = _notes(split, known)
     for note in notes:
         say(note)
@@ -122,12 +123,14 @@ def train_run(
         left_out = [(row.row, row.line, row.text, row.reason) for row in known.bad]
         record = splits_record(split, known, source)
         begin(out, settings, record, ("row", "line", "text", "reason"), left_out)
-    train, val = known[split.train], known[split.val]
     if settings.tune:
         from gattn.molecules.runs.tuning import tune
 
+        train, val = known[split.train], known[split.val]
         estimator.set_params(**tune(estimator, train, val, settings.tune, out, say))
-    estimator.fit_labelled(train, val, folder=out / CHECKPOINTS, progress=progress)
+    estimator.fit_labelled(  # copies that live no longer than this: of HIV half a gigabyte
+        known[split.train], known[split.val], folder=out / CHECKPOINTS, progress=progress
+    )
     run = _judge(settings, source, known, split, estimator, notes)
     if is_first_process():
         _write(out, run)
@@ -181,9 +184,9 @@ def _notes(split: Split, known: Labelled) -> list[str]:
     return [f"{shared} molecules of the test part stand in the training part, too."]
 
 
-def _check_train(estimator: MoleculeEstimator, train: Labelled) -> None:
+def _check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
     """A target of which the training part knows one value cannot be learnt."""
-    for target, column in zip(estimator.targets_, train.y.T):
+    for target, column in zip(estimator.targets_, y.T):
         values = column[column.isfinite()].unique()
         if len(values) < 2:
             held = "no label" if not len(values) else "one value only"
@@ -199,22 +202,23 @@ def _judge(
     notes: list[str],
 ) -> Run:
     """Predict the validation and test parts, and measure the model beside the baselines."""
-    parts = {part: known[getattr(split, part)] for part in PARTS}
-    test, task, predictor = parts["test"], estimator.task, estimator.predictor_
+    test, y_val = known[split.test], known.y[split.val]
+    task, predictor = estimator.task, estimator.predictor_
     made = predictor.predict(test.inputs)
     predictions = {"val": predictor.held, "test": made}
     learned = known[torch.cat([split.train, split.val])]  # what the model learned from at last
     metrics = {
         "task": task,
         "test": measure(task, test.y, made.mean),
-        "val": measure(task, parts["val"].y, predictions["val"].mean),
+        "val": measure(task, y_val, predictions["val"].mean),
         "baselines": measure_baselines(task, learned, test, settings.model.seed),
         "targets": measure_targets(estimator, test.y, made.mean),
         "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
-        | constant_width(estimator, parts["val"].y, predictions["val"].mean, settings.coverage),
+        | constant_width(estimator, y_val, predictions["val"].mean, settings.coverage),
         "weights": estimator.predictor_.weights,
         "split": split.protocol,
-        "molecules": {part: len(parts[part]) for part in PARTS} | {"left_out": len(known.bad)},
+        "molecules": {part: len(getattr(split, part)) for part in PARTS}
+        | {"left_out": len(known.bad)},
     }
     return Run(settings, source, known, split, estimator, predictions, metrics, notes)
 

@@ -1,13 +1,11 @@
-"""Inputs in files: a cache that is read in place of parsing, and shards that are read lazily."""
+"""Inputs in files: a cache that is read in place of parsing."""
 
-import numpy as np
 import pytest
 import torch
 
 from gattn.data.archives import read_archive, write_archive
 from gattn.molecules import inputs
 from gattn.molecules.inputs import featurise
-from gattn.molecules.shards import InputShards, write_shards
 
 SMILES = ["CCO", "(", "c1ccccc1", "[Na+].[Cl-]", "", "*", "C" * 300, "F/C=C/F", "N[C@@H](C)C(=O)O"]
 
@@ -91,31 +89,3 @@ def test_a_truncated_cache_is_refused(tmp_path):
         cache.write_bytes(content[:length])
         with pytest.raises(ValueError, match="holds no inputs of molecules, or is broken"):
             featurise(SMILES, cache=cache)
-
-
-@pytest.mark.parametrize("per_shard", [1, 2, 4, 100])
-def test_shards_are_taken_by_position_as_inputs_are(tmp_path, per_shard):
-    whole = featurise(SMILES)
-    shards = write_shards(tmp_path / "shards", iter(SMILES), per_shard=per_shard)
-    assert len(shards) == len(whole.inputs)
-    for index in ([4, 0, 4, -1], slice(None), [], np.array([2]), torch.tensor([6, 5, 4, 3, 2, 1])):
-        _same(shards[index], whole.inputs[index])
-    pieces = list(InputShards(tmp_path / "shards").pieces())
-    assert [error for piece in pieces for error in piece.errors] == whole.errors
-    assert [text for piece in pieces for text in piece.canonical] == whole.canonical
-
-
-def test_folders_that_hold_no_shards_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        InputShards(tmp_path)
-    folder = tmp_path / "shards"
-    write_shards(folder, SMILES, per_shard=4)
-    with pytest.raises(FileExistsError):
-        write_shards(folder, SMILES)
-    (folder / "000001.npz").write_bytes((folder / "000002.npz").read_bytes())
-    with pytest.raises(ValueError, match=r"000001\.npz is not the shard that belongs there"):
-        InputShards(folder)[4]
-    (folder / "index.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match="holds no shards, or is broken"):
-        InputShards(folder)
-    assert len(write_shards(tmp_path / "none", [])[:]) == 0

@@ -1,0 +1,75 @@
+"""Measure a whole training of the default model: how long it takes, and in how much memory.
+
+    python -m benchmarks.molecules.train --data hiv      # 41,127 molecules
+    python -m benchmarks.molecules.train --data tox21    # 12 targets with gaps
+
+Trains as ``gattn molecules train`` does, from the table (below GATTN_DATA) to the report, and keeps
+nothing of the run but a JSON line in benchmarks/results/train.jsonl. Wall time needs a machine that
+does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.core import record
+from benchmarks.molecules.featurise import peak_mib, processor_seconds
+from gattn.data import data_root, dataset
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.train import train_run
+from gattn.molecules.settings import MoleculeSettings
+
+MODULE = "benchmarks.molecules.train"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train on a data set, and print the rows a second and the peaks of memory."""
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
+    parser.add_argument("--data", default="hiv", help="a registered data set of molecules")
+    parser.add_argument("--epochs", type=int, default=MoleculeSettings.epochs)
+    parser.add_argument("--workers", type=int, default=2, help="processes that read SMILES")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "train.jsonl")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        found = _measure(options.data, Path(folder), options.epochs, options.workers)
+    environment = record.environment(MODULE, arguments)
+    record.append(options.out, {**found, "environment": environment})
+    print(", ".join(f"{name} {value}" for name, value in found.items()))
+
+
+def _measure(name: str, folder: Path, epochs: int, workers: int) -> record.Record:
+    known = dataset(name)
+    settings = RunSettings(
+        data=str(data_root() / known.folder / known.files[0].name),
+        smiles=known.smiles,
+        target=known.targets,
+        workers=workers,
+        model=MoleculeSettings(epochs=epochs),
+    )
+    start, used = time.perf_counter(), processor_seconds()
+    metrics = train_run(settings, folder / "run", say=lambda line: print(line, flush=True))
+    seconds = time.perf_counter() - start
+    rows = sum(metrics["molecules"].values())
+    return {
+        "case": f"train/{name}",
+        "rows": rows,
+        "targets": len(known.targets),
+        "epochs": epochs,
+        "seconds": seconds,
+        "rows_per_second": rows / seconds,
+        "processor_seconds": processor_seconds() - used,
+        "peak_mib": peak_mib(resource.RUSAGE_SELF),
+        "peak_mib_of_a_worker": peak_mib(resource.RUSAGE_CHILDREN),
+        "test": metrics["test"],
+        "baselines": metrics["baselines"],
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
