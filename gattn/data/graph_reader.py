@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, SupportsInt
 
 import numpy as np
 
@@ -191,7 +191,7 @@ class _Getters(NamedTuple):
     ring: Callable[[Bond], bool]
     begin: Callable[[Bond], int]
     end: Callable[[Bond], int]
-    stereo: Callable[[Bond], int]
+    stereo: Callable[[Bond], SupportsInt]
     chiral: QueryAtom
     rare_bond: Mol
 

@@ -171,6 +171,8 @@ class KernelRidge:
             A model that predicts from both.
         """
         had, kept = self._tensors, draw(len(inputs), max(rows - len(self.counts), 0), seed)
+        if not len(kept):
+            return self
         z = _standardise(inputs.descriptors[kept].double(), had["center"], had["width"])
         scaled = (y[kept].double() - had["mean"]) / had["scale"]
         more = {"counts": inputs.counts[kept], "descriptors": z, "y": scaled}

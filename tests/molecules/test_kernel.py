@@ -89,6 +89,7 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     backwards |= {name: given[name][order] for name in ("counts", "descriptors", "y")}
     torch.testing.assert_close(KernelRidge(backwards).predict(train)[0], more.predict(train)[0])
     assert len(model.with_more(train[rest], y[rest], rows=30, seed=0).state()["counts"]) == 30
+    assert model.with_more(train[rest], y[rest], rows=25, seed=0) is model
 
 
 def test_the_state_restores_it_and_the_rows_bound_it() -> None:
