@@ -56,7 +56,7 @@ def find_classes(values: pd.Series) -> np.ndarray:
     Raises:
         GraphError: there are fewer than two, or so many that they are no classes.
     """
-    known = values[~is_missing(values)]
+    known = _stripped(values[~is_missing(values)])
     kinds = list(pd.unique(known))
     if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
         kinds = sorted({str(kind) for kind in kinds})
@@ -82,7 +82,7 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
     as_text = classes.dtype.kind == "U"
     place = {label: float(i) for i, label in enumerate(classes.tolist())}
     y = np.full(len(values), np.nan)
-    for i, (label, missing) in enumerate(zip(values.tolist(), is_missing(values))):
+    for i, (label, missing) in enumerate(zip(_stripped(values).tolist(), is_missing(values))):
         label = str(label) if as_text else label
         if not missing and label not in place:
             raise GraphError(f"labels{_of(values)} must be among {list(place)[:20]}; got {label!r}")
@@ -140,6 +140,12 @@ def _given(graph: AttributedGraph, y: Sequence[object] | Mapping[Hashable, objec
             raise GraphError(f"y has two labels of {name!r}")
         found[name] = label
     return pd.Series([found.get(name) for name in graph.names], dtype=object)
+
+
+def _stripped(values: pd.Series) -> pd.Series:
+    """Labels without the space around texts, as tables that were typed have it."""
+    texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
+    return pd.Series(texts, dtype=object, name=values.name)
 
 
 def _of(values: pd.Series) -> str:

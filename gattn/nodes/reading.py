@@ -173,8 +173,8 @@ def from_tables(
     others = edges.drop(columns=[first])
     second = _named(others, DESTINATIONS, others.columns[0])
     source, destination = _as_names(edges[first]), _as_names(edges[second])
-    way = "their direction" if directed else "both ways"
-    notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages go {way}."]
+    way = "follow them" if directed else "go both ways"
+    notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
     if nodes is None:
         seen = pd.unique(pd.concat([source, destination]).dropna())
         names, table = list(seen), pd.DataFrame(index=range(len(seen)))

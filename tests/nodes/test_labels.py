@@ -77,7 +77,7 @@ def test_names_of_tables_may_be_given_as_numbers():
     [
         ([True, None, False], [False, True], [1, np.nan, 0]),
         ([1.0, np.nan, 0.0], [0, 1], [1, np.nan, 0]),
-        (["b", " ", "a"], ["a", "b"], [1, np.nan, 0]),
+        (["b ", " ", "a"], ["a", "b"], [1, np.nan, 0]),
         ([1, "a", 1], ["1", "a"], [0, 1, 0]),
         (pd.Categorical(["b", None, "a"]), ["a", "b"], [1, np.nan, 0]),
         (pd.array([True, None, False], dtype="boolean"), [False, True], [1, np.nan, 0]),
