@@ -177,8 +177,9 @@ def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
     turns = (orders == SINGLE) & ~skeletons.in_ring & ~fixed[ends].any(1)
     count = len(molecules)
     found = np.bincount(np.arange(count).repeat(skeletons.sizes[:, 1]), turns, count)
-    for i in np.flatnonzero(found > MANY).tolist():
-        found[i] = _rotatable_bonds(molecules[i])
+    for i, many in enumerate(found > MANY):
+        if many:
+            found[i] = _rotatable_bonds(molecules[i])
     return found
 
 
