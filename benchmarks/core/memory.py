@@ -18,6 +18,7 @@ class Peak:
     """Most bytes above what was held as the block began, known when it has ended."""
 
     bytes: int = 0
+    held: int = 0
 
 
 @contextlib.contextmanager
@@ -31,17 +32,17 @@ def peak(device: torch.device | str = "cpu") -> Iterator[Peak]:
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        held = torch.cuda.memory_allocated()
+        found.held = torch.cuda.memory_allocated()
         yield found
         torch.cuda.synchronize()
-        found.bytes = torch.cuda.max_memory_allocated() - held
+        found.bytes = torch.cuda.max_memory_allocated() - found.held
         return
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
-    held = _resident()
+    found.held = _resident()
     yield found
-    found.bytes = _highest() - held
+    found.bytes = highest() - found.held
 
 
 def free(device: torch.device | str) -> None:
@@ -53,11 +54,11 @@ def free(device: torch.device | str) -> None:
 
 def _resident() -> int:
     """Bytes of this process in memory now."""
-    return _status("VmRSS") if sys.platform == "linux" else _highest()
+    return _status("VmRSS") if sys.platform == "linux" else highest()
 
 
-def _highest() -> int:
-    """Most bytes of this process in memory since the count was set back."""
+def highest() -> int:
+    """Most bytes of this process in memory since it began, or since the count was set back."""
     if sys.platform == "linux":
         return _status("VmHWM")
     unit = 1 if sys.platform == "darwin" else 1024

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _edges(nodes: int, pairs: int, shift: float, generator: np.random.Generator) -> torch.Tensor:
-    """Both directions of pairs of nodes, [2, 2 pairs] int32."""
+    """Both directions of pairs of different nodes, [2, 2 pairs] int32."""
     mass = np.cumsum((np.arange(nodes) + shift) ** -0.65)
     shuffled = generator.permutation(nodes).astype(np.int32)
     edges = np.empty((2, 2 * pairs), dtype=np.int32)
@@ -62,6 +62,8 @@ def _edges(nodes: int, pairs: int, shift: float, generator: np.random.Generator)
             count = min(_PIECE, pairs - first)
             drawn = np.searchsorted(mass, generator.random(count) * mass[-1])
             edges[end, first : first + count] = shuffled[drawn]
+    loops = (edges[0, :pairs] == edges[1, :pairs]).nonzero()[0]
+    edges[1, loops] = (edges[1, loops] + 1) % nodes
     edges[0, pairs:], edges[1, pairs:] = edges[1, :pairs], edges[0, :pairs]
     return torch.from_numpy(edges)
 

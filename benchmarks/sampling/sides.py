@@ -5,31 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
 import torch
+
+from benchmarks.data.large_graph import features, pairs, rows
 
 FAN_OUTS = [15, 10, 5]
 BATCH = 1024
 
 Side = Callable[[Path, bool, int], Iterator[int]]
-
-
-def rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """Offsets, [n + 1] int64, and sources, [e] int32, of the compressed rows."""
-    names = ("indptr.npy", "indices.npy")
-    indptr, indices = (torch.from_numpy(np.load(folder / name)) for name in names)
-    return indptr, indices
-
-
-def features(folder: Path) -> torch.Tensor:
-    """What the nodes hold, [n, 100], in memory."""
-    return torch.from_numpy(np.load(folder / "x.npy"))
-
-
-def _pairs(folder: Path, dtype: torch.dtype) -> torch.Tensor:
-    indptr, indices = rows(folder)
-    nodes = torch.arange(indptr.numel() - 1, dtype=dtype)
-    return torch.stack([indices.to(dtype), nodes.repeat_interleave(indptr.diff())])
 
 
 def gattn_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
@@ -39,8 +22,9 @@ def gattn_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]
     import gattn
     from gattn.data import NeighborLoader
 
-    nodes = rows(folder)[0].numel() - 1
-    graph = gattn.Graph(_pairs(folder, torch.int32), nodes)
+    edges, nodes = pairs(folder, torch.int32)
+    graph = gattn.Graph(edges, nodes)
+    del edges
     data = Data(x=features(folder)) if with_features else Data(num_nodes=nodes)
     loader = NeighborLoader(
         data, FAN_OUTS, batch_size=BATCH, shuffle=True, graph=graph, num_workers=workers
@@ -54,8 +38,7 @@ def pyg_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
-    edge_index = _pairs(folder, torch.int64)
-    nodes = rows(folder)[0].numel() - 1
+    edge_index, nodes = pairs(folder, torch.int64)
     data = Data(edge_index=edge_index, num_nodes=nodes)
     if with_features:
         data.x = features(folder)

@@ -37,7 +37,8 @@ class GAT(BasicGNN):
         v2: GATv2Conv instead of GATConv.
         heads: number of heads; divides hidden_channels.
         concat: whether heads are laid side by side, or averaged.
-        **kwargs: of the layer.
+        **kwargs: of the layer; with ``checkpoint=True`` a layer keeps nothing but its input for
+            the backward, which computes it once more: less memory, and a third more time.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as the layers take them; edge features

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import MessagePassing, SumAggregation
 from torch_geometric.nn.dense.linear import Linear
 
@@ -55,7 +56,7 @@ class AttentionConv(MessagePassing):
     ``_edge_by_edge`` and the equations of ``MessagePassing``, for the other.
 
     Args:
-        options: of ``torch_geometric.nn.MessagePassing``.
+        options: of ``torch_geometric.nn.MessagePassing``, and :attr:`checkpoint`.
         **settings: of the layer; they are checked and become its attributes.
 
     Raises:
@@ -73,11 +74,15 @@ class AttentionConv(MessagePassing):
     edge_dim: int | None
     fill_value: float | Tensor | str
     lin_edge: Linear | None
+    checkpoint: bool = False
+    """Whether a forward keeps its inputs alone for the backward, which computes the rest again
+    (``torch.utils.checkpoint``)."""
     _noted: tuple[str, dict[str, Any]] = "", {}
     """Which equations of the class are overridden, in words, and all that it had at that time."""
     _warned = False
 
     def __init__(self, options: dict[str, Any], **settings: Any) -> None:
+        is_checkpointed = bool(options.pop("checkpoint", False))
         unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
         if unknown:
             own = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
@@ -85,6 +90,7 @@ class AttentionConv(MessagePassing):
                 f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(own)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
+        self.checkpoint = is_checkpointed
         check_settings(**settings)
         for name, value in settings.items():
             setattr(self, name, value)
@@ -98,6 +104,12 @@ class AttentionConv(MessagePassing):
     def __setstate__(self, data: dict[str, Any]) -> None:
         super().__setstate__(data)
         self._note()
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Run the layer, and its hooks."""
+        if self.checkpoint and torch.is_grad_enabled():
+            return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
+        return super().__call__(*inputs, **options)
 
     @classmethod
     def _note(cls) -> None:

@@ -1,5 +1,6 @@
 """What the processes of the tests do: importable, so that a new process can be told of it."""
 
+import argparse
 import copy
 import os
 import signal
@@ -143,6 +144,14 @@ def resume(processes, path, steps):
         state = {"network": task.network.state_dict(), "optimizer": task.optimizer.state_dict()}
         files.save_checkpoint({**state, "losses": losses}, path)
     return task.found(losses)
+
+
+def measure(processes, nodes, *layers):
+    """What the benchmark measures of these layers."""
+    from benchmarks import distributed
+
+    options = argparse.Namespace(nodes=nodes, degree=16, features=64, steps=2)
+    return [distributed.measure(name, processes, options) for name in layers]
 
 
 def end_badly(processes, how):

@@ -1,5 +1,7 @@
 """Processes of gloo train what one process trains, and go on from its checkpoint."""
 
+import sys
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -65,6 +67,27 @@ def test_a_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
     found = run(3, ranks.resume, path, 10)
     whole = Task("TransformerConv")
     check(found, whole.found([whole.step() for _ in range(20)]))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_what_torch_is_given_to_send_is_the_formula_s(run, size):
+    for found in run(size, ranks.measure, 9000, *CONVS):
+        assert [row["case"] for row in found] == [f"ring/{name}" for name in CONVS]
+        for row in found:
+            assert row["halo_rows"] > 500
+            assert row["handed"] == pytest.approx(row["formula"], rel=0.01)
+            assert row["bytes_sent"] == row["handed"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process reads its own peak")
+def test_memory_of_a_process_falls_with_their_number(run):
+    def peak(size):
+        return max(found[0]["peak_bytes"] for found in run(size, ranks.measure, 2**16, "GATConv"))
+
+    one, two, four = map(peak, (1, 2, 4))
+    assert one > 50e6
+    assert two < 0.7 * one
+    assert four < 0.7 * two
 
 
 def test_one_process_needs_no_torchrun(monkeypatch):

@@ -73,6 +73,21 @@ def test_two_runs_give_the_same_bits(made):
     assert all(torch.equal(a, b) for a, b in zip(*found))
 
 
+def test_checkpointed_it_gives_the_same_bits(made):
+    layer, edge_dim = made
+    layer.train()
+    inputs = _inputs(edge_dim, nodes=50, edges=900)
+    found = []
+    for layer.checkpoint in (False, True):
+        layer.zero_grad()
+        torch.manual_seed(2)
+        out = layer(*inputs)
+        out.square().sum().backward()
+        grads = [p.grad for p in layer.parameters() if p.grad is not None]
+        found.append([out.detach(), *(grad.clone() for grad in grads)])
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
 def test_edge_by_edge_gives_the_same(made, beside_pyg):
     layer, edge_dim = made
     layer, slow = layer.double(), copy.deepcopy(layer).double()

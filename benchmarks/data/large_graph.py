@@ -1,0 +1,48 @@
+"""The graph of ogbn-products' size, read from the folder that ``benchmarks.sampling.make`` wrote.
+
+Nothing of gattn is imported here: the graph is read for its peers, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+_PIECE = 1 << 16
+
+
+def rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Offsets, [n + 1] int64, and sources, [e] int32, of the compressed rows."""
+    names = ("indptr.npy", "indices.npy")
+    indptr, indices = (torch.from_numpy(np.load(folder / name)) for name in names)
+    return indptr, indices
+
+
+def pairs(folder: Path, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
+    """Pairs of a source and a destination, [2, e], and the number of nodes."""
+    indptr, indices = rows(folder)
+    nodes = torch.arange(indptr.numel() - 1, dtype=dtype)
+    edges = torch.stack([indices.to(dtype), nodes.repeat_interleave(indptr.diff())])
+    return edges, nodes.numel()
+
+
+def features(folder: Path) -> torch.Tensor:
+    """What the nodes hold, [n, 100] float32, in memory."""
+    return torch.from_numpy(np.load(folder / "x.npy"))
+
+
+def mapped_features(folder: Path, dtype: torch.dtype) -> torch.Tensor:
+    """The same, mapped: from another file where it is another dtype, made when first asked for."""
+    x = np.load(folder / "x.npy", mmap_mode="c")
+    if dtype == torch.float32:
+        return torch.from_numpy(x)
+    path = folder / f"x.{str(dtype).removeprefix('torch.')}"
+    if not path.exists():
+        part = path.with_suffix(".part")
+        made = torch.from_file(str(part), shared=True, size=x.size, dtype=dtype).view(x.shape)
+        for start in range(0, len(x), _PIECE):
+            made[start : start + _PIECE] = torch.from_numpy(x[start : start + _PIECE])
+        part.replace(path)
+    return torch.from_file(str(path), size=x.size, dtype=dtype).view(x.shape)

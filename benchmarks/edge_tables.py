@@ -1,0 +1,49 @@
+"""Measure tables of edges as they are read, laid out and sampled: seconds and memory.
+
+    python -m benchmarks.edge_tables          # 10 million edges as CSV and as Parquet
+
+Each table is read in a process of its own. A peak is above what that process held before it read.
+Batches are of 1,024 seeds with fan-outs 15, 10 and 5. A JSON line for each table goes to
+benchmarks/results/edge_tables.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.core import isolate, record
+from benchmarks.tools.edge_tables import steps, write
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write both tables, measure them, and print a line for each step."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.edge_tables")
+    parser.description = main.__doc__
+    parser.add_argument("--edges", type=int, default=10_000_000)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument(
+        "--folder", type=Path, help="where the tables are, for as long as this runs"
+    )
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "edge_tables.jsonl")
+    options = parser.parse_args(arguments)
+    environment = record.environment("benchmarks.edge_tables", arguments)
+    environment["threads"] = options.threads
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for path in write(Path(folder), options.edges, options.nodes):
+            found = isolate.call(steps, path, options.nodes, threads=options.threads)
+            row = {
+                "case": f"edge-tables/{path.suffix[1:]}", "edges": options.edges,
+                "nodes": options.nodes, "file_bytes": path.stat().st_size, "steps": found,
+            }  # fmt: skip
+            record.append(options.out, {**row, "environment": environment})
+            for name, step in found.items():
+                print(f"{path.name} {name}: {step['seconds']:.1f} s, {step['bytes'] / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,88 @@
+"""Measure a step of training on a whole graph of ogbn-products' size, and what PyG would need.
+
+    python -m benchmarks.sampling.make FOLDER        # the graph, once: 1.7 GB
+    python -m benchmarks.full_graph FOLDER           # minutes, and 12 GB of memory
+
+A step is forward, backward and Adam on the cross-entropy of 8 % of the nodes. The model is a GAT
+of two layers with 4 heads of 16 channels on 100 features, and a linear map to 47 classes; with
+``--average`` the second layer has the classes for channels and averages its heads, as PyG's GAT
+does by default. gattn keeps no more than the input of each layer (``checkpoint=True``) and reads
+the features from a mapped file; self-loops are part of its graph. The peak is that of a fresh
+process, with Python, torch, graph and features.
+
+PyG does the same on two small graphs of the same kind, from edges in memory. Nodes and edges grow
+alike, so that its demand is a straight line through both, a + b edges; on the smaller one gattn's
+losses are compared with PyG's first. A JSON line goes to benchmarks/results/full_graph.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.core import isolate, record, verify
+from benchmarks.core.record import Record
+from benchmarks.sampling import make
+from benchmarks.tools.full_graph import line, step
+
+SMALL = 0.0125, 0.025
+"""Scales of PyG's graphs."""
+GIB = 2**30
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure gattn on the graph of a folder, PyG on small ones, and print both demands."""
+    options = _parser().parse_args(arguments)
+
+    def call(side: str, folder: Path, dtype: str = "float32") -> Record:
+        given = side, folder, dtype, options.average
+        limits = {"threads": options.threads, "gigabytes": options.gigabytes}
+        return isolate.call(step, *given, **limits)
+
+    with tempfile.TemporaryDirectory() as name:
+        peers = []
+        for scale in () if options.skip_pyg else SMALL:
+            folder = Path(name, str(scale))
+            make.main([str(folder), "--scale", str(scale)])
+            peers.append(call("pyg", folder))
+            if len(peers) == 1:
+                _compare(call("gattn", folder), peers[0])
+    found = call("gattn", options.folder, options.dtype)
+    head = "average" if options.average else "linear"
+    row = {"case": f"full-graph/{head}/{options.dtype}", "gattn": found, "pyg": peers}
+    peak, built = (found[name] / GIB for name in ("peak_bytes", "built_bytes"))
+    print(f"gattn: peak {peak:.2f} GiB, {built:.2f} until the first step; {found['seconds']:.1f} s")
+    if peers:
+        row["pyg_bytes"] = line(peers, found["edges"])
+        print(
+            f"PyG: {row['pyg_bytes'] / GIB:.0f} GiB by the line through {len(peers)} small graphs"
+        )
+    environment = record.environment("benchmarks.full_graph", arguments)
+    environment["threads"] = options.threads
+    record.append(options.out, {**row, "environment": environment})
+
+
+def _compare(ours: Record, theirs: Record) -> None:
+    """Raise where the losses are not those of PyG."""
+    for mine, other in zip(ours["losses"], theirs["losses"]):
+        same = abs(mine - other) < 1e-3 * abs(other)
+        verify.require(same, f"losses {ours['losses']}, but PyG's {theirs['losses']}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.full_graph")
+    parser.add_argument("folder", type=Path, help="what benchmarks.sampling.make wrote")
+    parser.add_argument("--average", action="store_true", help="the last layer averages its heads")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--skip-pyg", action="store_true", help="measure gattn alone")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--gigabytes", type=float, default=20.0, help="address space at most")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "full_graph.jsonl")
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

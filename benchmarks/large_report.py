@@ -1,0 +1,56 @@
+"""Write what was measured on large graphs into the guide.
+
+python -m benchmarks.large_report
+
+The tables are those of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
+``.distributed`` and ``.sampling.measure``; one that was not measured stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.core import record, tables
+from benchmarks.tools import large_tables
+
+GUIDE = Path(__file__).parents[1] / "docs/guide"
+TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
+    ("full_graph", "large_graphs.md", "full-graph training"): lambda path: large_tables.training(
+        record.newest(path)
+    ),
+    ("layerwise", "inference.md", "layer by layer"): lambda path: large_tables.inference(
+        record.every(path)[-1]
+    ),
+    ("sampling", "large_graphs.md", "samplers"): lambda path: large_tables.sampling(
+        record.every(path)
+    ),
+    ("edge_tables", "large_graphs.md", "edge tables"): lambda path: large_tables.edge_tables(
+        record.newest(path)
+    ),
+    ("distributed", "distributed.md", "bytes"): lambda path: large_tables.distributed(
+        record.every(path)
+    ),
+}
+"""The table of each results file, with its page and the place there."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fill the marked places of the guide from the newest records."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large_report")
+    parser.description = main.__doc__
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    parser.add_argument("--guide", type=Path, default=GUIDE)
+    options = parser.parse_args(arguments)
+    for (results, page, place), table in TABLES.items():
+        path = options.results / f"{results}.jsonl"
+        if path.exists():
+            tables.write(options.guide / page, place, table(path))
+        else:
+            print(f"{place}: not measured, there is no {path.name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,99 @@
+"""Tables of what was measured on large graphs and in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from benchmarks.core.record import Record
+from benchmarks.core.tables import markdown, seconds, size
+
+MODELS = {
+    "linear": "two layers of 4 x 16, and a linear map to 47 classes",
+    "average": "4 x 16, then 4 x 47 whose heads are averaged",
+}
+
+
+def training(records: dict[str, Record]) -> str:
+    """Memory of a step on the whole graph, beside PyG's."""
+    rows, lines = [], []
+    for found in records.values():
+        _, head, dtype = found["case"].split("/")
+        ours = found["gattn"]
+        pyg = _gib(found["pyg_bytes"]) if found["pyg"] else ""
+        name = f"{MODELS[head]}, {dtype}"
+        rows.append([name, seconds(ours["seconds"]), _gib(ours["peak_bytes"]), pyg])
+        if found["pyg"]:
+            small = [f"{_gib(p['peak_bytes'])} at {p['edges']:,} edges" for p in found["pyg"]]
+            lines.append(f"PyG's {pyg} lie on the line through {' and '.join(small)}.")
+    head = ["a step of training", "time", "peak memory", "PyG, float32"]
+    return "\n\n".join([markdown(head, rows), *lines])
+
+
+def inference(found: Record) -> str:
+    """Memory of inference layer by layer, beside the model at once."""
+    ways = {"layerwise": "layer by layer", "once": "the model at once"}
+    rows = [
+        [name, seconds(found[way]["seconds"]), _gib(found[way]["bytes"])]
+        for way, name in ways.items()
+        if way in found
+    ]
+    return markdown(["inference", "time", "peak memory above the graph"], rows)
+
+
+def sampling(records: Iterable[Record]) -> str:
+    """The medians of the rounds of each side, with the workers that served it best."""
+    rounds: dict[tuple[str, int], list[Record]] = {}
+    for found in records:
+        rounds.setdefault((found["side"], found["workers"]), []).append(found)
+    best: dict[str, tuple[float, float, int, int]] = {}
+    for (side, workers), of_side in rounds.items():
+        edges, batches = (
+            median(found[name] for found in of_side)
+            for name in ("edges_per_second", "batches_per_second")
+        )
+        best[side] = max(best.get(side, (0.0, 0.0, 0, 0)), (edges, batches, workers, len(of_side)))
+    most = max(value[0] for side, value in best.items() if side != "gattn")
+    rows = [
+        [side, str(workers), f"{edges / 1e6:.2f} million", f"{batches:.1f}", f"{edges / most:.2f}x",
+         str(count)]
+        for side, (edges, batches, workers, count) in best.items()
+    ]  # fmt: skip
+    head = ["sampler", "workers", "edges a second", "batches a second", "best other = 1", "rounds"]
+    return markdown(head, rows)
+
+
+def edge_tables(records: dict[str, Record]) -> str:
+    """Seconds and memory of each step from a table of edges to batches."""
+    rows = []
+    for found in records.values():
+        kind = found["case"].rpartition("/")[2]
+        for name, step in found["steps"].items():
+            cells = seconds(step["seconds"]), size(step["bytes"])
+            rows.append([f"{kind}, {size(found['file_bytes'])}", name, *cells])
+    return markdown(["file", "step", "time", "peak memory"], rows, text=2)
+
+
+def distributed(records: Iterable[Record]) -> str:
+    """Bytes by the formula, handed over and on the wire; time and memory of the worst process."""
+    newest = {(found["case"], found["processes"]): found for found in records}
+    rows = []
+    for (case, count), found in newest.items():
+        ranks = found["ranks"]
+        formula, handed, gradients = (
+            sum(rank[name] for rank in ranks) for name in ("formula", "handed", "gradients")
+        )
+        worst = {name: max(rank[name] for rank in ranks) for name in ranks[0]}
+        time, peak = worst["seconds"], worst["peak_bytes"]
+        sent = [size(sum_) for sum_ in (formula, handed, gradients, worst["loopback_bytes"])]
+        sent = sent if count > 1 else [""] * len(sent)
+        rows.append([case.rpartition("/")[2], str(count), *sent, seconds(time), size(peak)])
+    head = [
+        "layer", "processes", "halo by the formula", "handed to all_to_all", "gradients",
+        "over the wire", "time", "memory of a process",
+    ]  # fmt: skip
+    return markdown(head, rows)
+
+
+def _gib(value: float) -> str:
+    return f"{value / 2**30:.1f} GiB"
