@@ -18,6 +18,7 @@ losses are compared with PyG's first. A JSON line goes to benchmarks/results/ful
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ GIB = 2**30
 def main(arguments: Sequence[str]) -> None:
     """Measure gattn on the graph of a folder, PyG on small ones, and print both demands."""
     options = _parser().parse_args(arguments)
+    # Small tensors, too, go back to the system when they are freed, as large ones do.
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "1048576")
 
     def call(side: str, folder: Path, dtype: str = "float32") -> Record:
         given = side, folder, dtype, options.average
