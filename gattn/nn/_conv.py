@@ -90,7 +90,8 @@ class AttentionConv(MessagePassing):
                 f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(own)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
-        self.checkpoint = is_checkpointed
+        if is_checkpointed:  # else the class says it: a layer has no more attributes than PyG's
+            self.checkpoint = True
         check_settings(**settings)
         for name, value in settings.items():
             setattr(self, name, value)
