@@ -18,6 +18,7 @@ from torch import Tensor
 import gattn
 from docs.tools.drawing import mpl, plt
 from gattn import functional, graphs
+from gattn.draw import attention_matrix
 from gattn.nn import GATConv, LearnedQueryReadout
 
 FOLDER = Path(__file__).parents[1] / "guide" / "images"
@@ -26,10 +27,7 @@ COLOURS = mpl.colormaps["viridis"].with_extremes(bad="#ececec")
 
 def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
     """Weights [e, h] as a matrix of queries by keys, averaged over heads; NaN where no edge is."""
-    source, destination = graph.edge_index
-    dense = torch.full((graph.num_dst, graph.num_src), torch.nan)
-    dense[destination, source] = weight.detach().mean(1)
-    return dense.numpy()
+    return attention_matrix(graph.edge_index, weight, graph.size)
 
 
 def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:

@@ -1,8 +1,20 @@
-"""Pictures as bytes of SVG or PNG: takes molecules and arrays, and knows no model.
+"""Pictures as bytes of SVG or PNG: takes molecules, edges and weights, and knows no model.
 
-RDKit is imported when the first molecule is drawn, not with this module.
+RDKit, matplotlib and networkx are imported when something is drawn, not with this module; all come
+with ``pip install "gattn[draw]"``.
 """
 
+from gattn.draw.matrix import attention_matrix, draw_matrix
 from gattn.draw.molecules import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale
+from gattn.draw.network import draw_network, sample_network
 
-__all__ = ["DRAWN_ATOMS", "draw_grid", "draw_molecule", "shared_scale"]
+__all__ = [
+    "DRAWN_ATOMS",
+    "attention_matrix",
+    "draw_grid",
+    "draw_matrix",
+    "draw_molecule",
+    "draw_network",
+    "sample_network",
+    "shared_scale",
+]

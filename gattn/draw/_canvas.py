@@ -169,7 +169,7 @@ def _font(size: float, bold: bool) -> FreeTypeFont:
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:
-        raise ImportError('pictures need matplotlib: pip install "gattn[molecules]"') from error
+        raise ImportError('pictures need matplotlib: pip install "gattn[draw]"') from error
     from PIL import ImageFont
 
     wanted = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")

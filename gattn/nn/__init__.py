@@ -23,6 +23,7 @@ from gattn.nn.hgt_conv import HGTConv
 from gattn.nn.learned_query_readout import LearnedQueryReadout
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
+from gattn.nn.recording import AttentionRecord, record_attention
 from gattn.nn.relative_bias import RelativeBias, ShortestPathBias, token_offsets
 from gattn.nn.rgat_conv import RGATConv
 from gattn.nn.set_attention import (
@@ -38,6 +39,7 @@ from gattn.nn.transformer_conv import TransformerConv
 
 __all__ = [
     "AGNNConv",
+    "AttentionRecord",
     "AttentionalReadout",
     "DegreeEncoding",
     "FAConv",
@@ -70,5 +72,6 @@ __all__ = [
     "TransformerConv",
     "grid_to_nodes",
     "nodes_to_grid",
+    "record_attention",
     "token_offsets",
 ]

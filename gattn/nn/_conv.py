@@ -12,6 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import MessagePassing, SumAggregation
 from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.typing import EdgeType
 
 from gattn import pyg_internals
 from gattn.graph import Graph
@@ -19,6 +20,7 @@ from gattn.nn._edges import with_loop_features
 from gattn.nn._features import as_columns, features_and_weight, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
 from gattn.nn.checks import check_features, check_settings
+from gattn.nn.recording import anybody_records, note, recording
 from gattn.torch_internals import has_own_hooks
 
 _LIBRARIES = ("gattn", "torch", "torch_geometric")
@@ -108,7 +110,7 @@ class AttentionConv(MessagePassing):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run the layer, and its hooks."""
-        if self.checkpoint and torch.is_grad_enabled():
+        if self.checkpoint and torch.is_grad_enabled() and not anybody_records():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
         return super().__call__(*inputs, **options)
 
@@ -163,9 +165,21 @@ class AttentionConv(MessagePassing):
         )
 
     def attend(
-        self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph, want_weights: bool = False
+        self,
+        nodes: Nodes,
+        edge_attr: Tensor | None,
+        graph: Graph,
+        want_weights: bool = False,
+        edge_type: EdgeType | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attention along the edges: fused or, where something wants to see them, edge by edge.
+
+        Args:
+            nodes: what the ends of the edges bring.
+            edge_attr: edge features, in the caller's order.
+            graph: the edges.
+            want_weights: whether to return the weights.
+            edge_type: the type of the edges, where a layer has several.
 
         Returns:
             The sums of the values, [n, h, c], and the weights [e, h] where they are asked for.
@@ -174,9 +188,27 @@ class AttentionConv(MessagePassing):
             graph, (key, value) = graph.gather_sources(nodes.key, nodes.value)
             nodes = nodes._replace(key=key, value=value)
             out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
+            self.note_edge_by_edge(alpha, graph)
             return out, alpha if want_weights else None
-        dropout, score = self.dropout_now(), self._score(nodes, edge_attr, graph)
-        return attend(score, nodes.value, graph, dropout=dropout, want_weights=want_weights)
+        return attend(
+            self._score(nodes, edge_attr, graph), nodes.value, graph,
+            dropout=self.dropout_now(), want_weights=want_weights, edge_type=edge_type,
+        )  # fmt: skip
+
+    def note_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
+        """Tell who records of the weights that the edge-by-edge path formed.
+
+        Raises:
+            RuntimeError: it forms none, or none that can be told, and somebody records.
+        """
+        if not recording():
+            return
+        if alpha is None:
+            raise RuntimeError(
+                f"{self} cannot tell its weights here, for it runs edge by edge: "
+                f"{self.why_not_fused}"
+            )
+        note(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
 
     def _score(self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph) -> Score:
         """The score of the edges, for the fused operator."""

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.typing import EdgeType
 
 from gattn.functional import (
     additive_attention,
@@ -18,6 +19,7 @@ from gattn.functional import (
     mlp_attention_weights,
 )
 from gattn.graph import Graph
+from gattn.nn.recording import note, recording
 
 
 class Score(Protocol):
@@ -125,8 +127,21 @@ class EdgeScore(NamedTuple):
 
 
 def attend(
-    score: Score, value: Tensor, graph: Graph, *, dropout: float = 0.0, want_weights: bool = False
+    score: Score,
+    value: Tensor,
+    graph: Graph,
+    *,
+    dropout: float = 0.0,
+    want_weights: bool = False,
+    edge_type: EdgeType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with a score: the sum of the values, [n, h, c], and the weights if asked for."""
+    """Attention with a score: the sum of the values, [n, h, c], and the weights if asked for.
+
+    ``edge_type`` is what a record of the weights says of the edges.
+    """
     out = score.attend(value, graph, dropout)
-    return out, score.weights(graph) if want_weights else None
+    if not (want_weights or recording()):
+        return out, None
+    weights = score.weights(graph)
+    note(weights, graph, edge_type)
+    return out, weights if want_weights else None

@@ -20,6 +20,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, sum_incoming, with_weights
 from gattn.nn._features import as_columns, as_heads, merge_heads, node_pair, project
+from gattn.nn.recording import note, recording
 
 
 class FAConv(AttentionConv):
@@ -135,6 +136,8 @@ class FAConv(AttentionConv):
             out = self.propagate(graph.edge_index, x=x, alpha=scores, edge_weight=weight)
             out = out.transpose(0, 1) if x.dim() == 3 else out
             alpha, self._alpha = self._alpha, None
+        if recording() and alpha is not None:
+            note(alpha if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
         out = out.add(x_0, alpha=self.eps) if self.eps != 0 else out
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out

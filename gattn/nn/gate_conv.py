@@ -104,6 +104,7 @@ class GATEConv(AttentionConv):
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)
             alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
+            self.note_edge_by_edge(alpha, graph)
             # propagate_type: (x: Tensor, alpha: Tensor)
             return self.propagate(graph.edge_index, x=x, alpha=alpha)
         query_score = F.linear(x, self.att_r)

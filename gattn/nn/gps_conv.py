@@ -17,9 +17,9 @@ from torch_geometric.nn.resolver import activation_resolver, normalization_resol
 from torch_geometric.typing import Adj
 from torch_geometric.utils import to_dense_batch
 
-from gattn.functional import dot_product_attention
 from gattn.graph import Graph
 from gattn.nn._features import is_untouched
+from gattn.nn._scores import DotScore, attend
 from gattn.nn.checks import check_heads_divide, check_probability, check_width
 from gattn.nn.segments import segment_graph, within
 
@@ -178,7 +178,7 @@ class GPSConv(Module):
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = attn.dropout if self.training else 0.0
-        out = dot_product_attention(query, key, value, graph, bias=bias, dropout=dropout)
+        out, _ = attend(DotScore(query, key, bias=bias), value, graph, dropout=dropout)
         return attn.out_proj(out.flatten(1))
 
     def _drop(self, x: Tensor) -> Tensor:

@@ -133,7 +133,8 @@ class HANConv(AttentionConv):
             source, destination = edge_type[0], edge_type[-1]
             ends = projected[source], projected[destination]
             graph, _ = read_edges(edges, None, *ends)
-            out, _ = self.attend(self._ends("__".join(edge_type), *ends), None, graph)
+            nodes = self._ends("__".join(edge_type), *ends)
+            out, _ = self.attend(nodes, None, graph, edge_type=edge_type)
             found[destination].append(out.flatten(1).relu())
         mixed = {key: self._mix(outs) for key, outs in found.items()}
         out_dict = {key: out for key, (out, _) in mixed.items()}

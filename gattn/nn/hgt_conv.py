@@ -15,13 +15,14 @@ from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
 from torch_geometric.utils import softmax
 
-from gattn.functional import dot_product_attention
+from gattn.functional import dot_product_attention, dot_product_attention_weights
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
 from gattn.nn._features import is_untouched
 from gattn.nn._typed import join_graphs
 from gattn.nn.checks import check_heads_divide
+from gattn.nn.recording import note, recording
 
 _Projected = dict[NodeType, tuple[Tensor, ...]]
 """Keys, queries and values [n, h, c] by node type."""
@@ -158,11 +159,17 @@ class HGTConv(AttentionConv):
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
+        if recording():
+            weights = dot_product_attention_weights(query, key, joined)
+            parts = weights.split([graph.num_edges for graph in graphs.values()])
+            for (edge_type, graph), part in zip(graphs.items(), parts):
+                note(part, graph, edge_type)
         return dot_product_attention(query, key, value, joined)
 
     def _attend_edge_by_edge(
         self, query: Tensor, kqv: _Projected, graphs: dict[EdgeType, Graph], joined: Graph
     ) -> Tensor:
+        self.note_edge_by_edge(None, joined)
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
         scale = [

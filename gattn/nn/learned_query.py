@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.functional import additive_attention
+from gattn.functional import additive_attention, edge_softmax
 from gattn.graph import Graph
+from gattn.nn.recording import note, recording
 
 FEW = 12
 """Summing before projecting pays where a query and head comes with at least so many channels."""
@@ -70,5 +71,7 @@ def segment_attention(score: Tensor, value: Tensor, segments: Graph, dropout: fl
     Returns:
         [g, h, c]; zeros for an empty segment.
     """
+    if recording():
+        note(edge_softmax(score, segments), segments)
     nothing = score.new_zeros(segments.num_dst, score.shape[1])
     return additive_attention(nothing, score, value, segments, negative_slope=1.0, dropout=dropout)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Linear, Module
 
-from gattn.functional import linear_attention
+from gattn.functional import linear_attention, linear_attention_weights
 from gattn.nn._features import project
 from gattn.nn.checks import check_at_least, check_heads_divide
-from gattn.nn.segments import segment_graph
+from gattn.nn.recording import note, recording
+from gattn.nn.segments import segment_graph, within
 
 
 class LinearAttention(Module):
@@ -100,6 +101,9 @@ class LinearAttention(Module):
             project(lin, x).unflatten(-1, (self.heads, -1))
             for lin in (self.lin_query, self.lin_key, self.lin_value)
         )
+        if recording():
+            pairs, _ = within(segments)
+            note(linear_attention_weights(query, key, pairs, feature_map=self.feature_map), pairs)
         out = linear_attention(query, key, value, segments, feature_map=self.feature_map)
         return self.lin_out(out.flatten(1))
 

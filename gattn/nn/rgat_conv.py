@@ -19,6 +19,7 @@ from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn._features import add_bias, as_columns, features_and_weight, glorot_linear
 from gattn.nn._typed import TypedGraph, typed_graph
 from gattn.nn.checks import check_at_least
+from gattn.nn.recording import note, recording
 
 MECHANISMS = ("within-relation", "across-relation")
 MODES = ("additive-self-attention", "multiplicative-self-attention")
@@ -206,6 +207,8 @@ class RGATConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out, alpha = attend(x, edge_type, edge_attr, graph)
+        if recording() and alpha is not None:
+            note(alpha, graph)
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
         return out, with_weights(edge_index, graph, alpha, x)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import LayerNorm, Linear, Module, Parameter
 
-from gattn.functional import dot_product_attention, edge_softmax
+from gattn.functional import edge_softmax
 from gattn.graph import Graph
+from gattn.nn._scores import DotScore, attend
 from gattn.nn.checks import check_at_least, check_heads_divide, check_probability
 from gattn.nn.learned_query import learned_query_score, segment_attention
 from gattn.nn.segments import from_points
@@ -88,9 +89,8 @@ class MultiheadAttentionBlock(Module):
         )
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)
-        out = dot_product_attention(
-            query, key, value, graph, bias=bias, dropout=self.dropout if self.training else 0.0
-        )
+        dropout = self.dropout if self.training else 0.0
+        out, _ = attend(DotScore(query, key, bias=bias), value, graph, dropout=dropout)
         return self._residual(x, out.flatten(1))
 
     def pool(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:

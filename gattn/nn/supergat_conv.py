@@ -175,6 +175,7 @@ class SuperGATConv(AttentionConv):
 
     def _attend(self, value: Tensor, logits: OptTensor, graph: Graph) -> Tensor:
         if logits is None or not self.fused:
+            self.note_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor)
             return self.propagate(graph.edge_index, x=value)
         score = EdgeScore(F.leaky_relu(self._scores(value, logits, graph), self.negative_slope))

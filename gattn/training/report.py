@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from gattn.draw.theme import DARK, LIGHT
 from gattn.files import replace_files
 from gattn.training.plots.style import number
-from gattn.training.theme import DARK, LIGHT
 
 __all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_report"]
 

@@ -15,9 +15,8 @@ from PIL import Image
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
-from gattn.draw import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale
+from gattn.draw import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale, theme
 from gattn.draw._colours import DARK, LIGHT
-from gattn.training import theme
 
 ODD = {
     "salt": "[Na+].[O-]C(=O)c1ccccc1",

@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 from PIL import Image
 from sklearn.metrics import average_precision_score
 
+from gattn.draw import figure
+from gattn.draw.theme import DARK, LIGHT
 from gattn.training import plots
 from gattn.training.calibration import Reliability
 from gattn.training.plots import style
 from gattn.training.records import EpochRecord, History
-from gattn.training.theme import DARK, LIGHT
 
 Y = np.array([1.0, 2.0, np.nan, 4.0, 5.5])
 GUESS = np.array([1.1, 1.8, 3.0, 4.4, 5.0])
@@ -60,7 +61,7 @@ DRAWN = {
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer pixels are drawn sooner."""
-    monkeypatch.setattr(style, "DOTS", 50)
+    monkeypatch.setattr(figure, "DOTS", 50)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
     def watch(draw, **how):
         return render(lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how)
 
-    render = style.render
+    render = figure.render
     for name in ("calibration", "classes", "learning", "regression"):
         monkeypatch.setattr(sys.modules[f"gattn.training.plots.{name}"], "render", watch)
     return seen
@@ -89,7 +90,7 @@ def test_plots_are_dark_on_dark_pages(name: str) -> None:
 
 def _check(picture: bytes, paper: str) -> None:
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    assert image.width == round(style.WIDTH * style.DOTS)
+    assert image.width == round(figure.WIDTH * figure.DOTS)
     assert image.getpixel((1, 1)) == tuple(bytes.fromhex(paper[1:]))
     assert len(image.getcolors(image.width * image.height)) > 20
 
@@ -208,7 +209,7 @@ def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
     plots.roc([0, 1], [0.2, 0.8], name=name)
     plots.coverage(INTERVALS, name=name)
     for one in axes:
-        assert len(one.get_title(loc="left").split("\n")[0]) <= style.LONGEST + name.count("$")
+        assert len(one.get_title(loc="left").split("\n")[0]) <= figure.LONGEST + name.count("$")
 
 
 def test_threads_draw_the_same() -> None:

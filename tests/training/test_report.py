@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from gattn.draw import figure
 from gattn.training.calibration import Reliability
-from gattn.training.plots import style
 from gattn.training.records import EpochRecord, History
 from gattn.training.report import (
     Figure,
@@ -43,7 +43,7 @@ PNG = base64.b64decode(
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer pixels are drawn sooner."""
-    monkeypatch.setattr(style, "DOTS", 50)
+    monkeypatch.setattr(figure, "DOTS", 50)
 
 
 class _Page(html.parser.HTMLParser):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from gattn.draw import draw_network
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.repeat import choose
@@ -172,24 +173,15 @@ def _network(run: NodeRun, figure: Figure) -> Section:
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     """Some nodes that hang together, by prediction, and the last layer's attention."""
     edges, alpha = weights[-1]
-    chosen = torch.from_numpy(
-        plots.sample_network(run.encoded.graph.edge_index.numpy(), len(run.y), most=PICTURED)
-    )
-    place = torch.full((len(run.y),), -1)
-    place[chosen] = torch.arange(len(chosen))
-    inside = place[edges]
-    kept = (inside >= 0).all(0) & (edges[0] != edges[1])
-    mean, pairs = alpha.mean(1)[kept].numpy(), inside[:, kept].numpy()
-    made = run.made[chosen]
     if isinstance(run.estimator, NodeClassifier):
-        colour = made.argmax(1).numpy()
+        colour = run.made.argmax(1)
         names = [str(kind) for kind in run.estimator.classes_.tolist()]
     else:
-        colour, names = made[:, 0].numpy(), []
+        colour, names = run.made[:, 0], []
     caption = "Nodes by prediction; an edge is as thick as the last layer attends along it."
-    if len(chosen) < len(run.y):
-        caption += f" Drawn are {len(chosen):,} of {len(run.y):,} nodes, around the largest hub."
-    draw = partial(plots.network_picture, pairs, mean, colour, names)
+    if len(run.y) > PICTURED:
+        caption += f" Drawn are {PICTURED:,} of {len(run.y):,} nodes, around the largest hub."
+    draw = partial(draw_network, edges, alpha, colour, names, most=PICTURED)
     return themed(draw, "The network, its nodes coloured by prediction", caption)
 
 

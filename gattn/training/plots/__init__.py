@@ -9,18 +9,15 @@ from gattn.training.plots.calibration import coverage, reliability
 from gattn.training.plots.classes import precision_recall, roc
 from gattn.training.plots.confusion import confusion_matrix
 from gattn.training.plots.learning import learning_curve
-from gattn.training.plots.network import network_picture, sample_network
 from gattn.training.plots.regression import parity, residuals
 
 __all__ = [
     "confusion_matrix",
     "coverage",
     "learning_curve",
-    "network_picture",
     "parity",
     "precision_recall",
     "reliability",
     "residuals",
     "roc",
-    "sample_network",
 ]

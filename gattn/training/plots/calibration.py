@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gattn.training.plots.style import diagonal, frame, note, render, title, unit_range
-from gattn.training.theme import Theme
+from gattn.draw.figure import render
+from gattn.draw.theme import Theme
+from gattn.training.plots.style import diagonal, frame, note, title, unit_range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

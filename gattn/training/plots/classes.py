@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.training.plots.style import (
-    diagonal,
-    frame,
-    known,
-    note,
-    number,
-    render,
-    title,
-    unit_range,
-)
-from gattn.training.theme import Theme
+from gattn.draw.figure import render
+from gattn.draw.theme import Theme
+from gattn.training.plots.style import diagonal, frame, known, note, number, title, unit_range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gattn.training.plots.style import render, title
-from gattn.training.theme import Theme
+from gattn.draw.figure import line, render
+from gattn.draw.theme import Theme
+from gattn.training.plots.style import title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ def confusion_matrix(
     largest: list[int] = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     shares = shares[np.ix_(largest, largest)]
-    shown = [_short(names[i]) for i in largest]
+    shown = [line(names[i], LONGEST) for i in largest]
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
@@ -67,8 +68,3 @@ def confusion_matrix(
         axes.set_title(title(f"{name}, % of each row" if name else "% of each row"))
 
     return render(draw, dark=dark, height=4.6)
-
-
-def _short(text: str) -> str:
-    text = text.replace("$", r"\$")
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gattn.training.plots.style import note, render
-from gattn.training.theme import Theme
+from gattn.draw.figure import render
+from gattn.draw.theme import Theme
+from gattn.training.plots.style import note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from gattn.draw.figure import render
+from gattn.draw.theme import Theme
 from gattn.training.metrics import regression_metrics
-from gattn.training.plots.style import diagonal, frame, known, note, render, title
-from gattn.training.theme import Theme
+from gattn.training.plots.style import diagonal, frame, known, note, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,38 +1,31 @@
-"""One visual style for every plot, and the way from a drawing to PNG."""
+"""What every plot of a run says in one way: its numbers, its titles, its axes."""
 
 from __future__ import annotations
 
-import io
 import math
-import threading
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.training.theme import DARK, LIGHT, Theme
+from gattn.draw.figure import line
+from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
     "METRICS",
-    "Draw",
     "diagonal",
     "frame",
     "known",
     "note",
     "number",
-    "render",
     "title",
     "unit_range",
 ]
 
-WIDTH = 4.1  # inches: shown 325 pixels wide, as on a page of 400, 10 points are 11 pixels
-DOTS = 230
-LONGEST = 38  # letters that fit above a plot
 METRICS = {
     "rmse": "RMSE",
     "mae": "MAE",
@@ -43,88 +36,6 @@ METRICS = {
     "f1": "macro F1",
 }
 """How readers know the metrics of :mod:`gattn.training.metrics`."""
-
-_TURN = threading.Lock()  # matplotlib's settings are those of the whole process
-
-Draw = Callable[["list[Axes]", Theme], None]
-"""Draws on the panels of a figure, in the colours of a theme."""
-
-
-def _settings(theme: Theme) -> dict[str, object]:
-    return {
-        "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
-        "font.size": 10,
-        "axes.titlesize": 10.5,
-        "axes.titlelocation": "left",
-        "axes.titlepad": 8,
-        "axes.labelsize": 10,
-        "xtick.labelsize": 10,
-        "ytick.labelsize": 10,
-        "legend.fontsize": 10,
-        "legend.frameon": False,
-        "legend.handlelength": 1.4,
-        "figure.facecolor": theme.paper,
-        "savefig.facecolor": theme.paper,
-        "axes.facecolor": theme.paper,
-        "axes.edgecolor": theme.muted,
-        "axes.labelcolor": theme.ink,
-        "axes.titlecolor": theme.ink,
-        "text.color": theme.ink,
-        "xtick.color": theme.muted,
-        "ytick.color": theme.muted,
-        "xtick.labelcolor": theme.ink,
-        "ytick.labelcolor": theme.ink,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": theme.line,
-        "grid.linewidth": 0.7,
-        "lines.linewidth": 1.8,
-        "lines.solid_capstyle": "round",
-    }
-
-
-def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[float] = (1,)) -> bytes:
-    """Draw a figure and return it as PNG: the same bytes for the same drawing.
-
-    Args:
-        draw: draws on the panels, which lie below one another and share their horizontal axis.
-        dark: for a dark page.
-        height: inches.
-        ratios: the heights of the panels to one another.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib import RcParams, rc_context, style
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError:
-        raise ImportError('plots need matplotlib: pip install "gattn[molecules]"') from None
-
-    theme = DARK if dark else LIGHT
-    stream = io.BytesIO()
-    # From matplotlib's own settings, so that a user's do not reach a report.
-    with (
-        _TURN,
-        style.context("default"),
-        rc_context(RcParams(_settings(theme))),
-        warnings.catch_warnings(),
-    ):
-        # A name in a script that the font lacks is drawn as boxes; the page has it as text.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
-        figure = Figure(figsize=(WIDTH, height), dpi=DOTS, layout=layout)
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(
-            len(ratios), 1, sharex=True, squeeze=False, height_ratios=list(ratios)
-        )
-        draw(list(axes[:, 0]), theme)
-        figure.savefig(stream, format="png", metadata={"Software": None})
-    return stream.getvalue()
 
 
 def known(*columns: ArrayLike) -> list[NDArray[np.float64]]:
@@ -162,15 +73,11 @@ def number(value: float | None) -> str:
 def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
     """A title and, on a line of its own, the metrics under the names that readers know.
 
-    A long text is cut. Dollars stay dollars: matplotlib would read them as mathematics.
-
     >>> title("price of a $x$", {"rmse": 0.5})
     'price of a \\\\$x\\\\$\\nRMSE 0.500'
     """
-    text = " ".join(text.split())
-    text = f"{text[: LONGEST - 1]}…" if len(text) > LONGEST else text
     facts = (f"{METRICS.get(key, key)} {number(at)}" for key, at in (metrics or {}).items())
-    return "\n".join(part for part in (text.replace("$", r"\$"), "   ".join(facts)) if part)
+    return "\n".join(part for part in (line(text), "   ".join(facts)) if part)
 
 
 def frame(axes: Axes, x: str, y: str, text: str) -> None:

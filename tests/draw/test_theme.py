@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from gattn.training.theme import DARK, LIGHT, Theme
+from gattn.draw.theme import DARK, LIGHT, Theme
 
 # What those without one kind of cones see of linear RGB: Viénot, Brettel and Mollon, "Digital video
 # colourmaps for checking the legibility of displays by dichromats" (1999).

@@ -1,0 +1,185 @@
+"""A network: nodes in the colour of their class, edges as thick as their attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gattn.draw.edges import Numbers, array, read_edges, read_weights
+from gattn.draw.figure import line, render
+from gattn.draw.theme import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_network", "sample_network"]
+
+NODES = 250
+"""More nodes are a grey cloud."""
+PALETTE = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
+)  # fmt: skip
+"""Colours that the colour-blind tell apart (Okabe and Ito 2008, and two of Tol's)."""
+BESIDE = 16
+"""Letters of a class's name of which two stand beside each other below the picture."""
+
+
+def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
+    """Choose some nodes of a large network that hang together.
+
+    Args:
+        edges: [2, e] pairs of nodes.
+        nodes: how many there are.
+        most: how many to choose.
+
+    Returns:
+        The chosen nodes, ascending: breadth first around the node with the most edges, then around
+        the next that is left, until there are enough. All of a network that is small.
+
+    Example:
+        >>> sample_network([[0, 1, 3], [1, 2, 4]], 5, most=3).tolist()
+        [0, 1, 2]
+    """
+    pairs = read_edges(edges)
+    if nodes <= most:
+        return np.arange(nodes)
+    both = np.concatenate([pairs, pairs[::-1]], 1)
+    both = both[:, np.argsort(both[0], kind="stable")]
+    first = np.searchsorted(both[0], np.arange(nodes + 1))
+    chosen: list[int] = []
+    seen = np.zeros(nodes, bool)
+    for start in np.argsort(-np.diff(first), kind="stable"):
+        if seen[start]:
+            continue
+        seen[start], queue = True, [int(start)]
+        while queue and len(chosen) < most:
+            node = queue.pop(0)
+            chosen.append(node)
+            near = np.unique(both[1, first[node] : first[node + 1]])
+            near = near[~seen[near]]
+            seen[near] = True
+            queue += near.tolist()
+        if len(chosen) == most:
+            break
+    return np.sort(np.array(chosen, np.int64))
+
+
+def draw_network(
+    edge_index: Numbers, weights: Numbers | None = None, colour: Numbers | None = None,
+    names: Sequence[str] = (), *, labels: Sequence[str] = (), most: int = NODES, title: str = "",
+    dark: bool = False,
+) -> bytes:  # fmt: skip
+    """Draw a network, its nodes laid out by springs and its edges as thick as they weigh.
+
+    Args:
+        edge_index: [2, e] pairs of nodes; self-loops are left out.
+        weights: [e] from 0 to 1, or [e, h], of which the mean over heads is drawn; None for 1.
+        colour: [n] of each node its class, or a number; None where all are alike.
+        names: of the classes; empty where the colours are numbers. More than eight share colours.
+        labels: [n] texts beside the nodes; empty for none.
+        most: so many nodes are drawn, as :func:`sample_network` chooses them.
+        title: above the picture.
+        dark: for a dark page.
+
+    Returns:
+        A picture as PNG.
+
+    Raises:
+        ValueError: shapes that do not fit, a node beyond the colours, a class beyond the names.
+        ImportError: matplotlib or networkx is not installed.
+
+    Example:
+        >>> draw_network([[0, 1], [1, 2]], [1.0, 0.5], [0, 0, 1], ["left", "right"])[1:4]
+        b'PNG'
+    """
+    pairs = read_edges(edge_index)
+    strength, count = read_weights(weights, pairs.shape[1]), int(pairs.max(initial=-1)) + 1
+    nodes = max(count, len(labels)) if colour is None else len(array(colour))
+    value = np.zeros(nodes) if colour is None else array(colour).astype(np.float64)
+    _check(count, value, names, labels)
+    chosen = sample_network(pairs, nodes, most=most)
+    pairs, strength = _among(pairs, strength, chosen, nodes)
+    value, shown = value[chosen], [labels[int(i)] for i in chosen] if len(labels) else []
+    places = _lay_out(pairs, len(chosen))
+    columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
+    rows = -(-len(names) // columns) if len(names) <= len(PALETTE) else 0
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        _draw_edges(axes, places[pairs.T], strength, theme)
+        size = float(np.clip(2500 / max(len(value), 1), 8, 60))
+        if len(names):
+            _draw_classes(axes, places, value, names, size, columns)
+        elif colour is None:
+            axes.scatter(*places.T, s=size, color=theme.first, zorder=2)
+        else:
+            found = axes.scatter(*places.T, c=value, s=size, cmap="viridis", zorder=2)
+            axes.figure.colorbar(found, ax=axes, shrink=0.7)
+        for place, text in zip(places, shown):
+            axes.annotate(line(text, 12), place, (4, 4), textcoords="offset points", fontsize=8)
+        axes.set_axis_off()
+        axes.set_title(line(title))
+
+    return render(draw, dark=dark, height=4.2 + 0.21 * rows)
+
+
+def _check(
+    count: int, value: NDArray[np.float64], names: Sequence[str], labels: Sequence[str]
+) -> None:
+    if value.ndim != 1 or len(value) < count:
+        raise ValueError(f"colour must be [n] of {count} nodes or more; got {value.shape}")
+    if len(labels) not in (0, len(value)):
+        raise ValueError(f"labels must be [n], of {len(value)} nodes; got {len(labels)}")
+    if len(names) and len(value) and not (value.min() >= 0 and value.max() < len(names)):
+        raise ValueError(f"colour must be classes from 0 to {len(names) - 1}, one for each name")
+
+
+def _among(
+    pairs: NDArray[np.int64], strength: NDArray[np.float64], chosen: NDArray[np.int64], nodes: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The edges among some nodes, numbered anew, without self-loops."""
+    place = np.full(nodes, -1)
+    place[chosen] = np.arange(len(chosen))
+    inside = place[pairs]
+    kept = (inside >= 0).all(0) & (pairs[0] != pairs[1])
+    return inside[:, kept], strength[kept]
+
+
+def _lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
+    """Places [n, 2]: the same at every call."""
+    try:
+        import networkx
+    except ImportError:
+        raise ImportError('this picture needs networkx: pip install "gattn[draw]"') from None
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_edges_from(pairs.T.tolist())
+    spring = 1.5 / np.sqrt(max(nodes, 1))
+    laid = networkx.spring_layout(graph, seed=0, k=spring, iterations=60)
+    return np.array([laid[node] for node in range(nodes)]).reshape(-1, 2)
+
+
+def _draw_edges(
+    axes: Axes, ends: NDArray[np.float64], strength: NDArray[np.float64], theme: Theme
+) -> None:
+    from matplotlib.collections import LineCollection
+
+    widths = 0.2 + 2.5 * np.clip(strength, 0, 1)
+    lines = LineCollection(list(ends), linewidths=widths, colors=theme.muted)
+    lines.set_alpha(0.6)
+    axes.add_collection(lines)
+
+
+def _draw_classes(
+    axes: Axes, places: NDArray[np.float64], value: NDArray[np.float64], names: Sequence[str],
+    size: float, columns: int,
+) -> None:  # fmt: skip
+    for i, name in enumerate(names):
+        if (rows := value == i).any():
+            shade = PALETTE[i % len(PALETTE)]
+            axes.scatter(*places[rows].T, s=size, color=shade, label=line(name), zorder=2)
+    if len(names) <= len(PALETTE):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)

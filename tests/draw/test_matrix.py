@@ -1,0 +1,64 @@
+"""Attention as a matrix: each weight in its place, names at the sides."""
+
+import numpy as np
+import pytest
+import torch
+
+from gattn import functional, graphs
+from gattn.draw import attention_matrix, draw_matrix, figure, matrix
+
+
+def test_a_weight_stands_at_its_query_and_key():
+    graph = graphs.causal([4])
+    x = torch.randn(4, 2, 8)
+    weights = functional.dot_product_attention_weights(x, x, graph)
+    scores = torch.einsum("ihc,jhc->hij", x, x) / 8**0.5
+    scores = scores.masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
+    expected = scores.softmax(-1).mean(0).numpy()
+    dense = attention_matrix(graph.edge_index, weights, graph.size)
+    there = np.tril(np.ones((4, 4), bool))
+    assert np.allclose(dense[there], expected[there], atol=1e-6)
+    assert np.isnan(dense[~there]).all()
+
+
+def test_edges_between_the_same_nodes_are_added():
+    dense = attention_matrix([[1, 1, 0], [0, 0, 0]], [0.25, 0.5, 0.25], (3, 1))
+    np.testing.assert_array_equal(dense, [[0.25, 0.75, np.nan]])
+
+
+def test_no_edge_is_a_matrix_of_nothing():
+    assert np.isnan(attention_matrix(np.empty((2, 0)), [], (2, 3))).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"size": (1, 2)}, "1 sources to 2 destinations; got 1 and 1"),
+        ({"queries": ["a"]}, "queries must have 2 names; got 1"),
+        ({"keys": list("abc")}, "keys must have 2 names; got 3"),
+    ],
+)
+def test_what_does_not_fit_is_told(given, told):
+    with pytest.raises(ValueError, match=told):
+        draw_matrix([[0, 1], [1, 0]], [1.0, 1.0], **given)
+
+
+def test_rows_and_columns_are_named(monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(figure, "DOTS", 50)
+    seen = []
+
+    def watch(draw, **how):
+        return figure.render(
+            lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how
+        )
+
+    monkeypatch.setattr(matrix, "render", watch)
+    words = ["the", "cat", "a very long word"]
+    draw_matrix([[0, 1, 2], [0, 1, 2]], [1.0, 0.5, 0.2], queries=words, keys=words, title="x")
+    shown = ["the", "cat", "a very long…"]
+    assert [tick.get_text() for tick in seen[0].get_yticklabels()] == shown
+    assert [tick.get_text() for tick in seen[0].get_xticklabels()] == shown
+    many = np.arange(60)
+    draw_matrix([many, many], np.ones(60), queries=["w"] * 60)
+    assert [tick.get_text() for tick in seen[-1].get_yticklabels()] == []

@@ -1,0 +1,107 @@
+"""Pictures of networks: which nodes are drawn, and that what does not fit is refused."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("networkx")
+
+from matplotlib.collections import LineCollection
+from PIL import Image
+
+from gattn.draw import draw_network, figure, network, sample_network
+from gattn.draw.theme import DARK, LIGHT
+
+RING = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch):
+    """Fewer pixels are drawn sooner."""
+    monkeypatch.setattr(figure, "DOTS", 50)
+
+
+@pytest.fixture
+def axes(monkeypatch):
+    """The panels of what is drawn in the test."""
+    seen = []
+
+    def watch(draw, **how):
+        return figure.render(
+            lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how
+        )
+
+    monkeypatch.setattr(network, "render", watch)
+    return seen
+
+
+def _lines(axes):
+    return next(c for c in axes[0].collections if isinstance(c, LineCollection))
+
+
+def test_an_edge_is_as_thick_as_it_weighs(axes):
+    weights = torch.linspace(0, 1, 6, requires_grad=True)
+    draw_network(RING, torch.stack([weights, weights], 1))
+    widths = _lines(axes).get_linewidths()
+    assert np.allclose(widths, 0.2 + 2.5 * np.linspace(0, 1, 6))
+
+
+def test_self_loops_are_left_out(axes):
+    loops = torch.arange(6).expand(2, -1)
+    draw_network(torch.cat([RING, loops], 1))
+    assert len(_lines(axes).get_segments()) == 6
+
+
+def test_of_a_large_network_some_nodes_are_drawn(axes):
+    star = np.stack([np.zeros(40, int), np.arange(1, 41)])
+    draw_network(star, colour=np.arange(41), most=11)
+    dots = axes[0].collections[-1].get_offsets()
+    assert len(dots) == 11
+    assert len(_lines(axes).get_segments()) == 10
+
+
+def test_classes_have_a_legend_and_nodes_their_labels(axes):
+    draw_network(RING, colour=[0, 0, 0, 1, 1, 1], names=["left", "$x$"], labels=list("abcdef"))
+    assert [text.get_text() for text in axes[0].get_legend().get_texts()] == ["left", r"\$x\$"]
+    assert [text.get_text() for text in axes[0].texts] == list("abcdef")
+
+
+@pytest.mark.parametrize(("dark", "paper"), [(False, LIGHT.paper), (True, DARK.paper)])
+def test_the_same_picture_every_time(dark, paper):
+    picture = draw_network(RING, dark=dark)
+    assert picture == draw_network(RING, dark=dark)
+    ground = Image.open(io.BytesIO(picture)).convert("RGB").getpixel((1, 1))
+    assert ground == tuple(bytes.fromhex(paper[1:]))
+
+
+def test_no_edge_and_no_node_are_pictures():
+    for edges in (torch.empty(2, 0, dtype=torch.long), np.empty((2, 0))):
+        assert draw_network(edges)[1:4] == b"PNG"
+
+
+def test_a_sample_hangs_together():
+    path = np.stack([np.arange(99), np.arange(1, 100)])
+    chosen = sample_network(path, 100, most=20)
+    assert len(chosen) == 20
+    assert np.ptp(chosen) == 19
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"edge_index": RING.t()}, r"shape \(2, e\); got \(6, 2\)"),
+        ({"edge_index": RING.float()}, "integers from 0 on"),
+        ({"edge_index": RING - 1}, "integers from 0 on"),
+        ({"weights": [1.0]}, r"shape \(6,\) or \(6, h\); got \(1,\)"),
+        ({"weights": [np.nan] * 6}, "finite"),
+        ({"colour": [0, 1]}, r"of 6 nodes or more; got \(2,\)"),
+        ({"colour": [0] * 5 + [2], "names": ["a", "b"]}, "classes from 0 to 1"),
+        ({"colour": [0] * 6, "labels": ["a"]}, "of 6 nodes; got 1"),
+    ],
+)
+def test_what_does_not_fit_is_told(given, told):
+    with pytest.raises(ValueError, match=told):
+        draw_network(**{"edge_index": RING, **given})

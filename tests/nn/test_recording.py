@@ -1,0 +1,201 @@
+"""Every attention tells its weights by one means: record_attention."""
+
+import inspect
+import sys
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+import gattn
+from gattn.models import GAT, AttentiveFP
+from gattn.nn import record_attention
+from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
+
+# What attends to nothing by itself.
+PLAIN = {"DegreeEncoding", "RandomWalkEncoding", *NOT_OF_A_GRAPH}
+ATTENDS = {layer.name: layer for layer in LAYERS if layer.kind not in PLAIN}
+# Whose weights are not a softmax over all edges into a node.
+FREE = ("FAConv", "RGATConv")
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5, 2], [1, 2, 0, 4, 5, 3, 2, 1, 5, 1]])
+
+
+def _inputs(layer):
+    torch.manual_seed(2)
+    x, batch = torch.randn(6, 6), torch.tensor([0, 0, 0, 1, 1, 1])
+    if layer.readout:
+        return (x, batch), {"dim_size": 2}
+    given = {"edge_attr": torch.randn(EDGES.shape[1], 3)} if layer.edge_attr else {}
+    given |= {"batch": batch} if layer.batch else {}
+    return ((torch.randn(6, 3), x) if layer.bipartite else x, EDGES), given
+
+
+@every(ATTENDS)
+def test_every_layer_tells_its_weights(layer):
+    module = layer.called(6, 3).eval()
+    args, given = _inputs(layer)
+    plain = module(*args, **given)
+    with record_attention(module) as recorded:
+        out = module(*args, **given)
+    assert torch.equal(out, plain)  # nothing else changes
+    names = {name for name, _ in module.named_modules()}
+    assert recorded
+    for record in recorded:
+        assert record.module in names
+        edges, weights = record.edge_index, record.weights
+        assert edges.shape == (2, len(weights))
+        assert weights.dim() == 2
+        assert (edges.amax(1) < torch.tensor(record.size)).all()
+        if layer.kind not in FREE:
+            sums = torch.zeros(record.size[1], weights.shape[1])
+            sums.index_add_(0, edges[1], weights.detach())
+            told = edges[1].unique()
+            torch.testing.assert_close(sums[told], torch.ones(len(told), weights.shape[1]))
+
+
+def test_every_exported_layer_is_tried_or_known_not_to_attend():
+    kinds = {name for name in gattn.nn.__all__
+             if inspect.isclass(kind := getattr(gattn.nn, name))
+             and issubclass(kind, torch.nn.Module)}  # fmt: skip
+    assert kinds <= {layer.kind for layer in ATTENDS.values()} | PLAIN
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        gattn.nn.GATConv(6, 3, heads=2),
+        gattn.nn.GATv2Conv(6, 3, heads=2),
+        gattn.nn.TransformerConv(6, 3, heads=2),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_records_are_what_pyg_returns(layer):
+    x = torch.randn(6, 6)
+    theirs = getattr(pyg, type(layer).__name__)(6, 3, heads=2)
+    theirs.load_state_dict(layer.state_dict())
+    _, (edges, alpha) = theirs(x, EDGES, return_attention_weights=True)
+    with record_attention(layer) as recorded:
+        layer(x, EDGES)
+    (record,) = recorded
+    assert torch.equal(record.edge_index, edges)
+    torch.testing.assert_close(record.weights, alpha)
+
+
+TYPED = {("a", "to", "b"): EDGES, ("b", "to", "b"): EDGES[:, :7]}
+NODES = {"a": torch.randn(6, 6), "b": torch.randn(6, 6)}
+METADATA = (["a", "b"], list(TYPED))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "inputs"),
+    [
+        ("AGNNConv", {}, (torch.randn(6, 6), EDGES)),
+        ("SuperGATConv", {"in_channels": 6, "out_channels": 3, "heads": 2},
+         (torch.randn(6, 6), EDGES)),
+        ("HANConv", {"in_channels": 6, "out_channels": 4, "metadata": METADATA, "heads": 2},
+         (NODES, TYPED)),
+        ("HGTConv", {"in_channels": 6, "out_channels": 4, "metadata": METADATA, "heads": 2},
+         (NODES, TYPED)),
+    ],
+)  # fmt: skip
+def test_records_are_what_pyg_computes_inside(name, arguments, inputs, monkeypatch):
+    """PyG's layers of these names return no weights: its softmax is listened to."""
+    theirs, ours = getattr(pyg, name)(**arguments).eval(), getattr(gattn.nn, name)(**arguments)
+    ours.eval().load_state_dict(theirs.state_dict())
+    module, seen = sys.modules[type(theirs).__module__], []
+
+    def listen(*args, softmax=module.softmax, **given):
+        seen.append(softmax(*args, **given))
+        return seen[-1]
+
+    monkeypatch.setattr(module, "softmax", listen)
+    theirs(*inputs)
+    with record_attention(ours) as recorded:
+        ours(*inputs)
+    expected = torch.cat([alpha.reshape(len(alpha), -1) for alpha in seen])
+    torch.testing.assert_close(torch.cat([record.weights for record in recorded]), expected)
+    if isinstance(inputs[1], dict):
+        assert [record.edge_type for record in recorded] == list(TYPED)
+        for record in recorded:
+            assert torch.equal(record.edge_index, TYPED[record.edge_type])
+
+
+def test_of_a_converted_model_every_layer_is_told_by_name():
+    model = gattn.convert(pyg.GAT(6, 8, num_layers=3, heads=2))
+    with record_attention(model) as recorded:
+        model(torch.randn(6, 6), EDGES)
+    assert [record.module for record in recorded] == ["convs.0", "convs.1", "convs.2"]
+
+
+def test_attentive_fp_records_bonds_and_molecules():
+    x, edge_attr = torch.randn(6, 6), torch.randn(EDGES.shape[1], 3)
+    batch = torch.tensor([0, 0, 0, 1, 1, 1])
+    model = AttentiveFP(6, 8, 1, edge_dim=3, num_layers=2, num_timesteps=2)
+    with record_attention(model) as recorded:
+        model(x, EDGES, edge_attr, batch)
+    assert [record.module for record in recorded] == [
+        "gate_conv", "atom_convs.0", "mol_conv", "mol_conv",
+    ]  # fmt: skip
+    assert recorded[-1].size == (6, 2)
+
+
+def test_the_same_random_numbers_are_drawn():
+    model, x = GAT(6, 8, num_layers=2, heads=2, dropout=0.5), torch.randn(6, 6)
+    torch.manual_seed(1)
+    plain = model(x, EDGES)
+    torch.manual_seed(1)
+    with record_attention(model):
+        assert torch.equal(model(x, EDGES), plain)
+
+
+def test_a_loss_can_be_made_of_weights():
+    layer = gattn.nn.GATConv(6, 3)
+    with record_attention(layer) as recorded:
+        layer(torch.randn(6, 6), EDGES)
+    recorded[0].weights.square().sum().backward()
+    assert layer.att_src.grad.abs().sum() > 0
+
+
+def test_outside_the_context_nothing_listens():
+    layer, x = gattn.nn.GATConv(6, 3), torch.randn(6, 6)
+    with record_attention(layer) as recorded:
+        layer(x, EDGES)
+        gattn.nn.GATConv(6, 3)(x, EDGES)  # of another model
+    layer(x, EDGES)
+    assert len(recorded) == 1
+    assert not layer._forward_hooks
+
+
+def test_nothing_recorded_is_an_error_that_says_why():
+    nothing = pytest.raises(RuntimeError, match=r"of this Linear: it holds no layer of gattn\.nn")
+    with nothing, record_attention(torch.nn.Linear(2, 2)):
+        pass
+    silent = pytest.raises(RuntimeError, match="of this GATConv: it was not called")
+    with silent, record_attention(gattn.nn.GATConv(2, 2)):
+        pass
+    with pytest.raises(KeyError, match="mine"), record_attention(gattn.nn.GATConv(2, 2)):
+        raise KeyError("mine")
+
+
+def test_edge_by_edge_weights_are_told_where_there_are_any():
+    x = torch.randn(6, 6)
+    both = gattn.nn.GATConv(6, 3, heads=2)
+    with record_attention(both) as recorded:
+        both(x, EDGES)
+        both.register_message_forward_hook(lambda *_: None)
+        both(x, EDGES)
+    torch.testing.assert_close(recorded[0].weights, recorded[1].weights)
+    silent = gattn.nn.SuperGATConv(6, 3)
+    silent.register_message_forward_hook(lambda *_: None)
+    told = pytest.raises(RuntimeError, match=r"cannot tell its weights here.*a hook on message")
+    with told, record_attention(silent):
+        silent.eval()(x, EDGES)
+
+
+def test_a_checkpointed_layer_tells_its_weights_once():
+    layer, x = gattn.nn.GATConv(6, 3, checkpoint=True), torch.randn(6, 6)
+    with record_attention(layer) as recorded:
+        out = layer(x, EDGES)
+    out.sum().backward()
+    assert len(recorded) == 1
+    assert layer.att_src.grad is not None
