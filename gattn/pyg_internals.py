@@ -9,7 +9,10 @@
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | taken for a user's own: layers run edge   |
 | what they replace, ``_orig_*``                      | by edge, and ``convert`` leaves PyG's     |
 
-``tests/test_pyg_internals.py`` takes each of them away.
+| ``aggregation_resolver`` reads the names of         | it does not find readouts by name; they   |
+| ``torch_geometric.nn.aggr``                         | are handed over as modules                |
+
+``tests/test_pyg_internals.py`` and ``tests/test_registration.py`` watch over them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch.nn import Module
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import MessagePassing, aggr
 
 EDGE_HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -114,3 +117,12 @@ def edge_hooks(layer: Module) -> str:
 def class_state(layer: Module) -> dict[str, Any]:
     """What PyG's base class set on a layer from its class, and not from its settings."""
     return {name: vars(layer)[name] for name in CLASS_STATE if name in vars(layer)}
+
+
+def name_aggregation(name: str, kind: type[Module]) -> None:
+    """Have PyG's resolver make a readout by this name: of the very class, not of one derived."""
+
+    def make(_: type, *args: Any, **options: Any) -> Module:
+        return kind(*args, **options)
+
+    setattr(aggr, name, type(name, (aggr.Aggregation,), {"__new__": make}))

@@ -10,7 +10,7 @@ import pytest
 PUBLIC = {
     "gattn": """
         ConversionReport Graph __version__ backend_info conversion_report convert data functional
-        graphs models nn transforms""",
+        graphs models nn register_graphgym register_readouts transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile Dataset MoleculeError Molecules
         NeighborLoader Score Split Table TableRow atom_features batch_molecules bond_features
@@ -20,7 +20,9 @@ PUBLIC = {
         split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """
         DistributedGraph Partition ProcessFailure Processes Traffic connect sum_gradients""",
-    "gattn.draw": """DRAWN_ATOMS draw_grid draw_molecule shared_scale""",
+    "gattn.draw": """
+        DRAWN_ATOMS attention_matrix draw_grid draw_matrix draw_molecule draw_network
+        sample_network shared_scale""",
     "gattn.functional": """
         additive_attention additive_attention_weights aggregate attention dot_product_attention
         dot_product_attention_weights edge_dot edge_softmax linear_attention
@@ -32,13 +34,14 @@ PUBLIC = {
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
-        AGNNConv AttentionalReadout DegreeEncoding FAConv GATConv GATEConv GATv2Conv GPSConv
+        AGNNConv AttentionRecord AttentionalReadout DegreeEncoding FAConv GATConv GATEConv
+        GATv2Conv GPSConv
         GraphAttention GraphTransformerLayer HANConv HGTConv InducedSetAttentionBlock
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
         MultiheadAttentionBlock PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
         SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding SparseDropout
         SuperGATConv TransformerBlock TransformerConv grid_to_nodes
-        nodes_to_grid token_offsets""",
+        nodes_to_grid record_attention token_offsets""",
     "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
     "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
     "gattn.testing": """

@@ -1,0 +1,79 @@
+"""The page on what of PyG is covered names all that the installed PyG has, and tells the truth."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import torch_geometric
+import torch_geometric.nn as pyg
+from torch_geometric.nn.models import attentive_fp
+
+import gattn.models
+import gattn.nn
+from gattn.conversion import REBUILT, TWINS, WITHOUT_TWIN
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "guide" / "coverage.md").read_text()
+ROWS = re.findall(r"^\| `(\w+)` +\| ([^|]+?) +\| ([^|]+?) +\|$", PAGE, re.MULTILINE)
+PLAIN = set(re.findall(r"`(\w+)`", PAGE.split("<!-- without attention -->")[1]))
+KINDS = ("aggr", "attention", "conv", "dense", "models", "pool")
+OTHER = {"GATEConv"}  # of attentive_fp, which PyG does not export
+NOT_PYG = {"LPAttLayer", "MultiheadAttention", "MultiheadAttentionBlock", "ViS_MP"}
+"""Names within WITHOUT_TWIN of torch's modules, and of parts of PyG's models."""
+
+
+def _exported() -> set[str]:
+    """The classes that PyG's packages of layers export."""
+    folder, found = Path(pyg.__file__).parent, set()
+    for kind in KINDS:
+        tree = ast.parse((folder / kind / "__init__.py").read_text())
+        imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+        names = {alias.asname or alias.name for node in imported for alias in node.names}
+        found |= {
+            name for name in names
+            if isinstance(thing := getattr(pyg, name, None), type)
+            and issubclass(thing, torch.nn.Module)
+        }  # fmt: skip
+    return found
+
+
+def test_every_name_of_pyg_is_told_of_once() -> None:
+    covered = {name for name, _, _ in ROWS}
+    assert len(covered) == len(ROWS)
+    assert not covered & PLAIN
+    there, told = _exported(), (covered | PLAIN) - OTHER
+    assert there <= told, sorted(there - told)
+    if torch_geometric.__version__.startswith("2.8."):
+        assert told == there
+
+
+@pytest.mark.parametrize(("name", "here", "how"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_row_tells_the_truth(name: str, here: str, how: str) -> None:
+    theirs = getattr(pyg, name, None) or getattr(attentive_fp, name)
+    ours = getattr(gattn.nn, name, None) or getattr(gattn.models, name, None)
+    assert (here == "same name, converted") == (ours is not None)
+    if here == "same name, converted":
+        assert f"gattn.{'nn' if hasattr(gattn.nn, name) else 'models'}.{name}" in how
+        assert theirs in TWINS or name == "GAT"
+    elif here == "converted":
+        assert theirs in REBUILT or name == "SAGPooling"
+        for ours in re.findall(r"`gattn\.nn\.(\w+)`", how):
+            assert hasattr(gattn.nn, ours)
+    elif here == "to build":
+        (page, anchor) = re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", how)[0] if "](" in how else ("", "")
+        assert page or anchor or "as above" in how
+        heading = anchor.strip("#").replace("-", " ")
+        assert heading in PAGE.lower()
+        if anchor:  # a block compares the two
+            assert name in PAGE.lower().replace("\n", " ") or f"{name}(" in PAGE
+    else:
+        assert here == "out of scope"
+        assert len(how) > 10
+
+
+def test_all_that_the_report_of_a_conversion_knows_is_on_the_page() -> None:
+    rows = {name: here for name, here, _ in ROWS}
+    for name in WITHOUT_TWIN - NOT_PYG:
+        assert rows[name] in ("to build", "out of scope"), name
