@@ -4,10 +4,8 @@ import importlib
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import types
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from tests.pictures import leave_blank
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+TRAINING = {"csv.md", "gaps.md", "molecules.md"}  # their commands train for seconds
 GUIDE = ("graphs", "sets", "sequences", "grids", "cross", "readouts")
 
 
@@ -39,7 +38,7 @@ def run_command(line: str) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] if page.name == "molecules.md" else [])
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in TRAINING else [])
         for page in PAGES
         if python_blocks(page)
     ],
@@ -121,21 +120,6 @@ def test_without_matplotlib_the_tools_say_what_to_install(
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(ImportError, match=r"need matplotlib.*: pip install --group docs$"):
         importlib.import_module(f"docs.tools.{tool}")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is not installed")
-def test_site_builds_without_warnings(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    operators = (tmp_path / "api" / "functional" / "index.html").read_text()
-    assert "<math" in operators
-    for left_over in (".. math::", ":math:", ":func:", "arithmatex", "&gt;&gt;&gt; &gt;"):
-        for page in tmp_path.rglob("*.html"):
-            assert left_over not in page.read_text(), page
 
 
 def test_every_page_is_in_the_navigation() -> None:
