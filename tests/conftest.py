@@ -2,7 +2,11 @@
 
 import copy
 import gc
+import os
+import shutil
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -12,6 +16,9 @@ from torch_geometric import EdgeIndex
 import gattn.nn
 from gattn.graph import Graph
 from gattn.testing import awkward_graphs, random_graphs
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
@@ -35,6 +42,26 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(params=TOLERANCE, ids=str)
 def dtype(request):
     return request.param
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["webdriver.Chrome"]:
+    """Chromium without a window; it has to be there in CI, and elsewhere its tests are skipped."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        why = "needs chromium and chromedriver on the PATH"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with webdriver.Chrome(options, Service(driver)) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

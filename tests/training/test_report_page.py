@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,25 +49,6 @@ const room = document.documentElement.clientWidth;
 return [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll table") &&
   e.getBoundingClientRect().right > room + 0.5).map(e => e.outerHTML.slice(0, 80));
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        why = "needs chromium and chromedriver on the PATH"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with webdriver.Chrome(options, Service(driver)) as opened:
-        yield opened
 
 
 def _facts(task: str) -> RunFacts:

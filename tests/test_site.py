@@ -1,0 +1,192 @@
+"""The site builds without a warning; its pages open in a browser, narrow and wide, light and dark.
+
+Chromium and its driver come with ``apt-get install chromium chromium-driver``.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from filelock import FileLock
+
+if TYPE_CHECKING:
+    from selenium import webdriver
+
+ROOT = Path(__file__).parents[1]
+WIDTHS = 390, 1300
+SCHEMES = {"light": "default", "dark": "slate"}
+"""What the theme calls them, and its button sets."""
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is missing"),
+]
+
+# Each element whose right end is beyond the page, and that nobody can scroll to; each equation
+# that a scrollbar, or the lack of one, cuts off; each picture that did not load.
+FAULTS = """
+const room = document.documentElement.clientWidth, found = [];
+const scrolls = e => { for (let a = e.parentElement; a; a = a.parentElement) {
+    const how = getComputedStyle(a).overflowX;
+    if ((how === "auto" || how === "scroll") && a.scrollWidth > a.clientWidth) return true;
+    if (how === "hidden" && a !== document.body && a.clientWidth < e.scrollWidth) return false;
+  } return false; };
+for (const e of document.querySelectorAll(".md-content *")) {
+  const box = e.getBoundingClientRect();
+  if (box.width && box.right > room + 1 && !scrolls(e))
+    found.push("beyond the page: " + e.outerHTML.slice(0, 90));
+}
+for (const e of document.querySelectorAll(".equation")) {
+  if (e.scrollHeight > e.clientHeight + 1)
+    found.push("cut off: " + e.textContent.slice(0, 90));
+}
+for (const e of document.images)
+  if (!e.complete || !e.naturalWidth) found.push("no picture: " + e.src);
+return found;
+"""
+PAINT = """
+document.body.setAttribute("data-md-color-scheme", arguments[0]);
+return getComputedStyle(document.body).backgroundColor;
+"""
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built once for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "site"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            done = subprocess.run(
+                [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the site is served from, on this machine."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    serve = functools.partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def _pages(site: Path) -> list[Path]:
+    return sorted(path for path in site.rglob("*.html") if path.name != "404.html")
+
+
+def test_nothing_is_left_of_the_sources(site: Path) -> None:
+    operators = (site / "api" / "functional" / "index.html").read_text()
+    assert "<math" in operators
+    for left_over in (".. math::", ":math:", ":func:", "arithmatex", "&gt;&gt;&gt; &gt;"):
+        for page in _pages(site):
+            assert left_over not in page.read_text(), page
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
+    texts = {page: page.read_text() for page in _pages(site)}
+    names = {
+        page: set(map(html.unescape, re.findall(r'\b(?:id|name)="([^"]+)"', text)))
+        for page, text in texts.items()
+    }
+    broken = []
+    for page, text in texts.items():
+        for link in set(re.findall(r'<a\b[^>]*?\bhref="([^"]+)"', text)):
+            parts = urlsplit(html.unescape(link))
+            if parts.scheme or parts.netloc:
+                continue
+            there = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            there = there / "index.html" if there.is_dir() else there
+            anchor = unquote(parts.fragment)
+            if not there.exists() or (anchor and anchor not in names.get(there, {anchor})):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_every_page_reads_at_every_width_and_in_the_dark(
+    site: Path, address: str, browser: webdriver.Chrome
+) -> None:
+    outside = yaml.safe_load((ROOT / "mkdocs.yml").read_text().split("\nnav:")[0])["repo_url"]
+    found, grounds = [], {scheme: set() for scheme in SCHEMES}
+    for page in _pages(site):
+        name = str(page.parent.relative_to(site))
+        browser.get(address if name == "." else f"{address}{name}/")
+        for width in WIDTHS:
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            for scheme, known_as in SCHEMES.items():
+                grounds[scheme].add(browser.execute_script(PAINT, known_as))
+                faults = browser.execute_script(FAULTS)
+                found += [f"{name}, {width} pixels, {scheme}: {fault}" for fault in faults]
+        found += [
+            f"{name}: {entry['message']}" for entry in browser.get_log("browser")
+            if entry["level"] == "SEVERE" and not _of_the_repository(entry["message"], outside)
+        ]  # fmt: skip
+    assert found == []
+    assert len(grounds["light"]) == len(grounds["dark"]) == 1
+    assert grounds["light"] != grounds["dark"]
+
+
+@pytest.mark.parametrize(
+    ("put", "told"),
+    [
+        ('<p style="width: 3000px">wide</p>', "beyond the page: <p"),
+        ('<div style="overflow: auto"><p style="width: 3000px">scrolled</p></div>', None),
+        ('<div style="overflow: hidden"><p style="width: 3000px">cropped</p></div>', "beyond the"),
+        ('<div class="equation" style="height: 5px; overflow: auto">x</div>', "cut off: x"),
+        ('<img src="nowhere.png">', "no picture: "),
+    ],
+)
+def test_a_fault_is_found(
+    address: str, browser: webdriver.Chrome, put: str, told: str | None
+) -> None:
+    browser.get(f"{address}howto/device/")
+    browser.execute_script(
+        "document.querySelector('.md-content').insertAdjacentHTML('beforeend', arguments[0])", put
+    )
+    faults = browser.execute_script(FAULTS)
+    assert [fault.startswith(told) for fault in faults] == ([True] if told else [])
+    browser.get_log("browser")  # of the picture, which is missing on purpose
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_first_visit_is_as_the_reader_wants_all_pages(
+    address: str, browser: webdriver.Chrome, scheme: str
+) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(f"{address}style.css")  # without the theme's script, which would store a choice
+    browser.execute_script("localStorage.clear()")
+    wanted = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": wanted})
+    browser.get(address)
+    shown = 'return document.body.getAttribute("data-md-color-scheme")'
+    WebDriverWait(browser, 10).until(  # the theme's script runs after the page is there
+        lambda opened: opened.execute_script(shown) == SCHEMES[scheme]
+    )
+
+
+def _of_the_repository(message: str, repository: str) -> bool:
+    """Whether a message is of the stars that the theme asks the repository's host for."""
+    _, _, path = repository.partition("github.com/")
+    return message.startswith(f"https://api.github.com/repos/{path}")
