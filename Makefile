@@ -22,7 +22,7 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test slow check coverage versions sanitize lint format bench docs sdist wheels clean
+.PHONY: help demo quick test slow check coverage versions sanitize lint format bench docs sdist wheels tagged clean
 
 help:
 	@echo "make demo    install and train the two main examples on data that ships with rdkit"
@@ -39,6 +39,7 @@ help:
 	@echo "make format  rewrite the sources as make lint wants them"
 	@echo "make sdist   the source distribution, into dist/"
 	@echo "make wheels  wheels for this system and every Python, into dist/ (on Linux: needs Docker)"
+	@echo "make tagged TAG=v0.1.0  whether a tag is this version's, and the changelog tells of it"
 	@echo "make sanitize  the operators' tests on kernels with AddressSanitizer and UBSan"
 	@echo "make clean   remove the environment and everything built"
 
@@ -90,6 +91,12 @@ sdist: .venv-release/stamp
 
 wheels: .venv-release/stamp
 	.venv-release/bin/python -m cibuildwheel --output-dir dist
+
+tagged:
+	@grep -qx '__version__ = "$(TAG:v%=%)"' gattn/__init__.py || \
+	  { echo "the tag $(TAG) is not the version of gattn/__init__.py"; exit 1; }
+	@grep -q '^## \[$(TAG:v%=%)\] - ' CHANGELOG.md || \
+	  { echo "CHANGELOG.md has no section of $(TAG:v%=%)"; exit 1; }
 
 # Two pips side by side: the kernels are compiled while PyTorch is unpacked. Python compiles what is
 # imported when it is imported, which is a fraction of what is installed.

@@ -12,8 +12,10 @@ import tarfile
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
 import gattn
@@ -25,27 +27,7 @@ else:
 
 ROOT = Path(__file__).parents[1]
 SOURCES = (".cpp", ".h", "CMakeLists.txt")
-
-LAYER = """
-import json, warnings
-import torch, torch_geometric.nn as pyg
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    import gattn
-    from gattn.data import dataset_names
-    edge_index = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
-    x = torch.randn(3, 4)
-    theirs, ours = pyg.GATConv(4, 2, heads=2), gattn.nn.GATConv(4, 2, heads=2)
-    ours.load_state_dict(theirs.state_dict())
-    apart = max((ours(x, edge_index) - theirs(x, edge_index)).abs().max().item() for _ in range(2))
-print(json.dumps({
-    "file": gattn.__file__,
-    "info": gattn.backend_info(),
-    "warnings": [str(w.message) for w in caught if "gattn" in str(w.message)],
-    "apart": apart,
-    "datasets": list(dataset_names()),
-}))
-"""
+INSTALLED = ROOT / ".ci" / "installed.py"
 
 
 def _run(*command: str | Path, **environment: str) -> str:
@@ -76,26 +58,61 @@ def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-@pytest.mark.slow
-def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_path: Path) -> None:
-    home = tmp_path / "clean"
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    """The wheel that comes out here, from what the installation has compiled already."""
+    if shutil.which("c++") is None:
+        pytest.skip("no C++ compiler here")
+    folder = ROOT / "build" / "wheels"
+    _run(
+        sys.executable, "-m", "pip", "wheel", ROOT, "--wheel-dir", folder, "--no-deps",
+        "--no-index", "--no-build-isolation",
+    )  # fmt: skip
+    (wheel,) = folder.glob(f"gattn-{gattn.__version__}-cp*.whl")
+    return wheel
+
+
+def _install(wheel: Path, home: Path) -> tuple[Path, Path]:
+    """A fresh environment with a wheel in it, and all else from that of the tests."""
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
     site = _run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    # Everything but gattn comes from the environment of the tests.
-    Path(site, "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    others = {sysconfig.get_path("purelib"), str(Path(torch.__file__).parents[1])}
+    Path(site, "others.pth").write_text("\n".join(sorted(others)) + "\n")
     _run(
-        sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index",
-        pure_wheel,
-    )  # fmt: skip
-    found = json.loads(_run(python, "-c", LAYER, PWD=str(tmp_path)).splitlines()[-1])
-    assert Path(found["file"]).is_relative_to(Path(site).resolve()), found["file"]
+        sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel
+    )
+    return python, Path(site).resolve()
+
+
+def _tell(python: Path, home: Path, **environment: str) -> dict[str, Any]:
+    """What an installation says of itself, where no compiler is on the path."""
+    path = str(python.parent)
+    told = _run(python, INSTALLED, PWD=str(home), PATH=path, **environment)
+    return json.loads(told.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_a_wheel_runs_its_kernels_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
+    python, site = _install(wheel, tmp_path / "clean")
+    found = _tell(python, tmp_path)
+    assert Path(found["file"]).is_relative_to(site), found["file"]
+    assert found["info"]["cpu"].startswith("available")
+    assert found["warnings"] == []
+    assert 0 < found["apart"] < 1e-5  # summed in another order than the reference
+
+
+@pytest.mark.slow
+def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_path: Path) -> None:
+    python, site = _install(pure_wheel, tmp_path / "clean")
+    found = _tell(python, tmp_path)
+    assert Path(found["file"]).is_relative_to(site), found["file"]
     assert found["info"]["cpu"].startswith("the C++ extension is not built")
     assert found["info"]["reference"] == "available"
     (warning,) = found["warnings"]
     assert "runs on its plain PyTorch reference" in warning
     assert "the C++ extension is not built" in warning
-    assert found["apart"] < 1e-5
+    assert found["beside_pyg"] < 1e-5
     assert "cora" in found["datasets"]
 
 
@@ -134,7 +151,9 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
     names = {re.split(r"[^\w-]", line)[0] for line in settings["dependencies"]}
     assert names == {"torch", "torch-geometric", "numpy", "tomli"}
     extras = settings["optional-dependencies"]
-    assert set(extras) == {"gpu", "molecules", "networkx", "nodes", "partition", "scipy", "tune"}
+    assert set(extras) == {
+        "draw", "gpu", "molecules", "networkx", "nodes", "partition", "scipy", "tune",
+    }  # fmt: skip
     told = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
     for extra in ("molecules", "networkx"):
         assert f'pip install "gattn[{extra}]"' in told
@@ -144,6 +163,8 @@ ABSENT = [
     ("rdkit", "gattn.data.mol_graph('C')", "molecules"),
     ("rdkit", "gattn.data.load_molecules('esol', 'nowhere')", "molecules"),
     ("networkx", "gattn.graphs.to_networkx(gattn.graphs.causal([2]))", "networkx"),
+    ("networkx", "__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),
+    ("matplotlib", "__import__('gattn.draw').draw.draw_matrix([[0], [0]], [1.0])", "draw"),
 ]
 # Each in a process of its own, which is a copy of one that has torch: importing it is slow.
 WITHOUT = """
@@ -181,14 +202,49 @@ TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_runs_targets_that_are_there(path: Path) -> None:
     jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"]
-    assert {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"} <= set(jobs)
     for name, job in jobs.items():
-        runs = [step["run"] for step in job["steps"] if "run" in step]
-        assert runs, name
-        for run in runs:
+        if "uses" in job:
+            assert (ROOT / job["uses"]).is_file()
+            continue
+        steps = job["steps"]
+        assert any("run" in step for step in steps) or name == "publish", name
+        for run in (step["run"] for step in steps if "run" in step):
             made = re.fullmatch(r"make ([a-z]+)\b.*", run)
             assert made, f"{name}: {run!r} is no target of the Makefile"
             assert made[1] in TARGETS, f"{name}: {run}"
+
+
+def test_every_check_is_run_before_a_release() -> None:
+    ci, release = (
+        yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text("utf-8"))
+        for name in ("ci.yml", "release.yml")
+    )
+    wanted = {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"}
+    assert wanted <= set(ci["jobs"])
+    assert "workflow_call" in ci[True]  # YAML reads "on" as true
+    assert set(release["jobs"]["publish"]["needs"]) == {"check", "version"}
+    assert release["jobs"]["check"]["uses"] == "./.github/workflows/ci.yml"
+
+
+def test_the_urls_of_the_project_are_those_of_one_place() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert cited["repository-code"] == urls["Source"]
+    assert cited["url"] == urls["Documentation"]
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8").split("nav:")[0])
+    assert site["site_url"] == urls["Documentation"] + "/"
+    assert site["repo_url"] == urls["Source"]
+    asked = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml").read_text("utf-8"))
+    assert all(link["url"].startswith(urls["Source"]) for link in asked["contact_links"])
+
+
+def test_a_tag_is_that_of_the_version() -> None:
+    _run("make", "tagged", f"TAG=v{gattn.__version__}", PWD=str(ROOT))
+    done = subprocess.run(
+        ["make", "tagged", "TAG=v99.0"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "v99.0 is not the version" in done.stdout
 
 
 @pytest.mark.parametrize("page", [".ci/run", "README.md", "CONTRIBUTING.md", "docs/index.md"])
