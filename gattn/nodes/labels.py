@@ -56,7 +56,7 @@ def find_classes(values: pd.Series) -> np.ndarray:
     Raises:
         GraphError: there are fewer than two, or so many that they are no classes.
     """
-    known = _stripped(values[~is_missing(values)])
+    known = _stripped(values).loc[~is_missing(values)]
     kinds = list(pd.unique(known))
     if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
         kinds = sorted({str(kind) for kind in kinds})
