@@ -97,6 +97,6 @@ def _target(estimator: MoleculeEstimator, target: str | None) -> int:
     names = estimator.targets_
     if target is None and len(names) == 1:
         return 0
-    if target not in names:
+    if target is None or target not in names:
         raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
     return names.index(target)
