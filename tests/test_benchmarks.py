@@ -311,7 +311,7 @@ def test_another_commit_that_computes_something_else_is_not_timed(
     assert "power-law/operator/mlp  the same bits" in said
 
 
-ABOVE = ("data", "training", "molecules", "nodes", "models", "sampling", "distributed")
+ABOVE = ("cli", "data", "training", "molecules", "nodes", "models", "sampling", "distributed")
 
 
 def test_cases_with_one_side_need_public_names_alone() -> None:

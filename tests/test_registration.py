@@ -21,6 +21,8 @@ OPTIONS = {"in_channels": 16, "out_channels": 16, "heads": 2}
 
 @pytest.fixture
 def _registered():
+    for name in READOUTS:  # an example may have registered them in this process
+        vars(aggr).pop(f"gattn.{name}", None)
     before = set(vars(aggr))
     gattn.register_readouts()
     gattn.register_readouts()  # again changes nothing

@@ -16,8 +16,8 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
+import gattn
 from gattn.cli import main
-from gattn.graph import Graph
 from gattn.nodes import network
 from gattn.nodes.runs import repeat
 
@@ -29,7 +29,7 @@ class GATConv(nn.Module):
         super().__init__()
         self.layer = pyg.GATConv(*args, **options)
 
-    def forward(self, x: Tensor, graph: Graph, **options: Any) -> Any:
+    def forward(self, x: Tensor, graph: gattn.Graph, **options: Any) -> Any:
         """Attend along the edges of a graph, from dense features."""
         dense = x if x.layout == torch.strided else x.to_dense()
         return self.layer(dense, graph.edge_index, **options)
