@@ -37,11 +37,15 @@ class Chunk(NamedTuple):
         """Where the rows of tensors lie that belong to sources, destinations or edges."""
         return [getattr(self, place) for place in places]
 
-    def sum(self, values: Tensor) -> Tensor:
-        """Add up [b, ...] over the edges of each node, in their order: [nodes, ...]."""
+    def put(self, values: Tensor, into: Tensor) -> None:
+        """Put the chunk's [b, ...] where they belong among all edges' [e, ...]."""
+        into.index_copy_(0, self.edge.long(), values)
+
+    def add(self, values: Tensor, to: Tensor) -> None:
+        """Add [b, ...] over the edges of each node, in their order, to all nodes' [n, ...]."""
         flat = values.reshape(len(values), 1, -1)
         ones = flat.new_ones(len(values), 1)
-        return aggregate(ones, flat, self.graph).reshape(-1, *values.shape[1:])
+        to[self.nodes] += aggregate(ones, flat, self.graph).reshape(-1, *values.shape[1:])
 
 
 def chunks(layout: Layout, by: str) -> Iterator[Chunk]:

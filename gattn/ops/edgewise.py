@@ -159,9 +159,9 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
             rows = plan.graph.num_dst if plan.summed else plan.graph.num_edges
             out = made.new_zeros(rows, *made.shape[1:])
         if plan.summed:
-            out[chunk.nodes] += chunk.sum(made)
+            chunk.add(made, out)
         else:
-            out.index_copy_(0, chunk.edge.long(), made)
+            chunk.put(made, out)
     if out is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
@@ -199,10 +199,11 @@ def _backward(
     """One pass by destination, and one by source where something there wants a gradient."""
     found = [torch.zeros_like(t) if need else None for t, need in zip(tensors, needed)]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
+    given = [tensor.detach() for tensor in tensors]
     for by, own in (("destination", ("destination", "edge", "function")), ("source", ("source",))):
         wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
         if wanted:
-            _add_gradients(plan, [t.detach() for t in tensors], grad, by, wanted, found)
+            _add_gradients(plan, given, grad, by, wanted, found)
     return found
 
 
@@ -225,6 +226,6 @@ def _add_gradients(
             if position >= len(plan.places):
                 total += gradient
             elif plan.places[position] == "edge":
-                total.index_copy_(0, chunk.edge.long(), gradient)
+                chunk.put(gradient, total)
             else:
-                total[chunk.nodes] += chunk.sum(gradient)
+                chunk.add(gradient, total)

@@ -64,15 +64,8 @@ def plain(score, query, key, value, graph, edge_attr, message, normalize) -> Ten
     return made.new_zeros(graph.num_dst, *made.shape[1:]).index_add(0, destination, made)
 
 
-@pytest.mark.parametrize("size", [7, 8192])
-@pytest.mark.parametrize("has_message", [False, True])
-@pytest.mark.parametrize("normalize", NORMALIZE)
-def test_it_is_the_definition_with_its_gradients(
-    normalize, has_message, size, hub, given, monkeypatch
-) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", size)
-    score = Perceptron().double()
-    message = score.gated if has_message else None
+def check_definition(hub, given, score, message, normalize) -> None:
+    """Compare the outputs and the gradients of inputs and parameters with the definition's."""
     options = {"edge_attr": given["edge_attr"], "message": message, "normalize": normalize}
     ends = given["query"], given["key"], given["value"]
     wanted = plain(score, *ends, hub, **options)
@@ -82,6 +75,18 @@ def test_it_is_the_definition_with_its_gradients(
     grad = torch.randn_like(wanted)
     expected = torch.autograd.grad(wanted, inputs, grad)
     torch.testing.assert_close(torch.autograd.grad(found, inputs, grad), expected)
+
+
+@pytest.mark.parametrize("size", [7, 8192])
+@pytest.mark.parametrize("has_message", [False, True])
+@pytest.mark.parametrize("normalize", NORMALIZE)
+def test_it_is_the_definition_with_its_gradients(
+    normalize, has_message, size, hub, given, monkeypatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    score = Perceptron().double()
+    message = score.gated if has_message else None
+    check_definition(hub, given, score, message, normalize)
 
 
 @pytest.mark.parametrize("normalize", NORMALIZE)
@@ -222,15 +227,7 @@ def test_compiled_chunks_give_the_same(hub, given, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 10)
     monkeypatch.setattr(chunks, "WORTH", 4)
     score = Perceptron().double()
-    ends = given["query"], given["key"], given["value"]
-    options = {"edge_attr": given["edge_attr"], "message": score.gated, "normalize": "softmax"}
-    wanted = plain(score, *ends, hub, **options)
-    found = attention(score, *ends, hub, **options)
-    torch.testing.assert_close(found, wanted)
-    inputs = [*given.values(), *score.parameters()]
-    grad = torch.randn_like(wanted)
-    expected = torch.autograd.grad(wanted, inputs, grad)
-    torch.testing.assert_close(torch.autograd.grad(found, inputs, grad), expected)
+    check_definition(hub, given, score, score.gated, "softmax")
 
 
 @pytest.mark.slow
