@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gattn.training.records import EpochRecord, History, Loss, TrainingError
 
-__all__ = ["FullBatch", "FullBatchSettings", "apply_each", "fit_full_batch", "fit_full_batches"]
+__all__ = ["FullBatch", "FullBatchSettings", "apply_each", "fit_full_batches"]
 
 Inputs = TypeVar("Inputs")
 Network = TypeVar("Network", bound=nn.Module)
@@ -53,53 +53,6 @@ class FullBatch(Generic[Inputs]):
     target: Tensor
 
 
-def fit_full_batch(
-    network: nn.Module,
-    loss: Loss,
-    train: FullBatch[Inputs],
-    validate: FullBatch[Inputs],
-    settings: FullBatchSettings,
-    *,
-    score: Loss | None = None,
-    tick: Callable[[EpochRecord], None] = lambda record: None,
-) -> History:
-    """Train a network in place by Adam, and leave it with the weights of its best epoch.
-
-    Two criteria watch the validation part: its loss, and a score where one is given. An epoch is
-    chosen where both are as good as ever; training goes on while either is, and ends ``patience``
-    epochs after the last of them. That is how the GAT paper's authors stop, with the accuracy as
-    the score.
-
-    Args:
-        network: called with the inputs, gives [g, u]. It ends in eval mode.
-        loss: of outputs [g, u] and targets [g, t], element by element: [g, t]; it sees 0 where a
-            target is NaN, and its value there is left out.
-        train: what to learn from.
-        validate: what chooses the epoch.
-        settings: how.
-        score: as the loss, of the validation part alone; the higher the better.
-        tick: told of every epoch.
-
-    Returns:
-        A record of every epoch, and the epoch that was chosen.
-
-    Raises:
-        TrainingError: no label of a part is known, or the loss is not finite.
-
-    Reference:
-        Velickovic et al., "Graph attention networks" (ICLR 2018), section 3.3.
-
-    Example:
-        >>> from gattn.training.losses import squared_error
-        >>> part = FullBatch(torch.ones(4, 1), torch.full((4, 1), 2.0))
-        >>> settings = FullBatchSettings(50, 10, 0.1, 0.0, seed=0)
-        >>> history = fit_full_batch(nn.Linear(1, 1), squared_error, part, part, settings)
-        >>> history.records[history.chosen].validation_loss < history.records[0].validation_loss
-        True
-    """
-    return fit_full_batches([network], loss, train, validate, settings, score=score, tick=tick)[0]
-
-
 def apply_each(networks: Sequence[nn.Module], inputs: object) -> Tensor:
     """Outputs [r, g, u] of r networks, one after the other."""
     return torch.stack([network(inputs) for network in networks])
@@ -116,21 +69,42 @@ def fit_full_batches(
     score: Loss | None = None,
     tick: Callable[[EpochRecord], None] = lambda record: None,
 ) -> list[History]:
-    """Train several networks at once, each as :func:`fit_full_batch` trains one.
+    """Train networks in place by Adam, and leave each with the weights of its best epoch.
 
-    A step lowers the sum of their losses, of which each network sees its own. A network that has
-    ended takes no further part.
+    A step lowers the sum of their losses, of which each network sees its own. Two criteria watch
+    the validation part: the loss, and a score where one is given. An epoch is chosen where both
+    are as good as ever; the training of a network goes on while either is, and ends ``patience``
+    epochs after the last of them: then it takes no further part. That is how the GAT paper's
+    authors stop, with the accuracy as the score.
 
     Args:
-        networks: of one shape.
-        loss, train, validate, settings, score, tick: as :func:`fit_full_batch` takes them.
+        networks: of one shape; they end in eval mode.
+        loss: of outputs [g, u] and targets [g, t], element by element: [g, t]; it sees 0 where a
+            target is NaN, and its value there is left out.
+        train: what to learn from.
+        validate: what chooses the epoch.
+        settings: how.
         apply: gives the outputs [r, g, u] of r of the networks, all in training or none.
+        score: as the loss, of the validation part alone; the higher the better.
+        tick: told of every epoch.
 
     Returns:
-        The history of each network; an epoch's seconds are its share of them.
+        For each network a record of every epoch, whose seconds are its share of them, and the
+        epoch that was chosen.
 
     Raises:
         TrainingError: no label of a part is known, or a loss is not finite.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018), section 3.3.
+
+    Example:
+        >>> from gattn.training.losses import squared_error
+        >>> part = FullBatch(torch.ones(4, 1), torch.full((4, 1), 2.0))
+        >>> settings = FullBatchSettings(50, 10, 0.1, 0.0, seed=0)
+        >>> (history,) = fit_full_batches([nn.Linear(1, 1)], squared_error, part, part, settings)
+        >>> history.records[history.chosen].validation_loss < history.records[0].validation_loss
+        True
     """
     for part, batch in (("training", train), ("validation", validate)):
         if not batch.target.isfinite().any():

@@ -9,7 +9,7 @@ from gattn.nodes.baselines import propagate_labels
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.parts import per_class_parts, random_parts
 from gattn.nodes.runs.repeat import Planned, plan, spread
-from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batch
+from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.losses import squared_error
 from gattn.training.records import TrainingError
 
@@ -93,7 +93,8 @@ def test_full_batches_find_the_least_squares_and_leave_gaps_out():
     y[::5] = torch.nan
     network = torch.nn.Linear(3, 1)
     settings = FullBatchSettings(600, 50, 0.05, 0.0, seed=0)
-    history = fit_full_batch(network, squared_error, FullBatch(x, y), FullBatch(x, y), settings)
+    part = FullBatch(x, y)
+    (history,) = fit_full_batches([network], squared_error, part, part, settings)
     assert torch.allclose(network.weight, torch.tensor([[1.0, -2.0, 0.5]]), atol=1e-2)
     assert history.records[history.chosen].validation_loss == min(
         record.validation_loss for record in history.records
@@ -103,8 +104,8 @@ def test_full_batches_find_the_least_squares_and_leave_gaps_out():
 def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():
     part = FullBatch(torch.zeros(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]))
     settings = FullBatchSettings(500, 3, 0.5, 0.0, seed=0)
-    history = fit_full_batch(torch.nn.Linear(1, 1), squared_error, part, part, settings)
+    (history,) = fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, part, settings)
     assert len(history.records) < 100
     none = FullBatch(part.inputs, torch.full((4, 1), torch.nan))
     with pytest.raises(TrainingError, match="no label of the validation part is known"):
-        fit_full_batch(torch.nn.Linear(1, 1), squared_error, part, none, settings)
+        fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, none, settings)
