@@ -39,6 +39,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+@pytest.fixture(autouse=True)
+def as_many_threads_as_before() -> Iterator[None]:
+    """Two workers of more threads than cores wait for one another ten times as long."""
+    before = torch.get_num_threads()
+    yield
+    after = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert after == before
+
+
 @pytest.fixture(params=TOLERANCE, ids=str)
 def dtype(request):
     return request.param

@@ -97,7 +97,8 @@ def test_nothing_is_timed_or_recorded_where_the_check_fails(
     broken = {name: dataclasses.replace(right, make=wrong)}
     monkeypatch.setattr("benchmarks.__main__.cases", lambda: broken)
     output = tmp_path / "results.jsonl"
-    assert main([name, "--scale", str(SCALE), "--output", str(output)]) == 1
+    options = ["--scale", str(SCALE), "--threads", "1", "--output", str(output)]
+    assert main([name, *options]) == 1
     assert not output.exists()
     assert "check failed" in capsys.readouterr().out
 

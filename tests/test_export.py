@@ -143,8 +143,9 @@ def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
     shapes = (shapes,) if isinstance(layer, Call) else shapes  # it takes any number of arguments
     before = layer(*inputs(takes))
     program = torch.onnx.export(
-        layer, inputs(takes), dynamic_shapes=shapes, dynamo=True, verbose=False
-    )
+        layer, inputs(takes), dynamic_shapes=shapes, dynamo=True, verbose=False,
+        optimize=name in ONNX,  # half of the time goes into it
+    )  # fmt: skip
     assert torch.equal(layer(*inputs(takes)), before)  # eager code stays as it was
     program.save(tmp_path / "layer.onnx")
     assert not any(node.domain == "gattn" for node in program.model.graph)

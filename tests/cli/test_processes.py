@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import run_command
+from tests.pictures import leave_blank
+
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -22,24 +25,24 @@ def numbers(table):
 
 
 @pytest.mark.slow
-def test_two_processes_end_with_the_metrics_of_one(tmp_path):
+def test_two_processes_end_with_the_metrics_of_one(tmp_path, monkeypatch):
+    leave_blank(monkeypatch)
     data = tmp_path / "data.csv"
     rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))
     data.write_text("smiles,y\n" + "".join(rows))
-    found = []
-    for processes in (1, 2):
-        out = tmp_path / f"of-{processes}"
-        started = subprocess.run(
-            [
-                *(sys.executable, *(TORCHRUN if processes > 1 else []), "-m", "gattn.cli"),
-                *("molecules", "train", str(data), "--target", "y", "--out", str(out)),
-                *("--epochs", "10", "--width", "32", "--ensemble", "2", "--dropout", "0"),
-                *("--batch-size", "24", "--workers", "1"),
-            ],
-            env=ENVIRONMENT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert started.returncode == 0, started.stderr
-        found.append(numbers(json.loads((out / "metrics.json").read_text())))
-    one, two = found
+    command = [
+        *("molecules", "train", str(data), "--target", "y", "--epochs", "10", "--width", "32"),
+        *("--ensemble", "2", "--dropout", "0", "--batch-size", "24", "--workers", "1", "--out"),
+    ]
+    assert run_command(monkeypatch, *command, tmp_path / "of-1") == 0
+    started = subprocess.run(
+        [sys.executable, *TORCHRUN, "-m", "gattn.cli", *command, tmp_path / "of-2"],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert started.returncode == 0, started.stderr
+    one, two = (
+        numbers(json.loads((tmp_path / name / "metrics.json").read_text()))
+        for name in ("of-1", "of-2")
+    )
     assert len(one) > 20
     assert two == pytest.approx(one, abs=1e-4)

@@ -98,13 +98,13 @@ def test_looking_a_kind_up_gives_the_same_numbers(smiles):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "least"), [("esol", 1128), ("freesolv", 642), ("bbbp", 2039), ("hiv", 4990)]
+    ("name", "least"), [("esol", 1128), ("freesolv", 642), ("bbbp", 1000), ("hiv", 1000)]
 )
-def test_looking_kinds_up_gives_the_same_numbers_for_whole_data_sets(real_data, name, least):
+def test_looking_kinds_up_gives_the_same_numbers_for_real_data_sets(real_data, name, least):
     record = dataset(name)
     table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
     rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
     with rdBase.BlockLogs():
-        texts = [text for text in rows[:: max(1, len(rows) // 5000)] if Chem.MolFromSmiles(text)]
+        texts = [text for text in rows[:: max(1, len(rows) // 1150)] if Chem.MolFromSmiles(text)]
     assert len(texts) >= least
     assert [text for text in texts if not _same(text)] == []

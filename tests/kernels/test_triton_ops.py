@@ -21,6 +21,7 @@ from gattn import Graph
 from gattn.kernels import facts, philox
 from gattn.nn.segments import lay_out
 from tests.families import ATTENTION, EDGES, FAMILIES, OPERATORS, Operator, distinct_settings
+from tests.kernels import interpreter
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = torch.cuda.is_available() and not INTERPRETED
@@ -31,7 +32,6 @@ if not (INTERPRETED or CUDA):
 
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
-from triton.runtime.interpreter import InterpretedFunction, _patch_lang  # noqa: E402
 
 from gattn.kernels.triton import launch, primitives, tiles  # noqa: E402
 
@@ -39,16 +39,7 @@ gpu = pytest.mark.gpu
 needs_cuda = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
 
 
-def call_helper(self, *args, _patched=set(), **kwargs):  # noqa: B006
-    """Call a helper without patching triton.language anew, which takes most of the time."""
-    module = self.fn.__globals__
-    if module.get("tl") is not triton.language and module["__name__"] not in _patched:
-        _patch_lang(self.fn)
-        _patched.add(module["__name__"])
-    return self.rewrite()(*args, **kwargs)
-
-
-InterpretedFunction.__call__ = call_helper
+interpreter.patch_once()
 
 
 @pytest.fixture(autouse=True)
