@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
@@ -22,12 +23,22 @@ from gattn.nodes import network
 from gattn.nodes.runs import repeat
 
 
+class Dropping(pyg.GATConv):
+    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.stack` does."""
+
+    def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
+        """Sum the weighted values."""
+        value, of_destination = given.pop("x")
+        value = F.dropout(value, self.dropout, self.training)
+        return super().propagate(edge_index, size, x=(value, of_destination), **given)
+
+
 class GATConv(nn.Module):
     """PyG's layer, given what the networks of nodes give theirs."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
-        self.layer = pyg.GATConv(*args, **options)
+        self.layer = Dropping(*args, **options)
 
     def forward(self, x: Tensor, graph: gattn.Graph, **options: Any) -> Any:
         """Attend along the edges of a graph, from dense features."""

@@ -118,7 +118,7 @@ class NodePredictor:
             FullBatchSettings(
                 first.epochs, first.patience, first.learning_rate, first.weight_decay, first.seed
             ),
-            apply=apply_stacked if len(made) > 1 and can_stack(networks) else apply_each,
+            apply=apply_stacked if can_stack(networks) else apply_each,
             score=_is_right if task == "classification" else None,
             tick=tick,
         )

@@ -29,7 +29,8 @@ class NodeSettings:
         layers: how many.
         heads: of every layer but the last.
         output_heads: of the last layer, which averages them; not of ``"gps"``.
-        dropout: probability of dropping a feature or a weight of an edge in training.
+        dropout: probability of dropping a feature or a weight of an edge in training; of ``"gat"``
+            a projected feature, too.
         seed: of the first weights and of dropout.
 
     Raises:

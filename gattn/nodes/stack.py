@@ -1,4 +1,4 @@
-"""Several networks of the GAT paper's kind on one graph, each layer of all of them in one call."""
+"""Networks of the GAT paper's kind on one graph, each layer of all of them in one call."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ def apply_stacked(networks: Sequence[AttentionNetwork | GPSNetwork], inputs: Fie
     .. math:: v_{irh} = W_{rh} x_{ir}, \qquad
         x'_{irh} = \sum_{j \in N(i)} \alpha_{ijrh} v_{jrh} + b_{rh}
 
-    In training each network drops other features and other weights of edges. What they are is
-    drawn for all networks at once, so that it depends on how many there are.
+    Training drops entries of x and weights alpha of edges, as the paper says, and entries of v
+    after the weights are known, as the authors' code does. What they are is drawn for all networks
+    at once, so that it depends on how many there are.
 
     Args:
         networks: as :func:`can_stack` takes them, all in training or none.
@@ -66,9 +67,9 @@ def apply_stacked(networks: Sequence[AttentionNetwork | GPSNetwork], inputs: Fie
     x, drop = inputs.x, networks[0].dropout
     *hidden, last = zip(*(cast("list[GATConv]", network.layers) for network in networks))
     for layers, (graph, rows) in zip(hidden, inputs.field.layers):
-        x = F.elu(_attend(layers, _project(layers, x, drop), graph)[:rows])
+        x = F.elu(_attend(layers, _project(layers, x, drop), graph, drop)[:rows])
     graph, rows = inputs.field.layers[-1]
-    return _attend(last, _project(last, x, drop), graph)[:rows].transpose(0, 1)
+    return _attend(last, _project(last, x, drop), graph, drop)[:rows].transpose(0, 1)
 
 
 def _project(layers: Sequence[GATConv], x: Tensor, drop: SparseDropout) -> Tensor:
@@ -82,14 +83,14 @@ def _project(layers: Sequence[GATConv], x: Tensor, drop: SparseDropout) -> Tenso
     return torch.einsum("mrd,rcd->mrc", drop(x), torch.stack(weights))
 
 
-def _attend(layers: Sequence[GATConv], values: Tensor, graph: Graph) -> Tensor:
+def _attend(layers: Sequence[GATConv], values: Tensor, graph: Graph, drop: SparseDropout) -> Tensor:
     """One layer of all networks: [n, r, h * c], or [n, r, c] where heads are averaged."""
     one = layers[0]
     heads = values.unflatten(2, (one.heads, -1)).flatten(1, 2)
     vectors = [torch.cat([getattr(layer, name) for layer in layers], 1) for name in ATTENTION]
     query, key = node_scores(heads, torch.cat(vectors))
     out = additive_attention(
-        query, key, heads, as_graph(graph, self_loops=True),
+        query, key, drop(heads), as_graph(graph, self_loops=True),
         negative_slope=one.negative_slope, dropout=one.dropout_now(),
     ).unflatten(1, (len(layers), one.heads))  # fmt: skip
     out = out.flatten(2) if one.concat else out.mean(2)
