@@ -5,6 +5,7 @@ import torch
 import torch_geometric.nn as pyg
 
 from gattn import Graph, convert, functional
+from tests.families import FAMILIES
 
 EDGES = torch.randint(0, 20, (2, 90), generator=torch.Generator().manual_seed(0))
 GRAPH = Graph(EDGES, 20)
@@ -15,31 +16,17 @@ def _rows(*shape, dtype=torch.float32, seed=0):
     return torch.randn(20, *shape, generator=generator).to(dtype).requires_grad_()
 
 
-OPERATORS = {
-    "additive": (
-        functional.additive_attention,
-        lambda dtype: (_rows(2, dtype=dtype), _rows(2, dtype=dtype, seed=1)),
-    ),
-    "dot product": (
-        functional.dot_product_attention,
-        lambda dtype: (_rows(2, 4, dtype=dtype), _rows(2, 4, dtype=dtype, seed=1)),
-    ),
-}
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_are_the_same_bits(name, dropout, dtype):
-    attend, make = OPERATORS[name]
-    found = []
+    operator, found = FAMILIES[name].variants[""], []
     for write in (False, True):
-        inputs = *make(dtype), _rows(2, 4, dtype=dtype, seed=2)
+        inputs = operator.inputs(GRAPH, dtype=dtype)
         torch.manual_seed(0)
-        out = attend(*inputs, GRAPH, dropout=dropout)
-        out = out.flatten(1)
+        out = operator(inputs, GRAPH, dropout=dropout).flatten(1)
         out = out.mul_(3).relu_() if write else out.mul(3).relu()
-        found.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
+        found.append([out, *torch.autograd.grad(out.square().sum(), [*inputs.values()])])
     for expected, got in zip(*found):
         assert torch.equal(got, expected)
 
