@@ -14,6 +14,9 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WO
 CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
 KERNELS := $(CPP) gattn/kernels/cpu/CMakeLists.txt
 
+# The tables that examples/imports.py writes.
+DEMO := runs/demo/imports.csv --nodes runs/demo/modules.csv
+
 # What `make quick` runs, a file or a few for each promise.
 QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.py \
   tests/test_theorem.py tests/nn/test_every_conv.py tests/test_conversion.py \
@@ -25,7 +28,7 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
 .PHONY: help demo quick test slow check coverage versions sanitize lint format bench docs sdist wheels tagged clean
 
 help:
-	@echo "make demo    install and train the two main examples on data that ships with rdkit"
+	@echo "make demo    install, and train attention on a network that every installation has"
 	@echo "make quick   install and run a file or two of tests for each promise: a minute"
 	@echo "make test    install and run the tests, doctests and examples"
 	@echo "make slow    the tests of more than ten seconds each: Triton's interpreter, builds, exports"
@@ -43,9 +46,16 @@ help:
 	@echo "make sanitize  the operators' tests on kernels with AddressSanitizer and UBSan"
 	@echo "make clean   remove the environment and everything built"
 
-demo: $(VENV)/gattn.stamp
-	$(BIN)/python examples/node_classification.py
-	$(BIN)/gattn molecules train --out runs/demo
+demo: $(VENV)/nodes.stamp
+	@echo "1 of 2: reading which module of SymPy imports which, ten seconds"
+	$(BIN)/python examples/imports.py --out runs/demo
+	@echo "2 of 2: four trainings of attention along these imports, and three baselines: half a minute"
+	$(BIN)/gattn nodes train $(DEMO) --label part --split random-per-class --runs 4 --out runs/demo/run
+	@echo
+	@echo "A picture of the network:  runs/demo/run/plots/network.png"
+	@echo "All that was found:        runs/demo/run/report.html"
+	@echo "Next, predict every node:  $(BIN)/gattn nodes predict runs/demo/run $(DEMO) --out runs/demo/predicted.csv"
+	@echo "and put your own network in the place of these two tables."
 
 quick: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow" $(QUICK)
@@ -98,16 +108,20 @@ tagged:
 	@grep -q '^## \[$(TAG:v%=%)\] - ' CHANGELOG.md || \
 	  { echo "CHANGELOG.md has no section of $(TAG:v%=%)"; exit 1; }
 
+$(VENV)/gattn.stamp: $(VENV)/nodes.stamp
+	$(INSTALL) --only-deps --no-build-isolation ".[molecules]"
+	touch $@
+
 # Two pips side by side: the kernels are compiled while PyTorch is unpacked. Python compiles what is
 # imported when it is imported, which is a fraction of what is installed.
-$(VENV)/gattn.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
+$(VENV)/nodes.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
-	@echo "Installing PyTorch and gattn into $(VENV): a few minutes, pip is silent meanwhile"
+	@echo "Installing PyTorch and gattn into $(VENV): three minutes, pip is silent meanwhile"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(MAKE) --no-print-directory -j 2 $(VENV)/torch.stamp $(VENV)/kernels.stamp
-	$(INSTALL) --only-deps --no-build-isolation ".[molecules]"
+	$(INSTALL) --only-deps --no-build-isolation ".[nodes]"
 	touch $@
 
 # torch comes first and pinned: a package that asks for any torch must find this one in place.

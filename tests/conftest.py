@@ -54,8 +54,8 @@ def dtype(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator["webdriver.Chrome"]:
+@pytest.fixture(scope="session")
+def _chromium() -> Iterator["webdriver.Chrome"]:
     """Chromium without a window; it has to be there in CI, and elsewhere its tests are skipped."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
@@ -72,6 +72,15 @@ def browser() -> Iterator["webdriver.Chrome"]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     with webdriver.Chrome(options, Service(driver)) as opened:
         yield opened
+
+
+@pytest.fixture
+def browser(_chromium: "webdriver.Chrome") -> "webdriver.Chrome":
+    """Chromium as it is at first: one for all tests, and nothing left of the test before."""
+    _chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    _chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    _chromium.get_log("browser")
+    return _chromium
 
 
 @pytest.fixture(scope="session")

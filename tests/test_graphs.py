@@ -405,6 +405,8 @@ def test_a_padded_batch_handed_over_as_rows_is_told_what_to_do(make):
     x, graph = torch.randn(3, 9, 32), graphs.causal([9] * 3)
     with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
         make(32, 4)(x, graph)
+    with pytest.raises(ValueError, match=r"query and key must have .* padded batch of 3 sequences"):
+        gattn.nn.GraphAttention(32, heads=4)(x, x, x, graph)
     rows, sizes = graphs.pack(x, [9] * 3)
     assert make(32, 4)(rows, graphs.causal(sizes)).shape == (27, 4)
 

@@ -23,6 +23,9 @@ PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
 """Colours that the colour-blind tell apart (Okabe and Ito 2008, and two of Tol's)."""
+MARKERS = "os^"
+"""Shapes of nodes: the next one for every eight classes, which have the same colours again."""
+LOOKS = len(PALETTE) * len(MARKERS)
 BESIDE = 16
 """Letters of a class's name of which two stand beside each other below the picture."""
 
@@ -78,7 +81,7 @@ def draw_network(
         edge_index: [2, e] pairs of nodes; self-loops are left out.
         weights: [e] from 0 to 1, or [e, h], of which the mean over heads is drawn; None for 1.
         colour: [n] of each node its class, or a number; None where all are alike.
-        names: of the classes; empty where the colours are numbers. More than eight share colours.
+        names: of the classes; empty where the colours are numbers. More than 24 have no legend.
         labels: [n] texts beside the nodes; empty for none.
         most: so many nodes are drawn, as :func:`sample_network` chooses them.
         title: above the picture.
@@ -105,7 +108,7 @@ def draw_network(
     value, shown = value[chosen], [labels[int(i)] for i in chosen] if len(labels) else []
     places = _lay_out(pairs, len(chosen))
     columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
-    rows = -(-len(names) // columns) if len(names) <= len(PALETTE) else 0
+    rows = -(-len(np.unique(value)) // columns) if 0 < len(names) <= LOOKS else 0
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
@@ -179,7 +182,9 @@ def _draw_classes(
 ) -> None:  # fmt: skip
     for i, name in enumerate(names):
         if (rows := value == i).any():
-            shade = PALETTE[i % len(PALETTE)]
-            axes.scatter(*places[rows].T, s=size, color=shade, label=line(name), zorder=2)
-    if len(names) <= len(PALETTE):
+            shade, shape = PALETTE[i % len(PALETTE)], MARKERS[i % LOOKS // len(PALETTE)]
+            axes.scatter(
+                *places[rows].T, s=size, color=shade, marker=shape, label=line(name), zorder=2
+            )
+    if len(names) <= LOOKS:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)

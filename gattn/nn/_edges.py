@@ -72,19 +72,19 @@ def _in_both_directions(graph: Any, edge_attr: Tensor | None) -> Tensor | None:
     return edge_attr[networkx_rows(graph).to(edge_attr.device)]
 
 
-def check_rows(edge_index: Any, sources: int, destinations: int) -> None:
-    """Raise unless edges that know their nodes join as many as x has rows."""
+def check_rows(edge_index: Any, sources: int, destinations: int, name: str = "x") -> None:
+    """Raise unless edges that know their nodes join as many as the input of a name has rows."""
     own = _own_size(edge_index)
     if own is not None and None not in own and own != (sources, destinations):
         came = f"{sources} and {destinations}" if sources != destinations else str(sources)
         hint, sequences = "", (own[0] or 0) // max(sources, 1)
         if sequences > 1 and own == (sequences * sources, sequences * destinations):
             hint = (
-                f". If x is a padded batch of {sequences} sequences: its rows must lie one after "
-                "the other, as gattn.graphs.pack(x, lengths) makes them"
+                f". If {name} is a padded batch of {sequences} sequences: its rows must lie one "
+                "after the other, as gattn.graphs.pack(x, lengths) makes them"
             )
         raise ValueError(
-            f"x must have as many rows as the edges have nodes, {own[0]} sources and {own[1]} "
+            f"{name} must have as many rows as the edges have nodes, {own[0]} sources and {own[1]} "
             f"destinations; got {came} rows for {_name(edge_index)}{hint}"
         )
 

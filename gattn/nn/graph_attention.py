@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
 from gattn.graph import Graph, as_graph
-from gattn.nn._edges import batch_first
+from gattn.nn._edges import batch_first, check_rows
 from gattn.nn._features import (
     features_and_weight,
     is_plain,
@@ -320,6 +320,7 @@ class GraphAttention(Module):
 
 def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
     """The graph of these edges from the rows of key to those of query."""
+    check_rows(edges, key.shape[0], query.shape[0], "query and key")
     if isinstance(edges, Graph):
-        return edges  # the operator checks its size
+        return edges
     return as_graph(edges, (key.shape[0], query.shape[0]))

@@ -136,6 +136,21 @@ class EncodedGraph:
     x: Tensor
     notes: tuple[str, ...]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to other processes: sparse features as their parts.
+
+        Torch's own way to send them has every process print that such tensors are new.
+        """
+        if self.x.layout == torch.strided:
+            return self.__dict__
+        parts = self.x.crow_indices(), self.x.col_indices(), self.x.values()
+        return self.__dict__ | {"x": (*parts, tuple(self.x.shape))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what :meth:`__getstate__` gave."""
+        sparse = isinstance(state["x"], tuple)
+        self.__dict__.update(state | {"x": csr_tensor(*state["x"]) if sparse else state["x"]})
+
 
 def encode_graph(
     graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]

@@ -43,14 +43,16 @@ class Words(NamedTuple):
     Attributes:
         several: all together, in the plural.
         event: what a probability is one of.
+        positive: what guessing finds by chance, of which recall is the share that is found.
     """
 
     several: str
     event: str
+    positive: str
 
 
-TARGETS = Words("targets", "class 1")
-CLASSES = Words("classes", "the predicted class")
+TARGETS = Words("targets", "class 1", "class 1")
+CLASSES = Words("classes", "the predicted class", "a class, in the mean")
 
 
 def compare(
@@ -263,7 +265,7 @@ def classification_figures(
         "precision-recall": themed(
             partial(plots.precision_recall, y, probability, name=name, several=words.several),
             f"Precision against recall of {name}",
-            "The dashed line is the share of class 1: the precision of guessing.",
+            f"The dashed line is the share of {words.positive}: the precision of guessing.",
         ),
     }
 

@@ -71,7 +71,7 @@ def test_a_run_holds_what_it_should(folder):
     assert classes == {"roc", "precision-recall", "calibration"}  # a ridge has no epochs
     page = (folder / "classes" / "report.html").read_text("utf-8")
     assert "measured active" in page or "measured idle" in page
-    assert "Here class 1 of kind is “idle”." in page
+    assert "The dashed line is the share of “idle”" in page
     assert "epoch was chosen" not in page
     assert "epoch was chosen" in (folder / "numbers" / "report.html").read_text("utf-8")
     left_out = _rows(folder / "numbers" / "left_out.csv")

@@ -69,6 +69,15 @@ def test_classes_have_a_legend_and_nodes_their_labels(axes):
     assert [text.get_text() for text in axes[0].texts] == list("abcdef")
 
 
+def test_more_classes_than_colours_differ_by_shape(axes):
+    draw_network(RING, colour=[0, 8, 16, 1, 9, 17], names=[f"class {i}" for i in range(18)])
+    dots = [found for found in axes[0].collections if not isinstance(found, LineCollection)]
+    looks = {(tuple(d.get_facecolor()[0]), len(d.get_paths()[0].vertices)) for d in dots}
+    assert len(looks) == len(dots) == 6
+    told = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert told == [f"class {i}" for i in (0, 1, 8, 9, 16, 17)]
+
+
 @pytest.mark.parametrize(("dark", "paper"), [(False, LIGHT.paper), (True, DARK.paper)])
 def test_the_same_picture_every_time(dark, paper):
     picture = draw_network(RING, dark=dark)

@@ -73,6 +73,45 @@ def test_node_classification_on_cora(run, cora):
 
 
 @pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An importable package of two parts with two modules each, and one part of one."""
+    files = {
+        "birds/__init__.py": "",
+        "birds/water/__init__.py": '"""Those that swim."""\nfrom . import duck\n',
+        "birds/water/duck.py": "import math\n\n\nclass MallardDuck:\n    def quack(self): ...\n",
+        "birds/land/__init__.py": "",
+        "birds/land/ostrich.py": "from ..water.duck import MallardDuck\nimport birds.land.emu\n",
+        "birds/land/emu.py": "from birds.air import swift\n",
+        "birds/air.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "birds"
+
+
+def test_imports_are_a_network(run, package, tmp_path):
+    out = tmp_path / "tables"
+    result, told, _ = run("imports", "--package", package, "--least", 2, "--out", out)
+    assert (result["modules"], result["imports"], result["parts"]) == (5, 3, 2)
+    assert "land, water: 5 modules, 3 imports" in told
+    assert (out / "imports.csv").read_text().split() == [
+        "source,target", "birds.land.ostrich,birds.land.emu",
+        "birds.land.ostrich,birds.water.duck", "birds.water,birds.water.duck",
+    ]  # fmt: skip
+    assert (out / "modules.csv").read_text().splitlines() == [
+        "id,part,words", "birds.land,land,", "birds.land.emu,land,", "birds.land.ostrich,land,",
+        "birds.water,water,those that swim", "birds.water.duck,water,mallard duck quack",
+    ]  # fmt: skip
+
+
+def test_imports_need_a_package(run, tmp_path):
+    with pytest.raises(SystemExit, match="there is no package 'nowhere' here"):
+        run("imports", "--package", "nowhere", "--out", tmp_path)
+
+
+@pytest.fixture
 def table(tmp_path):
     """Thirty alkanes and alcohols, with two rows that cannot be read and one unlabelled."""
     rows = [f"{'C' * n}{end},{n}.5" for n in range(1, 16) for end in ("", "O")]

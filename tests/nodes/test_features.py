@@ -1,5 +1,7 @@
 """Columns as features, beside scikit-learn; receptive fields, beside the whole graph."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,8 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from gattn.nodes.columns import Column, learn_columns, write_features
-from gattn.nodes.features import FeatureEncoder
-from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
+from gattn.nodes.features import EncodedGraph, FeatureEncoder
+from gattn.nodes.fields import FieldInput, csr_tensor, read_features, receptive_field, whole_graph
 from gattn.nodes.network import make_network
 from gattn.nodes.reading import read_graph
 from gattn.nodes.settings import NodeSettings
@@ -77,6 +79,17 @@ def test_a_text_where_training_had_numbers_is_an_error():
         write_features([column], pd.DataFrame({"age": ["old"]}))
     with pytest.raises(ValueError, match="no attribute 'age'"):
         write_features([column], pd.DataFrame({"size": [1]}))
+
+
+def test_sparse_features_are_sent_to_other_processes():
+    graph = read_graph(pd.DataFrame({"a": [0, 1], "b": [1, 2]}))
+    pointers, columns = torch.tensor([0, 1, 1, 2]), torch.tensor([1, 0])
+    x = csr_tensor(pointers, columns, torch.tensor([2.0, 3.0]), (3, 2))
+    encoded = EncodedGraph(graph, FeatureEncoder((), 2, 0, "x"), x, ("a note",))
+    again = pickle.loads(pickle.dumps(encoded))
+    assert again.x.layout == torch.sparse_csr
+    assert torch.equal(again.x.to_dense(), x.to_dense())
+    assert again.notes == encoded.notes
 
 
 def test_columns_come_back_from_their_state():

@@ -20,7 +20,7 @@ from gattn.training.calibration import (
 from gattn.training.report import Cell, Figure, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
 from gattn.training.runs import read_model
-from gattn.training.sections import write_plots
+from gattn.training.sections import TARGETS, Words, write_plots
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
@@ -70,16 +70,32 @@ def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:
         versions=versions,
         by_target=metrics["targets"],
         notes=(*run.notes, *_class_names(estimator)),
+        words=_words(estimator),
     )
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
-    """A sentence that says what class 1 is called, where that is not 1."""
+    """A sentence that says what class 1 of several targets is called, where that is not 1."""
+    named = _named_classes(estimator)
+    told = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
+    return [f"Here {'; '.join(told)}."] if told and len(estimator.targets_) > 1 else []
+
+
+def _words(estimator: MoleculeEstimator) -> Words:
+    """What the plots call class 1: by its name where there is one target, and it has a name."""
+    named = _named_classes(estimator)
+    if len(estimator.targets_) > 1 or not named:
+        return TARGETS
+    (name,) = named.values()
+    return TARGETS._replace(event=f"“{name}”", positive=f"“{name}”")
+
+
+def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
+    """The name of class 1 of each target where that is not 1."""
     if not isinstance(estimator, MoleculeClassifier):
-        return []
+        return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
-    told = [f"class 1 of {t} is “{name}”" for t, name in names.items() if name not in ("1", "True")]
-    return [f"Here {'; '.join(told)}."] if told else []
+    return {t: name for t, name in names.items() if name not in ("1", "True")}
 
 
 def part_figures(
@@ -88,8 +104,9 @@ def part_figures(
     """The plots of a part by file name: predictions beside labels, and calibration."""
     found = reliability(estimator, known, made)
     return sections.part_figures(
-        estimator.task, known.y, made.mean, made.std, estimator.targets_, found
-    )
+        estimator.task, known.y, made.mean, made.std, estimator.targets_, found,
+        words=_words(estimator),
+    )  # fmt: skip
 
 
 def reliability(estimator: MoleculeEstimator, known: Labelled, made: Prediction) -> Reliability:

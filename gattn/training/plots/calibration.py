@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gattn.draw.figure import render
+from gattn.draw.figure import line, render
 from gattn.draw.theme import Theme
 from gattn.training.plots.style import diagonal, frame, note, title, unit_range
 
@@ -92,7 +92,7 @@ def reliability(
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         upper, lower = panels
-        frame(upper, "", f"frequency of {event}", title(name))
+        frame(upper, "", line(f"frequency of {event}"), title(name))
         frame(lower, "predicted probability", "rows", "")
         lower.grid(visible=False, axis="x")
         unit_range(upper)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["confusion_matrix"]
 
 CLASSES = 20  # more cannot be told apart
-LONGEST = 12  # letters of a class's name beside a row
+LONGEST = 22  # letters of a class's name beside a row
+LARGE = 12  # up to so many, names are as large as other text
 
 
 def confusion_matrix(
@@ -49,6 +50,8 @@ def confusion_matrix(
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     shares = shares[np.ix_(largest, largest)]
     shown = [line(names[i], LONGEST) for i in largest]
+    longest = max(map(len, shown), default=0)
+    size = 10 if longest <= LARGE else 8
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
@@ -57,14 +60,17 @@ def confusion_matrix(
         colours = LinearSegmentedColormap.from_list("share", [theme.paper, theme.first])
         axes.imshow(shares, cmap=colours, vmin=0, vmax=1, aspect="equal")
         axes.grid(False)
-        axes.set_xticks(range(len(shown)), shown, rotation=90)
-        axes.set_yticks(range(len(shown)), shown)
+        axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=size)
+        axes.set_yticks(range(len(shown)), shown, fontsize=size)
         axes.set_xlabel("predicted")
         axes.set_ylabel("true")
         if len(shown) <= 8:
             for (row, column), share in np.ndenumerate(shares):
                 colour = theme.paper if share > 0.5 else theme.ink
-                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", color=colour)
+                axes.text(
+                    column, row, f"{100 * share:.0f}", ha="center", va="center", color=colour,
+                    fontsize=size,
+                )  # fmt: skip
         axes.set_title(title(f"{name}, % of each row" if name else "% of each row"))
 
     return render(draw, dark=dark, height=4.6)
