@@ -2,23 +2,20 @@
 
 import importlib.metadata
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
 import gattn
+from benchmarks.install import first_output, install, make_environment, run
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,21 +24,6 @@ else:
 
 ROOT = Path(__file__).parents[1]
 SOURCES = (".cpp", ".h", "CMakeLists.txt")
-INSTALLED = ROOT / ".ci" / "installed.py"
-
-
-def _run(*command: str | Path, **environment: str) -> str:
-    kept = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
-    done = subprocess.run(
-        [str(part) for part in command],
-        env={**kept, **environment},
-        cwd=environment.get("PWD"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +31,7 @@ def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel that comes out where the compilers named do not exist."""
     folder = tmp_path_factory.mktemp("wheel")
     missing = str(folder / "no-such-compiler")
-    _run(
+    run(
         sys.executable, "-m", "pip", "wheel", ROOT, "--wheel-dir", folder, "--no-deps",
         "--no-index", "--no-build-isolation", f"--config-settings=build-dir={folder / 'build'}",
         CC=missing, CXX=missing,
@@ -64,7 +46,7 @@ def wheel() -> Path:
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler here")
     folder = ROOT / "build" / "wheels"
-    _run(
+    run(
         sys.executable, "-m", "pip", "wheel", ROOT, "--wheel-dir", folder, "--no-deps",
         "--no-index", "--no-build-isolation",
     )  # fmt: skip
@@ -72,30 +54,16 @@ def wheel() -> Path:
     return wheel
 
 
-def _install(wheel: Path, home: Path) -> tuple[Path, Path]:
-    """A fresh environment with a wheel in it, and all else from that of the tests."""
-    venv.create(home, with_pip=False)
-    python = home / "bin" / "python"
-    site = _run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    others = {sysconfig.get_path("purelib"), str(Path(torch.__file__).parents[1])}
-    Path(site, "others.pth").write_text("\n".join(sorted(others)) + "\n")
-    _run(
-        sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel
-    )
-    return python, Path(site).resolve()
-
-
-def _tell(python: Path, home: Path, **environment: str) -> dict[str, Any]:
-    """What an installation says of itself, where no compiler is on the path."""
-    path = str(python.parent)
-    told = _run(python, INSTALLED, PWD=str(home), PATH=path, **environment)
-    return json.loads(told.splitlines()[-1])
+def _installed(wheel: Path, home: Path) -> tuple[dict[str, Any], Path]:
+    """What a wheel in a fresh environment says of itself, and where it lies."""
+    python, site = make_environment(home / "clean")
+    install(wheel, python)
+    return first_output(python, home), site
 
 
 @pytest.mark.slow
 def test_a_wheel_runs_its_kernels_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
-    python, site = _install(wheel, tmp_path / "clean")
-    found = _tell(python, tmp_path)
+    found, site = _installed(wheel, tmp_path)
     assert Path(found["file"]).is_relative_to(site), found["file"]
     assert found["info"]["cpu"].startswith("available")
     assert found["warnings"] == []
@@ -104,8 +72,7 @@ def test_a_wheel_runs_its_kernels_without_a_compiler(wheel: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_path: Path) -> None:
-    python, site = _install(pure_wheel, tmp_path / "clean")
-    found = _tell(python, tmp_path)
+    found, site = _installed(pure_wheel, tmp_path)
     assert Path(found["file"]).is_relative_to(site), found["file"]
     assert found["info"]["cpu"].startswith("the C++ extension is not built")
     assert found["info"]["reference"] == "available"
@@ -129,7 +96,7 @@ def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
 
 def test_source_distribution_carries_the_sources(tmp_path: Path) -> None:
     code = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
-    name = _run(sys.executable, "-c", code, tmp_path, PWD=str(ROOT)).splitlines()[-1]
+    name = run(sys.executable, "-c", code, tmp_path, PWD=str(ROOT)).splitlines()[-1]
     with tarfile.open(tmp_path / name) as archive:
         names = archive.getnames()
     top = name.removesuffix(".tar.gz")
@@ -186,7 +153,7 @@ for package, use in json.loads(sys.argv[1]):
 
 def test_what_is_absent_is_named_in_a_line() -> None:
     asked = json.dumps([(package, use) for package, use, _ in ABSENT])
-    told = _run(sys.executable, "-c", WITHOUT, asked, PWD=str(ROOT)).splitlines()
+    told = run(sys.executable, "-c", WITHOUT, asked, PWD=str(ROOT)).splitlines()
     for (_, use, extra), line in zip(ABSENT, told, strict=True):
         text = json.loads(line)
         last = text.splitlines()[-1]
@@ -208,10 +175,10 @@ def test_a_workflow_runs_targets_that_are_there(path: Path) -> None:
             continue
         steps = job["steps"]
         assert any("run" in step for step in steps) or name == "publish", name
-        for run in (step["run"] for step in steps if "run" in step):
-            made = re.fullmatch(r"make ([a-z]+)\b.*", run)
-            assert made, f"{name}: {run!r} is no target of the Makefile"
-            assert made[1] in TARGETS, f"{name}: {run}"
+        for line in (step["run"] for step in steps if "run" in step):
+            made = re.fullmatch(r"make ([a-z]+)\b.*", line)
+            assert made, f"{name}: {line!r} is no target of the Makefile"
+            assert made[1] in TARGETS, f"{name}: {line}"
 
 
 def test_every_check_is_run_before_a_release() -> None:
@@ -239,7 +206,7 @@ def test_the_urls_of_the_project_are_those_of_one_place() -> None:
 
 
 def test_a_tag_is_that_of_the_version() -> None:
-    _run("make", "tagged", f"TAG=v{gattn.__version__}", PWD=str(ROOT))
+    run("make", "tagged", f"TAG=v{gattn.__version__}", PWD=str(ROOT))
     done = subprocess.run(
         ["make", "tagged", "TAG=v99.0"], cwd=ROOT, capture_output=True, text=True, check=False
     )

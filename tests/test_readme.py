@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LINK = re.compile(r"\[[^\]]+\]\(([^)#:]+)\)")
+LINK = re.compile(r"(?:\[[^\]]+\]\(|src=\")([^)#:\"]+)[)\"]")
 
 
 def test_readme_is_a_landing_page() -> None:

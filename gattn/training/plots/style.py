@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import line
+from gattn.draw.figure import LONGEST, line
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -71,13 +72,14 @@ def number(value: float | None) -> str:
 
 
 def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
-    """A title and, on a line of its own, the metrics under the names that readers know.
+    """A title of at most two lines and, below it, the metrics under the names that readers know.
 
     >>> title("price of a $x$", {"rmse": 0.5})
     'price of a \\\\$x\\\\$\\nRMSE 0.500'
     """
     facts = (f"{METRICS.get(key, key)} {number(at)}" for key, at in (metrics or {}).items())
-    return "\n".join(part for part in (line(text), "   ".join(facts)) if part)
+    lines = map(line, textwrap.wrap(text, LONGEST, max_lines=2, placeholder="…"))
+    return "\n".join(part for part in (*lines, "   ".join(facts)) if part)
 
 
 def frame(axes: Axes, x: str, y: str, text: str) -> None:

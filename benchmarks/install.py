@@ -1,0 +1,105 @@
+"""Measure what a wheel costs its user: bytes, and seconds from ``pip install`` to a first output.
+
+    GATTN_ISAS=all python -m pip wheel . --no-deps --wheel-dir dist
+    python -m benchmarks.install dist/gattn-*.whl
+
+The environment is fresh and has no compiler; torch and PyTorch Geometric are there already, those
+of the Python that runs this. The first output is that of ``.ci/installed.py``: a layer on the C++
+kernels beside PyG's and the reference. A JSON line goes to benchmarks/results/install.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.core import record
+
+INSTALLED = Path(__file__).parents[1] / ".ci" / "installed.py"
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """What a command prints; an error, with all that it printed, where it fails."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**kept, **environment},
+        cwd=environment.get("PWD"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def make_environment(home: Path) -> tuple[Path, Path]:
+    """A fresh environment that has all packages of this one.
+
+    Returns:
+        Its Python, and the folder of what is installed into it.
+    """
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    others = {sysconfig.get_path("purelib"), str(Path(torch.__file__).parents[1])}
+    Path(site, "others.pth").write_text("\n".join(sorted(others)) + "\n")
+    return python, Path(site).resolve()
+
+
+def install(wheel: Path, python: Path) -> None:
+    """Install a wheel, and nothing else, into the environment of a Python."""
+    run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel
+    )
+
+
+def first_output(python: Path, home: Path, *options: str) -> dict[str, Any]:
+    """What an installation says of itself, where no compiler is on the path."""
+    told = run(python, INSTALLED, *options, PWD=str(home), PATH=str(python.parent))
+    return json.loads(told.splitlines()[-1])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Install each wheel, run a layer, and print bytes and seconds."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.install", description=main.__doc__)
+    parser.add_argument("wheel", type=Path, nargs="+")
+    parser.add_argument("--output", type=Path, default=record.RESULTS / "install.jsonl")
+    options = parser.parse_args(arguments)
+    known = record.environment("benchmarks.install", arguments)
+    for wheel in options.wheel:
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(folder)
+            python, _ = make_environment(home / "clean")
+            start = time.perf_counter()
+            install(wheel.resolve(), python)
+            installed = time.perf_counter()
+            kernels = first_output(python, home, "--kernels")["info"]["cpu"]
+            end = time.perf_counter()
+        found = {
+            "wheel": wheel.name,
+            "bytes": wheel.stat().st_size,
+            "kernels": kernels,
+            "install_seconds": installed - start,
+            "seconds": end - start,
+            "environment": known,
+        }
+        record.append(options.output, found)
+        print(f"{wheel.name}: {found['bytes'] / 1e6:.2f} MB, {end - start:.1f} s, {kernels}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
