@@ -36,20 +36,23 @@ pytestmark = [
     pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is missing"),
 ]
 
-# Each element whose right end is beyond the page, and that nobody can scroll to; each equation
-# that a scrollbar, or the lack of one, cuts off; each picture that did not load.
+# Each element whose right end is beyond the page, and that nobody can scroll to (what can be
+# scrolled is not looked into); each equation that a scrollbar, or the lack of one, cuts off; each
+# block of code that a wide page has to scroll; each picture that did not load.
 FAULTS = """
 const room = document.documentElement.clientWidth, found = [];
-const scrolls = e => { for (let a = e.parentElement; a; a = a.parentElement) {
-    const how = getComputedStyle(a).overflowX;
-    if ((how === "auto" || how === "scroll") && a.scrollWidth > a.clientWidth) return true;
-    if (how === "hidden" && a !== document.body && a.clientWidth < e.scrollWidth) return false;
-  } return false; };
-for (const e of document.querySelectorAll(".md-content *")) {
-  const box = e.getBoundingClientRect();
-  if (box.width && box.right > room + 1 && !scrolls(e))
-    found.push("beyond the page: " + e.outerHTML.slice(0, 90));
-}
+const scrolls = e => e.scrollWidth > e.clientWidth &&
+  ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+const visit = parent => { for (const e of parent.children) {
+    const box = e.getBoundingClientRect();
+    if (box.width && box.right > room + 1)
+      found.push("beyond the page: " + e.outerHTML.slice(0, 90));
+    if (!scrolls(e)) visit(e);
+  } };
+visit(document.querySelector(".md-content"));
+for (const e of document.querySelectorAll(room > 1000 ? "pre > code" : "none"))
+  if (e.scrollWidth > e.clientWidth + 1)
+    found.push("wide code: " + e.textContent.slice(0, 90));
 for (const e of document.querySelectorAll(".equation")) {
   if (e.scrollHeight > e.clientHeight + 1)
     found.push("cut off: " + e.textContent.slice(0, 90));
