@@ -201,6 +201,8 @@ def test_the_urls_of_the_project_are_those_of_one_place() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8").split("nav:")[0])
     assert site["site_url"] == urls["Documentation"] + "/"
     assert site["repo_url"] == urls["Source"]
+    told = re.findall(r"https://[^)\s]*gattn[^)\s]*", (ROOT / "README.md").read_text("utf-8"))
+    assert set(told) <= set(urls.values())
     asked = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml").read_text("utf-8"))
     assert all(link["url"].startswith(urls["Source"]) for link in asked["contact_links"])
 
