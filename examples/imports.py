@@ -75,7 +75,7 @@ def main() -> None:
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.add_argument("--package", default="sympy", help="an installed package")
     parser.add_argument("--least", type=int, default=LEAST, help="modules of a part")
-    parser.add_argument("--out", type=Path, required=True, help="the folder for the two tables")
+    parser.add_argument("--out", type=Path, default="runs", help="the folder for the two tables")
     args = parser.parse_args()
     start, modules = time.perf_counter(), find_modules(args.package)
     print(f"Reading the {len(modules):,} modules of {args.package}", flush=True)

@@ -266,5 +266,5 @@ def test_help_tells_every_option_and_its_default(run, capsys, monkeypatch, path)
     assert caught.value.code == 0
     listed = capsys.readouterr().out.split("options:")[1].replace("\n   ", " ")
     options = [line for line in listed.splitlines() if line.startswith("  --")]
-    assert len(options) >= 4
+    assert len(options) >= 3
     assert all(re.search(r"\w+ \(default: \w+\)$", line) for line in options), options
