@@ -50,8 +50,8 @@ const visit = parent => { for (const e of parent.children) {
     if (!scrolls(e)) visit(e);
   } };
 visit(document.querySelector(".md-content"));
-for (const e of document.querySelectorAll(room > 1000 ? "pre > code" : "none"))
-  if (e.scrollWidth > e.clientWidth + 1)
+for (const e of document.querySelectorAll(".md-content__inner > .highlight code"))
+  if (room > 1000 && e.scrollWidth > e.clientWidth + 1)
     found.push("wide code: " + e.textContent.slice(0, 90));
 for (const e of document.querySelectorAll(".equation")) {
   if (e.scrollHeight > e.clientHeight + 1)
