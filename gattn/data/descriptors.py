@@ -162,7 +162,10 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
 
 
 def _properties_of(molecules: Sequence[Mol], asked: Properties) -> np.ndarray:
-    return np.array([list(asked.ComputeProperties(molecule)) for molecule in molecules])
+    places = range(len(asked.GetPropertyNames()))
+    found = map(asked.ComputeProperties, molecules)
+    # By place: RDKit iterates over its vectors in Python, which takes half as long as to fill them.
+    return np.array([list(map(numbers.__getitem__, places)) for numbers in found])
 
 
 MANY = 400

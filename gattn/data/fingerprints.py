@@ -83,28 +83,20 @@ class PackedCounts(NamedTuple):
         return torch.from_numpy(rows)
 
 
-class MorganCounter:
-    """Counts the Morgan environments of radius 2 of one molecule after the other."""
-
-    def __init__(self) -> None:
-        self._columns: list[int] = []
-        self._places: list[int] = []
-        self._counts: list[int] = []
-
-    def add(self, molecule: Mol) -> None:
-        """Count those of one more molecule."""
-        found = morgan_counter().GetCountFingerprint(molecule).GetNonzeroElements()
-        self._columns.append(len(found))
-        self._places += found.keys()
-        self._counts += found.values()
-
-    def pack(self) -> PackedCounts:
-        """The counts, each at most 255."""
-        return PackedCounts(
-            np.array(self._columns, np.int32),
-            np.array(self._places, np.int16),
-            np.minimum(np.array(self._counts, np.int64), 255).astype(np.uint8),
-        )
+def count_environments(molecules: Sequence[Mol]) -> PackedCounts:
+    """Count the Morgan environments of radius 2 of every molecule, each count at most 255."""
+    columns, places, counts = [], [], []
+    # Asked for all at once RDKit takes two thirds of the time.
+    for found in morgan_counter().GetCountFingerprints(molecules, numThreads=1):
+        held = found.GetNonzeroElements()
+        columns.append(len(held))
+        places += held.keys()
+        counts += held.values()
+    return PackedCounts(
+        np.array(columns, np.int32),
+        np.array(places, np.int16),
+        np.minimum(np.array(counts, np.int64), 255).astype(np.uint8),
+    )
 
 
 @functools.cache

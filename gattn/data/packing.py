@@ -9,7 +9,7 @@ import numpy as np
 
 from gattn.data.building import MoleculeBuilder, PackedMolecules
 from gattn.data.descriptors import descriptor_rows
-from gattn.data.fingerprints import MorganCounter, PackedCounts
+from gattn.data.fingerprints import PackedCounts, count_environments
 from gattn.data.smiles import parse_or_reason
 
 __all__ = ["PackedInputs", "read_packed"]
@@ -64,12 +64,11 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         errors = [molecule if isinstance(molecule, str) else "" for molecule in found]
         read = [(row, mol) for row, mol in enumerate(found) if not isinstance(mol, str)]
         # One kind of work after the other: what it needs stays in the processor's caches.
-        builder, counter = MoleculeBuilder(), MorganCounter()
+        builder = MoleculeBuilder()
         for row, molecule in read:
             builder.add(molecule, smiles[row], row)
-        for _, molecule in read:
-            counter.add(molecule)
         molecules = [molecule for _, molecule in read]
+        counts = count_environments(molecules)
         held = descriptor_rows(molecules, builder.skeletons())
         written = [Chem.MolToSmiles(molecule) for molecule in molecules] if canonical else []
-    return PackedInputs(builder.pack(), counter.pack(), held, errors, written)
+    return PackedInputs(builder.pack(), counts, held, errors, written)
