@@ -30,7 +30,8 @@ class Faithfulness:
     An explanation says something of the model where ``top`` is clearly above ``random``.
 
     Attributes:
-        atoms: the positions of those with the highest weights, a fifth of all.
+        atoms: the positions of the fifth with the highest weights, sign included: the atoms that
+            raise the prediction most.
         top: the drop of the prediction without them, in the target's unit; negative for a rise.
         random: the mean drop without as many atoms drawn at random.
         random_std: the standard deviation of these drops.

@@ -66,8 +66,9 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
     )
     text = (
         "The molecules of the test part whose labels were missed by most, the worst first. A disc "
-        f"tells what its atom gives to the prediction, by {METHOD}: orange more, blue less. These "
-        "are the model's reasons, which here led it astray.",
+        f"tells what its atom gives to the prediction, by {METHOD}: orange raises it, blue lowers "
+        "it, on one signed scale that all pictures share. These are the model's reasons, which "
+        "here led it astray.",
         "“Nearest” is the Tanimoto similarity to the most similar molecule of the training part.",
     )
     return Section("Predicted worst", text, figures=figures, gallery=True)
