@@ -68,9 +68,10 @@ def main(arguments: Sequence[str]) -> None:
     environment = record.environment("benchmarks.nodes", arguments)
     record.append(options.out, {**found, "environment": environment})
     accuracy = metrics["runs"]["test"]["accuracy"]
+    spread = "" if options.runs == 1 else f", standard deviation {accuracy['std']:.4f}"
     print(
         f"{seconds:.0f} s, {worked:.0f} s of processors, {memory:.2f} GiB, {found['epochs']:.0f} "
-        f"epochs a run, accuracy {accuracy['mean']:.4f}, standard deviation {accuracy['std']:.4f}"
+        f"epochs a run, accuracy {accuracy['mean']:.4f}{spread}"
     )
 
 
