@@ -19,6 +19,7 @@ from gattn.graph import Graph
 from gattn.nn._edges import with_loop_features
 from gattn.nn._features import as_columns, features_and_weight, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
+from gattn.nn._terms import NO_TERMS, EdgeTerms, TermsEdgeByEdge, read_terms
 from gattn.nn.checks import check_features, check_settings
 from gattn.nn.recording import anybody_records, note, recording
 from gattn.torch_internals import has_own_hooks
@@ -46,7 +47,7 @@ class Nodes(NamedTuple):
     """Values of the destinations, which messages may read: the edge-by-edge path alone."""
 
 
-class AttentionConv(MessagePassing):
+class AttentionConv(TermsEdgeByEdge):
     """A layer with two paths: the fused operator, and PyG's edge-by-edge one.
 
     The fused path runs unless something wants to see or change single edges: explain mode, a
@@ -148,16 +149,21 @@ class AttentionConv(MessagePassing):
         aggr = self._modules.get("aggr_module")
         if type(aggr) is not SumAggregation or has_own_hooks(aggr) or "forward" in vars(aggr):
             return f"it aggregates by {aggr}, not by the plain sum"
-        if not self._edge_map_is_plain:
-            return "lin_edge does more than multiply and add its bias"
+        for name in self._edge_maps:
+            if not self._is_readable(name):
+                return f"{name} does more than multiply and add its bias"
         for name in pyg_internals.replaced(self):
             return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)
 
     @property
-    def _edge_map_is_plain(self) -> bool:
-        """Whether the operator may read the weight of the edges' map in place of calling it."""
-        linear = getattr(self, "lin_edge", None)
+    def _edge_maps(self) -> tuple[str, ...]:
+        """Maps on the edges whose weights the operator reads in place of calling them."""
+        return ("lin_edge",)
+
+    def _is_readable(self, name: str) -> bool:
+        """Whether the operator may read the weight of a map in place of calling it."""
+        linear = getattr(self, name, None)
         return (
             linear is None
             or isinstance(getattr(linear, "weight", None), UninitializedParameter)
@@ -171,6 +177,7 @@ class AttentionConv(MessagePassing):
         graph: Graph,
         want_weights: bool = False,
         edge_type: EdgeType | None = None,
+        terms: EdgeTerms = NO_TERMS,
     ) -> tuple[Tensor, Tensor | None]:
         """Attention along the edges: fused or, where something wants to see them, edge by edge.
 
@@ -180,6 +187,7 @@ class AttentionConv(MessagePassing):
             graph: the edges.
             want_weights: whether to return the weights.
             edge_type: the type of the edges, where a layer has several.
+            terms: weights and biases of single edges.
 
         Returns:
             The sums of the values, [n, h, c], and the weights [e, h] where they are asked for.
@@ -187,11 +195,12 @@ class AttentionConv(MessagePassing):
         if not self.fused:
             graph, (key, value) = graph.gather_sources(nodes.key, nodes.value)
             nodes = nodes._replace(key=key, value=value)
-            out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
+            with self.telling(terms):
+                out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
             self.note_edge_by_edge(alpha, graph)
             return out, alpha if want_weights else None
         return attend(
-            self._score(nodes, edge_attr, graph), nodes.value, graph,
+            self._score(nodes, edge_attr, graph), nodes.value, graph, terms=terms,
             dropout=self.dropout_now(), want_weights=want_weights, edge_type=edge_type,
         )  # fmt: skip
 
@@ -238,6 +247,20 @@ class AttentionConv(MessagePassing):
         if not self.add_self_loops:
             return edge_attr
         return with_loop_features(edge_attr, graph, self.fill_value)
+
+    def read_terms(
+        self,
+        edge_index: Any,
+        graph: Graph,
+        x: Tensor,
+        edge_weight: Tensor | None,
+        score_bias: Tensor | None,
+    ) -> EdgeTerms:
+        """The caller's weights and biases of single edges, and those of the layer's self-loops."""
+        return read_terms(
+            edge_index, graph, x, edge_weight, score_bias,
+            heads=getattr(self, "heads", 1), self_loops=self.add_self_loops,
+        )  # fmt: skip
 
     def edge_term(
         self, edge_attr: Tensor | None, graph: Graph, like: Tensor

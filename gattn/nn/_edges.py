@@ -16,6 +16,7 @@ from gattn.edges import check_not_traced, is_networkx, networkx_rows
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
 from gattn.nn._features import as_columns
+from gattn.nn.checks import check_tensor
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -39,37 +40,38 @@ def read_edges(
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
-    if is_networkx(edge_index):
-        edge_attr = _in_both_directions(edge_index, edge_attr)
-    edge_index = _coalesced(edge_index)
+    given, edge_index = edge_index, _coalesced(edge_index)
     if not isinstance(edge_index, (Tensor, Graph)):
         edge_index = as_graph(edge_index)
     size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
     check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
-        edges = _count_edges(edge_index)
-        if edge_attr.dim() not in (1, 2) or edge_attr.shape[0] != edges:
-            raise ValueError(
-                f"edge_attr must have shape ({edges}, d); got {tuple(edge_attr.shape)}"
-            )
+        edge_attr = edge_rows(given, edge_attr)
         if edge_attr.dtype in _INTEGERS:  # as PyG's layers come to take them
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
 
 
-def _in_both_directions(graph: Any, edge_attr: Tensor | None) -> Tensor | None:
-    """Features of the edges that are laid out, from one row for each edge of a networkx graph."""
-    if edge_attr is None:
-        return None
-    edges = graph.number_of_edges()
-    if edge_attr.dim() not in (1, 2) or edge_attr.shape[0] != edges:
-        raise ValueError(
-            f"edge_attr must have shape ({edges}, d), a row for each of the networkx graph's "
-            f"edges(); got {tuple(edge_attr.shape)}. With features of each direction, pass "
-            "gattn.Graph(graph) as the edges"
-        )
-    return edge_attr[networkx_rows(graph).to(edge_attr.device)]
+def edge_rows(edge_index: Any, rows: Tensor, name: str = "edge_attr") -> Tensor:
+    """A row [d] or number for each edge that is laid out, from those of the caller's edges.
+
+    Raises:
+        TypeError: for anything but a tensor.
+        ValueError: for another number of rows.
+    """
+    check_tensor(name, rows)
+    networkx, edges = is_networkx(edge_index), _count_edges(_coalesced(edge_index))
+    if rows.dim() not in (1, 2) or rows.shape[0] != edges:
+        wanted = f"{name} must have shape ({edges}, d)"
+        if networkx:
+            raise ValueError(
+                f"{wanted}, a row for each of the networkx graph's edges(); got "
+                f"{tuple(rows.shape)}. With features of each direction, pass gattn.Graph(graph) as "
+                "the edges"
+            )
+        raise ValueError(f"{wanted}; got {tuple(rows.shape)}")
+    return rows[networkx_rows(edge_index).to(rows.device)] if networkx else rows
 
 
 def check_rows(edge_index: Any, sources: int, destinations: int, name: str = "x") -> None:
@@ -135,9 +137,11 @@ def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
 
 
 def _count_edges(edge_index: Any) -> int:
-    if isinstance(edge_index, Graph):
-        return edge_index.num_edges
-    return edge_index._nnz() if is_torch_sparse_tensor(edge_index) else edge_index.shape[1]
+    if is_networkx(edge_index):
+        return edge_index.number_of_edges()
+    if isinstance(edge_index, Tensor):
+        return edge_index._nnz() if is_torch_sparse_tensor(edge_index) else edge_index.shape[1]
+    return as_graph(edge_index).num_edges
 
 
 def _count_destinations(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.typing import EdgeType
@@ -19,7 +20,10 @@ from gattn.functional import (
     mlp_attention_weights,
 )
 from gattn.graph import Graph
+from gattn.nn._edges import edge_sum
+from gattn.nn._terms import NO_TERMS, EdgeTerms
 from gattn.nn.recording import note, recording
+from gattn.ops.mlp import mlp_scores
 
 
 class Score(Protocol):
@@ -33,6 +37,14 @@ class Score(Protocol):
         """The weights before dropout, [e, h]."""
         ...
 
+    def plus(self, terms: EdgeTerms, graph: Graph) -> Score:
+        """This score and the bias of each edge."""
+        ...
+
+    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
+        ...
+
 
 class AdditiveScore(NamedTuple):
     """LeakyReLU(a_i + b_j + c_ij), of scalars: see :func:`gattn.functional.additive_attention`."""
@@ -41,6 +53,16 @@ class AdditiveScore(NamedTuple):
     key: Tensor
     edge: Tensor | None = None
     negative_slope: float = 0.2
+
+    def plus(self, terms: EdgeTerms, graph: Graph) -> EdgeScore:
+        """This score and the bias of each edge, which the operator would take before LeakyReLU."""
+        score = edge_sum(self.query, self.key, graph)
+        score = score if self.edge is None else score + self.edge
+        return EdgeScore(terms.biased(F.leaky_relu(score, self.negative_slope)))
+
+    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
+        return aggregate(weight.to(value.dtype), value, graph)
 
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""
@@ -66,6 +88,19 @@ class MLPScore(NamedTuple):
     edge_proj: Tensor | None = None
     activation: str = "leaky_relu"
     negative_slope: float = 0.2
+
+    def plus(self, terms: EdgeTerms, graph: Graph) -> EdgeScore:
+        """This score and the bias of each edge, for which the operator has no place."""
+        score = mlp_scores(
+            self.query, self.key, self.weight, graph,
+            edge_attr=self.edge_attr, edge_proj=self.edge_proj,
+            activation=self.activation, negative_slope=self.negative_slope,
+        )  # fmt: skip
+        return EdgeScore(terms.biased(score))
+
+    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
+        return aggregate(weight.to(value.dtype), value, graph)
 
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""
@@ -97,6 +132,17 @@ class DotScore(NamedTuple):
     bias: Tensor | None = None
     scale: float | None = None
 
+    def plus(self, terms: EdgeTerms, graph: Graph) -> DotScore:
+        """This score and the bias of each edge."""
+        bias = self.bias
+        if bias is None:
+            bias = self.query.new_zeros(graph.num_edges, self.query.shape[1])
+        return self._replace(bias=terms.biased(bias))
+
+    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+        """Sum of the values, and of what the edges bring, by weights [e, h]: [n, h, c]."""
+        return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
+
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""
         return dot_product_attention(
@@ -117,13 +163,63 @@ class EdgeScore(NamedTuple):
 
     score: Tensor
 
+    def plus(self, terms: EdgeTerms, graph: Graph) -> EdgeScore:
+        """This score and the bias of each edge."""
+        return EdgeScore(terms.biased(self.score))
+
+    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
+        return aggregate(weight.to(value.dtype), value, graph)
+
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""
-        return aggregate(F.dropout(self.weights(graph), dropout), value, graph)
+        return self.sum(F.dropout(self.weights(graph), dropout), value, graph)
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
         return edge_softmax(self.score, graph)
+
+
+class WithEdgeValues(NamedTuple):
+    """A score whose edges add to the values: sum of weight (v_j + W a_ij)."""
+
+    score: Score
+    edge_attr: Tensor
+    """a, [e, d]."""
+    edge_proj: Tensor
+    """W, [h, c, d]."""
+
+    def plus(self, terms: EdgeTerms, graph: Graph) -> WithEdgeValues:
+        """This score and the bias of each edge."""
+        return self._replace(score=self.score.plus(terms, graph))
+
+    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+        """Sum of the values, and of what the edges bring, by weights [e, h]: [n, h, c]."""
+        return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
+
+    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
+        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
+        return self.sum(F.dropout(self.weights(graph), dropout), value, graph)
+
+    def weights(self, graph: Graph) -> Tensor:
+        """The weights before dropout, [e, h]."""
+        return self.score.weights(graph)
+
+
+def sum_with_edges(
+    weight: Tensor,
+    value: Tensor,
+    graph: Graph,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+) -> Tensor:
+    """Sum of weight (v_j + W a_ij), [n, h, c]: W multiplies the sums of a, not every a."""
+    weight = weight.to(value.dtype)
+    out = aggregate(weight, value, graph)
+    if edge_attr is None or edge_proj is None:
+        return out
+    edges = aggregate(weight, edge_attr.unsqueeze(1).to(value.dtype), graph.incidence())
+    return out + torch.einsum("nhd,hcd->nhc", edges, edge_proj.to(value.dtype))
 
 
 def attend(
@@ -131,6 +227,7 @@ def attend(
     value: Tensor,
     graph: Graph,
     *,
+    terms: EdgeTerms = NO_TERMS,
     dropout: float = 0.0,
     want_weights: bool = False,
     edge_type: EdgeType | None = None,
@@ -139,9 +236,22 @@ def attend(
 
     ``edge_type`` is what a record of the weights says of the edges.
     """
-    out = score.attend(value, graph, dropout)
-    if not (want_weights or recording()):
-        return out, None
+    asked = want_weights or recording()
+    out, weights = attend_unrecorded(score, value, graph, terms, dropout, asked)
+    if weights is not None:
+        note(weights, graph, edge_type)
+    return out, weights if want_weights else None
+
+
+def attend_unrecorded(
+    score: Score, value: Tensor, graph: Graph, terms: EdgeTerms, dropout: float, want_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    """As :func:`attend`. The weights are the softmax's, without those that the terms bring."""
+    if terms.bias is not None:
+        score = score.plus(terms, graph)
+    if terms.weight is None:
+        out = score.attend(value, graph, dropout)
+        return out, score.weights(graph) if want_weights else None
     weights = score.weights(graph)
-    note(weights, graph, edge_type)
+    out = score.sum(terms.weighted(F.dropout(weights, dropout)), value, graph)
     return out, weights if want_weights else None

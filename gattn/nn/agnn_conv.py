@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv, Nodes
@@ -71,12 +70,21 @@ class AGNNConv(AttentionConv):
         if self.requires_grad:
             self.beta.data.fill_(1)
 
-    def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
+    ) -> Tensor:
         """Attend along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -85,7 +93,8 @@ class AGNNConv(AttentionConv):
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
         x_norm = F.normalize(x, dim=-1).to(x.dtype)
         nodes = Nodes(as_heads(x_norm), as_heads(x_norm), as_heads(x))
-        return merge_heads(self.attend(nodes, None, graph)[0], 1, x, concat=True)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        return merge_heads(self.attend(nodes, None, graph, terms=terms)[0], 1, x, concat=True)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
         return DotScore(self.beta.to(nodes.key.dtype) * nodes.key, nodes.key, scale=1.0)
@@ -107,5 +116,5 @@ class AGNNConv(AttentionConv):
         size_i: int | None,
     ) -> Tensor:
         """Weighted features of the edges: the edge-by-edge path."""
-        alpha = softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
+        alpha = self.softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
         return x_j * alpha.unsqueeze(-1)

@@ -20,6 +20,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, sum_incoming, with_weights
 from gattn.nn._features import as_columns, as_heads, merge_heads, node_pair, project
+from gattn.nn._terms import read_terms
 from gattn.nn.recording import note, recording
 
 
@@ -106,6 +107,8 @@ class FAConv(AttentionConv):
         edge_index: Adj | Graph,
         edge_weight: OptTensor = None,
         return_attention_weights: bool | None = None,
+        *,
+        score_bias: OptTensor = None,
     ) -> Any:
         """Sum along the edges.
 
@@ -113,9 +116,10 @@ class FAConv(AttentionConv):
             x: node features, see Shapes.
             x_0: initial node features, see Shapes.
             edge_index: the edges, see Shapes.
-            edge_weight: w, where it is not computed.
+            edge_weight: w, [e], where it is not computed.
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
+            score_bias: b, [e], is added to the score of each edge, before tanh.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -124,16 +128,20 @@ class FAConv(AttentionConv):
         """
         x, _ = node_pair(x)
         graph, weight = self._weighted(edge_index, edge_weight, x)
+        loops = self.normalize and self.add_self_loops
+        terms = read_terms(edge_index, graph, x, None, score_bias, self_loops=loops)
         scores = project(self.att_l, x), project(self.att_r, x)
         if self.fused:
-            alpha = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph).tanh()
+            score = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph)
+            alpha = terms.biased(score).tanh()
             kept = F.dropout(alpha, self.dropout, self.training) * weight[:, None]
             out = aggregate(kept.to(x.dtype), as_heads(x), graph)
             out = merge_heads(out, 1, x, concat=True)
             alpha = alpha.squeeze(1) if x.dim() == 2 else alpha
         else:
             # propagate_type: (x: Tensor, alpha: PairTensor, edge_weight: OptTensor)
-            out = self.propagate(graph.edge_index, x=x, alpha=scores, edge_weight=weight)
+            with self.telling(terms):
+                out = self.propagate(graph.edge_index, x=x, alpha=scores, edge_weight=weight)
             out = out.transpose(0, 1) if x.dim() == 3 else out
             alpha, self._alpha = self._alpha, None
         if recording() and alpha is not None:
@@ -141,7 +149,6 @@ class FAConv(AttentionConv):
         out = out.add(x_0, alpha=self.eps) if self.eps != 0 else out
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
-        loops = self.normalize and self.add_self_loops
         return out, with_weights(edge_index, graph, alpha, x, self_loops=loops)
 
     def message(
@@ -149,7 +156,7 @@ class FAConv(AttentionConv):
     ) -> Tensor:
         """Weighted features of the edges: the edge-by-edge path."""
         assert edge_weight is not None
-        self._alpha = alpha = (alpha_j + alpha_i).tanh().squeeze(-1)
+        self._alpha = alpha = self.biased((alpha_j + alpha_i).squeeze(-1)).tanh()
         alpha = F.dropout(alpha, self.dropout, self.training)
         weight = edge_weight.view(-1, *(1,) * (alpha.dim() - 1))
         return x_j * (alpha * weight).to(x_j.dtype).unsqueeze(-1)

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
-from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv, Nodes
@@ -142,6 +141,9 @@ class GATConv(AttentionConv):
         edge_attr: OptTensor = None,
         size: Size = None,
         return_attention_weights: bool | None = None,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges.
 
@@ -151,6 +153,8 @@ class GATConv(AttentionConv):
             edge_attr: edge features, see Shapes.
             size: (m, n), where x does not tell.
             return_attention_weights: whether to return the weights, too.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -163,8 +167,9 @@ class GATConv(AttentionConv):
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
-        nodes = self._project(x_src, x_dst)
-        out, alpha = self.attend(nodes, edge_attr, graph, bool(return_attention_weights))
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        nodes, asked = self._project(x_src, x_dst), bool(return_attention_weights)
+        out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
         if alpha is None:
@@ -220,7 +225,7 @@ class GATConv(AttentionConv):
             self.warn_of_ignored(edge_attr)
         elif edge_attr is not None:
             score = score + tile_heads(self._edge_term(edge_attr), 1, score.shape[1])
-        alpha = softmax(F.leaky_relu(score, self.negative_slope), index, ptr, dim_size)
+        alpha = self.softmax(F.leaky_relu(score, self.negative_slope), index, ptr, dim_size)
         return F.dropout(alpha, self.dropout, self.training)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:

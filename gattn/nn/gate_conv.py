@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn import Linear, Parameter
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
 from gattn.nn._features import add_bias, as_heads, is_plain
 from gattn.nn._scores import AdditiveScore, attend
+from gattn.nn._terms import EdgeTerms
 from gattn.nn.checks import check_features
 
 
@@ -80,13 +80,23 @@ class GATEConv(AttentionConv):
         glorot(self.lin2.weight)
         zeros(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        edge_attr: Tensor,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
+    ) -> Tensor:
         """Attend along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -98,21 +108,24 @@ class GATEConv(AttentionConv):
         edge_dim = self.lin1.in_features - self.att_r.shape[1]
         check_features("edge_attr", bonds, edge_dim, self.lin1.weight)
         assert bonds is not None
-        return add_bias(self._attend(x, bonds, graph), self.bias)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        return add_bias(self._attend(x, bonds, graph, terms), self.bias)
 
-    def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
+    def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)
-            alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
-            self.note_edge_by_edge(alpha, graph)
             # propagate_type: (x: Tensor, alpha: Tensor)
-            return self.propagate(graph.edge_index, x=x, alpha=alpha)
+            with self.telling(terms):
+                alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
+                self.note_edge_by_edge(alpha, graph)
+                return self.propagate(graph.edge_index, x=x, alpha=alpha)
         query_score = F.linear(x, self.att_r)
         edge_score = self._neighbour_score(x, edge_attr, graph)
         key_score = torch.zeros_like(query_score)
         score = AdditiveScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
         value = as_heads(self.lin2(x))
-        return attend(score, value, graph, dropout=self.dropout_now())[0].squeeze(1)
+        out, _ = attend(score, value, graph, terms=terms, dropout=self.dropout_now())
+        return out.squeeze(1)
 
     def edge_update(
         self,
@@ -126,7 +139,7 @@ class GATEConv(AttentionConv):
         """Weights [e] of the edges, after dropout: the edge-by-edge path."""
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
-        return F.dropout(softmax(score, index, ptr, size_i), self.dropout, self.training)
+        return F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Weighted values [e, c] of the edges: the edge-by-edge path."""

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor, PairTensor
-from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv, Nodes
@@ -130,6 +129,9 @@ class GATv2Conv(AttentionConv):
         edge_index: Adj | Graph,
         edge_attr: OptTensor = None,
         return_attention_weights: bool | None = None,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges.
 
@@ -138,6 +140,8 @@ class GATv2Conv(AttentionConv):
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
             return_attention_weights: whether to return the weights, too.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -150,8 +154,9 @@ class GATv2Conv(AttentionConv):
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
-        nodes = self._project(x_src, x_dst)
-        out, alpha = self.attend(nodes, edge_attr, graph, bool(return_attention_weights))
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        nodes, asked = self._project(x_src, x_dst), bool(return_attention_weights)
+        out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
         if alpha is None:
@@ -198,7 +203,7 @@ class GATv2Conv(AttentionConv):
             hidden = hidden + self.edge_values(edge_attr, hidden.shape[1])
         hidden = F.leaky_relu(hidden, self.negative_slope)
         score = (hidden * tile_heads(self.att, 1, hidden.shape[1])).sum(-1)
-        return F.dropout(softmax(score, index, ptr, dim_size), self.dropout, self.training)
+        return F.dropout(self.softmax(score, index, ptr, dim_size), self.dropout, self.training)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Weighted values [e, h, c] of the edges: the edge-by-edge path."""

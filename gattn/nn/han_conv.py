@@ -12,13 +12,13 @@ from torch.nn import ModuleDict, Parameter, ParameterDict
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset
 from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
-from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv, Nodes
 from gattn.nn._edges import read_edges
 from gattn.nn._features import head_scores
 from gattn.nn._scores import AdditiveScore
+from gattn.nn._terms import read_typed_terms
 from gattn.nn.checks import check_heads_divide
 
 
@@ -115,6 +115,9 @@ class HANConv(AttentionConv):
         x_dict: dict[NodeType, Tensor],
         edge_index_dict: dict[EdgeType, Adj | Graph],
         return_semantic_attention_weights: bool = False,
+        *,
+        edge_weight: dict[EdgeType, Tensor] | None = None,
+        score_bias: dict[EdgeType, Tensor] | None = None,
     ) -> Any:
         """Attend along the edges of each type, then among the types.
 
@@ -122,20 +125,26 @@ class HANConv(AttentionConv):
             x_dict: node features by node type, see Shapes.
             edge_index_dict: edges by edge type, see Shapes.
             return_semantic_attention_weights: whether to return beta, too.
+            edge_weight: [e] by edge type, multiplies the message of each edge.
+            score_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
 
         Returns:
             The new features by node type; asked for the weights, ``(features, beta)`` with beta
             [number of edge types into it] by node type.
         """
         projected = {key: self.proj[key](x) for key, x in x_dict.items()}
+        graphs = {
+            key: read_edges(edges, None, projected[key[0]], projected[key[-1]])[0]
+            for key, edges in edge_index_dict.items()
+        }
+        terms = read_typed_terms(
+            edge_index_dict, graphs, self.q, edge_weight, score_bias, self.heads
+        )
         found: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
-        for edge_type, edges in edge_index_dict.items():
-            source, destination = edge_type[0], edge_type[-1]
-            ends = projected[source], projected[destination]
-            graph, _ = read_edges(edges, None, *ends)
-            nodes = self._ends("__".join(edge_type), *ends)
-            out, _ = self.attend(nodes, None, graph, edge_type=edge_type)
-            found[destination].append(out.flatten(1).relu())
+        for key, graph in graphs.items():
+            nodes = self._ends("__".join(key), projected[key[0]], projected[key[-1]])
+            out, _ = self.attend(nodes, None, graph, edge_type=key, terms=terms[key])
+            found[key[-1]].append(out.flatten(1).relu())
         mixed = {key: self._mix(outs) for key, outs in found.items()}
         out_dict = {key: out for key, (out, _) in mixed.items()}
         if return_semantic_attention_weights:
@@ -171,7 +180,7 @@ class HANConv(AttentionConv):
     ) -> Tensor:
         """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
         score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
-        alpha = F.dropout(softmax(score, index, ptr, size_i), self.dropout, self.training)
+        alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
         return (x_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:

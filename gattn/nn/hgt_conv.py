@@ -13,13 +13,13 @@ from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear
 from torch_geometric.nn.inits import ones
 from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
-from torch_geometric.utils import softmax
 
-from gattn.functional import dot_product_attention, dot_product_attention_weights
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
 from gattn.nn._features import is_untouched
+from gattn.nn._scores import DotScore, attend_unrecorded
+from gattn.nn._terms import EdgeTerms, join_terms, read_typed_terms
 from gattn.nn._typed import join_graphs
 from gattn.nn.checks import check_heads_divide
 from gattn.nn.recording import note, recording
@@ -117,13 +117,20 @@ class HGTConv(AttentionConv):
         ones(self.p_rel)
 
     def forward(
-        self, x_dict: dict[NodeType, Tensor], edge_index_dict: dict[EdgeType, Adj | Graph]
+        self,
+        x_dict: dict[NodeType, Tensor],
+        edge_index_dict: dict[EdgeType, Adj | Graph],
+        *,
+        edge_weight: dict[EdgeType, Tensor] | None = None,
+        score_bias: dict[EdgeType, Tensor] | None = None,
     ) -> dict[NodeType, Tensor]:
         """Attend along the edges of all types.
 
         Args:
             x_dict: node features by node type, see Shapes.
             edge_index_dict: edges by edge type, see Shapes.
+            edge_weight: [e] by edge type, multiplies the message of each edge.
+            score_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
 
         Returns:
             The new features of every node type that is a destination.
@@ -147,27 +154,42 @@ class HGTConv(AttentionConv):
         joined = join_graphs(
             list(graphs.values()), [first[key[-1]] for key in graphs], query.shape[0], query
         )
+        parts = read_typed_terms(
+            edge_index_dict, graphs, query, edge_weight, score_bias, self.heads
+        )
+        terms = join_terms(list(parts.values()), list(graphs.values()), self.heads, query)
         attend = self._attend if self.fused else self._attend_edge_by_edge
-        out = attend(query, kqv, graphs, joined).flatten(1).split(sizes)
+        out = attend(query, kqv, graphs, joined, terms).flatten(1).split(sizes)
         out_dict = self.out_lin({key: F.gelu(y) for key, y in zip(destinations, out)})
         return {key: self._skip(key, out_dict[key], x_dict[key]) for key in destinations}
 
     def _attend(
-        self, query: Tensor, kqv: _Projected, graphs: dict[EdgeType, Graph], joined: Graph
+        self,
+        query: Tensor,
+        kqv: _Projected,
+        graphs: dict[EdgeType, Graph],
+        joined: Graph,
+        terms: EdgeTerms,
     ) -> Tensor:
         # mu_r (q . K_r k) = q . (mu_r K_r) k: the weight of a type is scaled, not its edges
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
-        if recording():
-            weights = dot_product_attention_weights(query, key, joined)
+        score, asked = DotScore(query, key), recording()
+        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, asked)
+        if weights is not None:
             parts = weights.split([graph.num_edges for graph in graphs.values()])
             for (edge_type, graph), part in zip(graphs.items(), parts):
                 note(part, graph, edge_type)
-        return dot_product_attention(query, key, value, joined)
+        return out
 
     def _attend_edge_by_edge(
-        self, query: Tensor, kqv: _Projected, graphs: dict[EdgeType, Graph], joined: Graph
+        self,
+        query: Tensor,
+        kqv: _Projected,
+        graphs: dict[EdgeType, Graph],
+        joined: Graph,
+        terms: EdgeTerms,
     ) -> Tensor:
         self.note_edge_by_edge(None, joined)
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
@@ -177,7 +199,8 @@ class HGTConv(AttentionConv):
         ]
         edge_attr = torch.cat([query.new_empty(0, self.heads), *scale])
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: Tensor)
-        return self.propagate(joined.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
+        with self.telling(terms):
+            return self.propagate(joined.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
 
     def message(
         self,
@@ -191,7 +214,7 @@ class HGTConv(AttentionConv):
     ) -> Tensor:
         """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
-        alpha = softmax(score, index, ptr, size_i)
+        alpha = self.softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _relate(

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn import Parameter, ReLU
 from torch_geometric.nn.inits import glorot, ones, zeros
 from torch_geometric.typing import Adj, OptTensor, Size
-from torch_geometric.utils import softmax
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn._features import add_bias, as_columns, features_and_weight, glorot_linear
+from gattn.nn._terms import EdgeTerms, read_terms
 from gattn.nn._typed import TypedGraph, typed_graph
 from gattn.nn.checks import check_at_least
 from gattn.nn.recording import note, recording
@@ -181,6 +181,9 @@ class RGATConv(AttentionConv):
         edge_attr: OptTensor = None,
         size: Size = None,
         return_attention_weights: bool | None = None,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges of all relations.
 
@@ -192,6 +195,8 @@ class RGATConv(AttentionConv):
             size: (n, n).
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e] or [e, h * dim], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -205,8 +210,11 @@ class RGATConv(AttentionConv):
         if edge_type is None:
             raise ValueError("edge_type must be given, or be the values of a sparse adjacency")
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
+        terms = read_terms(
+            edge_index, graph, x, edge_weight, score_bias, heads=self.heads * self.dim
+        )
         attend = self._attend if self.fused else self._attend_edge_by_edge
-        out, alpha = attend(x, edge_type, edge_attr, graph)
+        out, alpha = attend(x, edge_type, edge_attr, graph, terms)
         if recording() and alpha is not None:
             note(alpha, graph)
         if alpha is None or not isinstance(return_attention_weights, bool):
@@ -214,16 +222,16 @@ class RGATConv(AttentionConv):
         return out, with_weights(edge_index, graph, alpha, x)
 
     def _attend(
-        self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph
+        self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
         typed = typed_graph(graph, edge_type, self.num_relations)
         projected = self._project(x)
-        score = self._score(projected, edge_attr, typed)
+        score = terms.biased(self._score(projected, edge_attr, typed))
         within = self.attention_mechanism == "within-relation"
         alpha = edge_softmax(score, typed.between_pairs if within else typed.from_pairs)
         value = projected.unflatten(-1, (self.heads, -1)).flatten(0, 1)
-        weight = self._keep_cardinality(alpha)
-        return self.update(self._sum(weight, value, typed, graph)), alpha
+        out = self._sum(self._keep_cardinality(alpha), value, typed, graph, terms)
+        return self.update(out), alpha
 
     def _project(self, x: Tensor) -> Tensor:
         """W_r x_i for every node and relation: [n, r, h * c]."""
@@ -256,7 +264,7 @@ class RGATConv(AttentionConv):
         if self.lin_edge is None or self.e is None:
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
-        if not self._edge_map_is_plain:
+        if not self._is_readable("lin_edge"):
             return self.lin_edge(edge_attr) @ self.e
         columns, weight = features_and_weight(self.lin_edge, edge_attr)
         return F.linear(columns, self.e.t() @ weight)
@@ -267,13 +275,15 @@ class RGATConv(AttentionConv):
             return torch.where(alpha > 0, alpha + 1, alpha)
         return F.dropout(alpha, self.dropout, self.training) if self.mod is None else alpha
 
-    def _sum(self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph) -> Tensor:
+    def _sum(
+        self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph, terms: EdgeTerms
+    ) -> Tensor:
         """Sum over the edges: [n, h, c], in the multiplicative mode [n, h, dim, c]."""
         if self.dim > 1:  # heads of value serve in turn: the scores of a head go last
             weight = weight.unflatten(1, (self.heads, self.dim)).transpose(1, 2).flatten(1)
-        out = aggregate(weight, value, typed.from_pairs)
+        out = aggregate(terms.weighted(weight), value, typed.from_pairs)
         if self.mod == "additive":
-            plain = aggregate(torch.ones_like(weight), value, typed.from_pairs)
+            plain = aggregate(terms.weighted(torch.ones_like(weight)), value, typed.from_pairs)
             out = out + self.w * plain
         elif self.mod in ("scaled", "f-scaled"):
             degree = graph.in_degree().to(out.dtype).view(-1, 1, 1)
@@ -286,10 +296,11 @@ class RGATConv(AttentionConv):
         return self.activation(degree * self.l1 + self.b1) @ self.l2 + self.b2
 
     def _attend_edge_by_edge(
-        self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph
+        self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, OptTensor]:
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
-        out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)
+        with self.telling(terms):
+            out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)
         alpha, self._alpha = self._alpha, None
         return out, alpha
 
@@ -316,9 +327,9 @@ class RGATConv(AttentionConv):
         if self.attention_mechanism == "within-relation":
             assert size_i is not None
             group = index * self.num_relations + edge_type
-            alpha = softmax(score, group, num_nodes=size_i * self.num_relations)
+            alpha = self.softmax(score, group, size=size_i * self.num_relations)
         else:
-            alpha = softmax(score, index, ptr, size_i)
+            alpha = self.softmax(score, index, ptr, size_i)
         self._alpha = alpha
         return self._weigh(alpha, value, index, size_i)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import batched_negative_sampling, dropout_edge, softmax, to_undirected
+from torch_geometric.utils import batched_negative_sampling, dropout_edge, to_undirected
 
 from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
@@ -29,6 +29,7 @@ from gattn.nn._features import (
 )
 from gattn.nn._negatives import sample_non_edges
 from gattn.nn._scores import EdgeScore, attend
+from gattn.nn._terms import EdgeTerms
 from gattn.nn.checks import check_at_least
 
 
@@ -150,6 +151,9 @@ class SuperGATConv(AttentionConv):
         edge_index: Adj | Graph,
         neg_edge_index: OptTensor = None,
         batch: OptTensor = None,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
     ) -> Tensor:
         """Attend along the edges and, in training, compare them with pairs that have none.
 
@@ -158,6 +162,8 @@ class SuperGATConv(AttentionConv):
             edge_index: the edges, see Shapes.
             neg_edge_index: the pairs (2, -) to compare with; None draws them.
             batch: [n], the graph of each node: pairs are drawn inside each.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -166,20 +172,22 @@ class SuperGATConv(AttentionConv):
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
         value = split_heads(project(self.lin, x), self.out_channels)
         logits = self._logits(value, graph) if self.fused or self.training else None
-        out = self._attend(value, logits, graph)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        out = self._attend(value, logits, graph, terms)
         if self.training and logits is not None:
             if neg_edge_index is None:
                 neg_edge_index = self._draw_negatives(graph, batch)
             self._supervise(logits, value, graph, neg_edge_index)
         return add_bias(merge_heads(out, self.heads, x, self.concat), self.bias)
 
-    def _attend(self, value: Tensor, logits: OptTensor, graph: Graph) -> Tensor:
+    def _attend(self, value: Tensor, logits: OptTensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         if logits is None or not self.fused:
             self.note_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor)
-            return self.propagate(graph.edge_index, x=value)
+            with self.telling(terms):
+                return self.propagate(graph.edge_index, x=value)
         score = EdgeScore(F.leaky_relu(self._scores(value, logits, graph), self.negative_slope))
-        return attend(score, value, graph, dropout=self.dropout_now())[0]
+        return attend(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
         """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
@@ -203,7 +211,8 @@ class SuperGATConv(AttentionConv):
         if self.att_l is not None and self.att_r is not None:
             att_l, att_r = (tile_heads(a, 1, x_j.shape[1]) for a in (self.att_l, self.att_r))
             score = ((x_j * att_l).sum(-1) + (x_i * att_r).sum(-1)) * logits.sigmoid()
-        return softmax(F.leaky_relu(score, self.negative_slope), edge_index_i, num_nodes=num_nodes)
+        score = F.leaky_relu(score, self.negative_slope)
+        return self.softmax(score, edge_index_i, size=num_nodes)
 
     def get_attention_loss(self) -> Tensor:
         r"""Cross entropy of telling edges from negative pairs, after a training forward.

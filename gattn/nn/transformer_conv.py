@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
-from torch_geometric.utils import softmax
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv, Nodes
@@ -124,6 +123,9 @@ class TransformerConv(AttentionConv):
         edge_index: Adj | Graph,
         edge_attr: OptTensor = None,
         return_attention_weights: bool | None = None,
+        *,
+        edge_weight: OptTensor = None,
+        score_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges.
 
@@ -133,6 +135,8 @@ class TransformerConv(AttentionConv):
             edge_attr: edge features, see Shapes.
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
+            edge_weight: [e], multiplies the message of each edge.
+            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -145,8 +149,9 @@ class TransformerConv(AttentionConv):
         query = split_heads(project(self.lin_query, x_dst), self.out_channels)
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
-        want_weights = isinstance(return_attention_weights, bool)
-        out, alpha = self.attend(Nodes(query, key, value), edge_attr, graph, want_weights)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        nodes, asked = Nodes(query, key, value), isinstance(return_attention_weights, bool)
+        out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         if self.root_weight:
             out = self._add_skip(out, skip(self.lin_skip, x_dst))
@@ -182,7 +187,7 @@ class TransformerConv(AttentionConv):
             edge_value = self.edge_values(edge_attr, key_j.shape[1])
             key_j, value_j = key_j + edge_value, value_j + edge_value
         score = (query_i * key_j).sum(-1) / math.sqrt(self.out_channels)
-        self._alpha = alpha = softmax(score, index, ptr, size_i)
+        self._alpha = alpha = self.softmax(score, index, ptr, size_i)
         return value_j * F.dropout(alpha, self.dropout, self.training).unsqueeze(-1)
 
     def _add_skip(self, out: Tensor, skip: Tensor) -> Tensor:

@@ -155,12 +155,31 @@ def mlp_attention_weights(
         >>> gattn.functional.mlp_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
+    score = mlp_scores(
+        query, key, weight, graph, edge_attr=edge_attr, edge_proj=edge_proj,
+        activation=activation, negative_slope=negative_slope, impl=impl,
+    )  # fmt: skip
+    return edge_softmax(score, graph, impl=impl).to(query.dtype)
+
+
+def mlp_scores(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    graph: Graph,
+    *,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    activation: str = "leaky_relu",
+    negative_slope: float = 0.2,
+    impl: str | None = None,
+) -> Tensor:
+    """The scores of :func:`mlp_attention`, [e, h] in the caller's order, in fp32 or wider."""
     checks.check_number("negative_slope", negative_slope)
     _check(query, key, weight, edge_attr, edge_proj, activation, graph)
     graph, (key,) = graph.gather_sources(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)
-    score = _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
-    return edge_softmax(score, graph, impl=impl).to(query.dtype)
+    return _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
 
 
 def _check(

@@ -1,0 +1,208 @@
+"""A weight and a bias that a caller gives to single edges, on either path of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+from torch_geometric.typing import EdgeType
+from torch_geometric.utils import softmax
+
+from gattn import pyg_internals
+from gattn.graph import Graph
+from gattn.nn._edges import edge_rows, with_loop_features
+from gattn.nn._features import tile_heads
+from gattn.nn.checks import is_autocast
+
+
+class EdgeTerms(NamedTuple):
+    r"""What a caller says of the edges of a graph, in their order; the same for every layer.
+
+    .. math::
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)} (s_{ij} + b_{ij})
+
+    A weight multiplies the message of its edge and is no part of the softmax: this is what a
+    subclass of PyG's layers does that multiplies in ``message``. For weights that are normalised
+    with the scores, :math:`\alpha_{ij} \propto w_{ij} e^{s_{ij}}`, the bias is their logarithm.
+    A self-loop that a layer adds has the weight 1 and the bias 0.
+    """
+
+    weight: Tensor | None = None
+    """w, [e]."""
+    bias: Tensor | None = None
+    """b, [e, 1] or [e, h]."""
+
+    def biased(self, score: Tensor) -> Tensor:
+        """s + b, of scores [e, h] or [e]."""
+        if self.bias is None:
+            return score
+        bias = self.bias.to(score.dtype)
+        return score + (
+            bias.squeeze(1) if score.dim() == 1 else tile_heads(bias, 1, score.shape[1])
+        )
+
+    def weighted(self, messages: Tensor) -> Tensor:
+        """What the edges bring, [e, ...], times w."""
+        if self.weight is None:
+            return messages
+        return messages * self.weight.to(messages.dtype).view(-1, *(1,) * (messages.dim() - 1))
+
+
+NO_TERMS = EdgeTerms()
+
+
+def read_terms(
+    edge_index: Any,
+    graph: Graph,
+    like: Tensor,
+    edge_weight: Tensor | None,
+    score_bias: Tensor | None,
+    *,
+    heads: int = 1,
+    self_loops: bool = False,
+) -> EdgeTerms:
+    """The terms of the edges of a graph, loops included, from those of the caller's edges.
+
+    Args:
+        edge_index: the edges, as the caller gave them.
+        graph: what :func:`gattn.nn._edges.read_edges` made of them.
+        like: a tensor of the layer's dtype.
+        edge_weight: w, [e] in the caller's order, or None.
+        score_bias: b, [e] or [e, h] in the caller's order, or None.
+        heads: number of scores of an edge, h.
+        self_loops: whether the layer added loops.
+
+    Returns:
+        The terms.
+
+    Raises:
+        TypeError: for anything but a tensor, or another dtype than the layer's.
+        ValueError: for a wrong shape.
+    """
+    if edge_weight is None and score_bias is None:
+        return NO_TERMS
+    given = {"edge_weight": (edge_weight, 1.0), "score_bias": (score_bias, 0.0)}
+    read: list[Tensor | None] = []
+    for name, (term, of_loop) in given.items():
+        if term is not None:
+            term = _checked(name, edge_rows(edge_index, term, name), heads, like)
+            term = with_loop_features(term, graph, of_loop) if self_loops else term
+        read.append(term)
+    weight, bias = read
+    return EdgeTerms(weight, bias.unsqueeze(1) if bias is not None and bias.dim() == 1 else bias)
+
+
+def _checked(name: str, term: Tensor, heads: int, like: Tensor) -> Tensor:
+    """A term in the dtype of the layer: integers and booleans are taken for numbers."""
+    edges = len(term)
+    shapes = [(edges,)] if name == "edge_weight" else [(edges,), (edges, 1), (edges, heads)]
+    if term.shape not in shapes:
+        wanted = f"({edges},)" + ("" if name == "edge_weight" else f" or ({edges}, {heads})")
+        raise ValueError(f"{name} must have shape {wanted}; got {tuple(term.shape)}")
+    if term.dtype != like.dtype and term.is_floating_point() and not is_autocast(like):
+        raise TypeError(f"{name} must be {like.dtype}, as x; got {term.dtype}")
+    return term.to(like.dtype)
+
+
+def read_typed_terms(
+    edges: Mapping[EdgeType, Any],
+    graphs: Mapping[EdgeType, Graph],
+    like: Tensor,
+    edge_weight: Mapping[EdgeType, Tensor] | None,
+    score_bias: Mapping[EdgeType, Tensor] | None,
+    heads: int,
+) -> dict[EdgeType, EdgeTerms]:
+    """The terms of the edges of every type, as :func:`read_terms` for each.
+
+    Raises:
+        TypeError: for anything but dictionaries.
+        ValueError: for a type of which the graph has no edges.
+    """
+    for name, given in (("edge_weight", edge_weight), ("score_bias", score_bias)):
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"{name} must be a dictionary by edge type; got {type(given).__name__}")
+        unknown = set(given or {}) - set(graphs)
+        if unknown:
+            raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
+    weight, bias = edge_weight or {}, score_bias or {}
+    return {
+        key: read_terms(edges[key], graph, like, weight.get(key), bias.get(key), heads=heads)
+        for key, graph in graphs.items()
+    }
+
+
+def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Tensor) -> EdgeTerms:
+    """The terms of all edges, one graph after the other."""
+    if all(terms is NO_TERMS for terms in parts):
+        return NO_TERMS
+    weights, biases = [], []
+    for (weight, bias), graph in zip(parts, graphs):
+        edges = graph.num_edges
+        weights.append(like.new_ones(edges) if weight is None else weight)
+        biases.append(like.new_zeros(edges, heads) if bias is None else bias.expand(-1, heads))
+    return EdgeTerms(torch.cat(weights), torch.cat(biases))
+
+
+class TermsEdgeByEdge(MessagePassing):
+    """The edge-by-edge path of a layer whose edges have a weight or a bias.
+
+    Its equations take what PyG's take. So the terms are told to the layer for the time of a
+    forward (:meth:`telling`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
+    """
+
+    _terms: EdgeTerms = NO_TERMS
+    _unread: tuple[str, ...] = ()
+
+    @contextmanager
+    def telling(self, terms: EdgeTerms) -> Iterator[None]:
+        """Let the equations know of the terms.
+
+        Raises:
+            ValueError: they ran and did not ask, for a subclass overrides what would.
+        """
+        if terms is NO_TERMS:
+            yield
+            return
+        names = {"edge_weight": terms.weight, "score_bias": terms.bias}
+        self._terms = terms
+        self._unread = tuple(name for name, term in names.items() if term is not None)
+        try:
+            yield
+            unread = self._unread
+        finally:
+            del self._terms, self._unread
+        if unread:
+            raise ValueError(
+                f"{self} runs equations that know nothing of {' and '.join(unread)}: its aggregate "
+                "must call that of gattn, and what makes its weights must call self.softmax"
+            )
+
+    def softmax(
+        self, score: Tensor, index: Tensor, ptr: Tensor | None = None, size: int | None = None
+    ) -> Tensor:
+        """PyG's softmax of scores [e, h] or [e], with their bias, over the edges into each node."""
+        return softmax(self.biased(score), index, ptr, size)
+
+    def biased(self, score: Tensor) -> Tensor:
+        """The scores [e, h] or [e] with the bias of this forward, if there is one."""
+        self._read("score_bias")
+        return self._terms.biased(score)
+
+    def aggregate(
+        self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
+    ) -> Tensor:
+        """PyG's sum of the messages, each times its edge's weight if there is one."""
+        self._read("edge_weight")
+        return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)
+
+    def _read(self, term: str) -> None:
+        if self._unread:
+            self._unread = tuple(name for name in self._unread if name != term)
+
+
+pyg_internals.know(TermsEdgeByEdge)
