@@ -32,8 +32,13 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.GATv2Conv: gattn.nn.GATv2Conv,
     pyg.GPSConv: gattn.nn.GPSConv,
     pyg.HANConv: gattn.nn.HANConv,
+    pyg.HEATConv: gattn.nn.HEATConv,
     pyg.HGTConv: gattn.nn.HGTConv,
+    pyg.HypergraphConv: gattn.nn.HypergraphConv,
     pyg.RGATConv: gattn.nn.RGATConv,
+    pyg.ResGatedGraphConv: gattn.nn.ResGatedGraphConv,
+    pyg.Set2Set: gattn.nn.Set2Set,
+    pyg.SoftmaxAggregation: gattn.nn.SoftmaxAggregation,
     pyg.SuperGATConv: gattn.nn.SuperGATConv,
     pyg.TransformerConv: gattn.nn.TransformerConv,
     attentive_fp.GATEConv: gattn.nn.GATEConv,
@@ -63,8 +68,20 @@ def _set_transformer(theirs: Any) -> Module:
     )
 
 
+def _multiset(theirs: Any) -> Module:
+    return gattn.nn.GraphMultisetTransformer(
+        theirs.channels,
+        theirs.k,
+        len(theirs.encoders),
+        theirs.heads,
+        theirs.layer_norm,
+        theirs.dropout,
+    )
+
+
 REBUILT: dict[type[Module], Callable[[Any], Module]] = {
     pyg.AttentionalAggregation: _attentional,
+    pyg.GraphMultisetTransformer: _multiset,
     pyg.SetTransformerAggregation: _set_transformer,
 }
 """How to build the readout that takes the parameters of PyG's."""
@@ -77,9 +94,6 @@ WITHOUT_TWIN = frozenset(
         "DenseGATConv",
         "FeaStConv",
         "GeneralConv",
-        "GraphMultisetTransformer",
-        "HEATConv",
-        "HypergraphConv",
         "JumpingKnowledge",
         "LPAttLayer",
         "MemPooling",
@@ -91,8 +105,6 @@ WITHOUT_TWIN = frozenset(
         "PolynormerAttention",
         "QFormer",
         "SGFormerAttention",
-        "Set2Set",
-        "SoftmaxAggregation",
         "ViS_MP",
     }
 )
@@ -100,7 +112,6 @@ WITHOUT_TWIN = frozenset(
 
 WHERE_ASKED: dict[str, Callable[[Any], bool]] = {
     "GeneralConv": lambda theirs: theirs.attention,
-    "HypergraphConv": lambda theirs: theirs.use_attention,
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
 """Those of them that attend only where they were made so."""
@@ -236,7 +247,12 @@ def conversion_report(model: Module) -> ConversionReport:
     return report
 
 
-_OURS = (*TWINS.values(), gattn.nn.AttentionalReadout, gattn.nn.SetTransformerReadout)
+_OURS = (
+    *TWINS.values(),
+    gattn.nn.AttentionalReadout,
+    gattn.nn.GraphMultisetTransformer,
+    gattn.nn.SetTransformerReadout,
+)
 """What takes the place of PyG's."""
 _NEW = (
     gattn.nn.GraphAttention,
@@ -307,6 +323,17 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         held.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
         held.update(conv=None, norm=None)  # these are handed over
+    elif kind is gattn.nn.HEATConv:
+        held.update(
+            num_node_types=theirs.hetero_lin.num_types,
+            num_edge_types=theirs.edge_type_emb.num_embeddings,
+            edge_type_emb_dim=theirs.edge_type_emb.embedding_dim,
+            edge_dim=theirs.edge_attr_emb.in_channels,
+            edge_attr_emb_dim=theirs.edge_attr_emb.out_channels,
+            bias=theirs.lin.bias is not None,
+        )
+    elif kind is gattn.nn.SoftmaxAggregation:
+        held.update(t=theirs._init_t)
     elif kind is gattn.nn.HGTConv:
         held.update(metadata=(theirs.node_types, theirs.edge_types))
     elif kind is gattn.nn.TransformerConv:

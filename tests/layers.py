@@ -48,6 +48,17 @@ class RGAT(gattn.nn.RGATConv):
         return super().forward(x, edge_index, relation, edge_attr)
 
 
+class HEAT(gattn.nn.HEATConv):
+    """Called as the others are; types hang on nodes, those of edges on their destinations."""
+
+    def forward(self, x, edge_index, edge_attr=None):
+        if x.dim() == 3:
+            return super().forward(x, edge_index, x, x, edge_attr)
+        pairs = edge_index.edge_index if isinstance(edge_index, gattn.Graph) else edge_index
+        kind = (x[:, 0] > 0).long()
+        return super().forward(x, edge_index, kind, kind[pairs[1]], edge_attr)
+
+
 @dataclass(frozen=True)
 class Layer:
     """One way to make a layer of gattn.
@@ -159,6 +170,11 @@ def _encoding(module, x, edge_index):
     return x + module(edge_index, x.shape[0])
 
 
+def _hyperedges(module, x, edge_index):
+    """Each node is a hyperedge, too, of the nodes whose edges lead to it."""
+    return module(x, edge_index, hyperedge_attr=x.sin(), num_edges=x.shape[0])
+
+
 def cosine_of_ends(q, k, edge):
     return torch.cosine_similarity(q, k, dim=-1)
 
@@ -196,6 +212,16 @@ LAYERS = (
     Layer("RGATConv", _heads(num_relations=2), made_by=RGAT, conv=True, one_set=True),
     Layer("RGATConv, edges", _heads(num_relations=2, edge_dim=EDGE_WIDTH), made_by=RGAT,
           edge_attr=True, conv=True, one_set=True),
+    Layer("ResGatedGraphConv", given(in_channels=WIDTH, out_channels=3), conv=True),
+    Layer("ResGatedGraphConv, edges",
+          given(in_channels=WIDTH, out_channels=3, edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
+    Layer("ResGatedGraphConv, bipartite", given(in_channels=(3, WIDTH), out_channels=3),
+          bipartite=True),
+    Layer("HEATConv",
+          _heads(num_node_types=2, num_edge_types=2, edge_type_emb_dim=2, edge_dim=EDGE_WIDTH,
+                 edge_attr_emb_dim=2),
+          made_by=HEAT, edge_attr=True, conv=True, one_set=True),
+    Layer("HypergraphConv", _heads(use_attention=True), call=_hyperedges),
     # heterogeneous
     Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
     Layer("HGTConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,
@@ -257,6 +283,9 @@ LAYERS = (
           readout=True),
     Layer("SetTransformerReadout, induced",
           given(channels=WIDTH, heads=2, num_induced_points=3), readout=True),
+    Layer("GraphMultisetTransformer", given(channels=WIDTH, k=2, heads=2), readout=True),
+    Layer("Set2Set", given(in_channels=WIDTH, processing_steps=2), readout=True),
+    Layer("SoftmaxAggregation", given(t=0.5, learn=True), readout=True),
     Layer("MultiReadout",
           given(readouts=lambda d: ["sum", "mean", "max", gattn.nn.LearnedQueryReadout(d, 4)]),
           readout=True),

@@ -108,7 +108,13 @@ def _layers():
         (pyg.GPSConv(8, pyg.GINConv(torch.nn.Linear(8, 8)), heads=2), (x, EDGES, BATCH)),
         (pyg.HANConv(8, 8, METADATA, heads=2), (x_dict, edges)),
         (pyg.HGTConv(8, 8, METADATA, heads=2), (x_dict, edges)),
+        (pyg.HEATConv(8, 4, 2, 2, 3, 3, 2), (x, EDGES, BATCH, kinds, torch.randn(7, 3))),
+        (pyg.HypergraphConv(8, 4, True, heads=2), (x, EDGES, None, x)),
         (pyg.RGATConv(8, 4, 2, heads=2), (x, EDGES, kinds)),
+        (pyg.ResGatedGraphConv(8, 4, edge_dim=3), (x, EDGES, torch.randn(7, 3))),
+        (pyg.GraphMultisetTransformer(8, 2, heads=2), (x, BATCH)),
+        (pyg.Set2Set(8, 2), (x, BATCH)),
+        (pyg.SoftmaxAggregation(0.5, learn=True), (x, BATCH)),
         (pyg.SuperGATConv(8, 4, 2), (x, EDGES)),
         (pyg.TransformerConv(8, 4, 2, beta=True), (x, EDGES)),
         (attentive_fp.GATEConv(8, 8, 3), (x, EDGES, torch.randn(7, 3))),
@@ -201,7 +207,7 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
             "mine": MyGATConv(8, 8),
             "patched": patched,
             "odd": odd,
-            "pool": pyg.GraphMultisetTransformer(8, k=2),
+            "pool": pyg.MemPooling(8, 8, 2, 2),
             "gcn": pyg.GCNConv(8, 8),
             "mha": torch.nn.MultiheadAttention(8, 2),
         }
@@ -216,7 +222,7 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
         "mine": "a subclass of GATConv, which overrides message",
         "patched": "its message was replaced on the instance",
         "odd": "its attention has other options than bias and dropout",
-        "pool": "gattn has no GraphMultisetTransformer of the same parameters",
+        "pool": "gattn has no MemPooling of the same parameters",
         "mha": "gattn has no MultiheadAttention of the same parameters",
     }
     assert caplog.messages == [str(report)]
@@ -237,9 +243,6 @@ ATTENDS = {
     "DenseGATConv": lambda: pyg.DenseGATConv(8, 8),
     "FeaStConv": lambda: pyg.FeaStConv(8, 8),
     "GeneralConv": lambda: pyg.GeneralConv(8, 8, attention=True),
-    "GraphMultisetTransformer": lambda: pyg.GraphMultisetTransformer(8, 2),
-    "HEATConv": lambda: pyg.HEATConv(8, 8, 2, 2, 2, 2, 2),
-    "HypergraphConv": lambda: pyg.HypergraphConv(8, 8, use_attention=True),
     "JumpingKnowledge": lambda: pyg.JumpingKnowledge("lstm", 8, 2),
     "LPAttLayer": lambda: pyg.LPFormer(8, 8).att_layers[0],
     "MemPooling": lambda: pyg.MemPooling(8, 8, 2, 2),
@@ -251,8 +254,6 @@ ATTENDS = {
     "PolynormerAttention": lambda: attention.PolynormerAttention(8, 2),
     "QFormer": lambda: attention.QFormer(8, 8, 8, 2, 1),
     "SGFormerAttention": lambda: attention.SGFormerAttention(8, 2),
-    "Set2Set": lambda: pyg.Set2Set(8, 2),
-    "SoftmaxAggregation": lambda: pyg.SoftmaxAggregation(),
     "ViS_MP": lambda: visnet.ViS_MP(2, 8, 5.0, None, False),
 }
 """Everything in torch and PyG that attends and has no twin."""
@@ -329,7 +330,6 @@ def test_nothing_in_pyg_that_attends_is_unknown():
     "module",
     [
         pyg.GeneralConv(8, 8),
-        pyg.HypergraphConv(8, 8),
         pyg.JumpingKnowledge("cat"),
         pyg.MultiAggregation(["sum", "max"]),
         pyg.GENConv(8, 8, aggr="add"),
@@ -356,7 +356,11 @@ def test_attention_inside_of_other_modules_is_told_by_its_path():
         "gen": pyg.GENConv(8, 8),
     }  # fmt: skip
     report = conversion_report(convert(torch.nn.ModuleDict(models)))
-    assert report.replaced == {"polynormer.local_convs.0": "GATConv", "pool.gnn": "GATConv"}
+    assert report.replaced == {
+        "polynormer.local_convs.0": "GATConv",
+        "pool.gnn": "GATConv",
+        "gen.aggr_module": "SoftmaxAggregation",
+    }
     assert report.left == {
         path: f"gattn has no {kind} of the same parameters"
         for path, kind in {
@@ -364,7 +368,6 @@ def test_attention_inside_of_other_modules_is_told_by_its_path():
             "polynormer.global_attn.0": "PolynormerAttention",
             "encoder.self_attn": "MultiheadAttention",
             "both.multihead_attn": "MultiheadAttention",
-            "gen.aggr_module": "SoftmaxAggregation",
         }.items()
     }
 
@@ -387,10 +390,10 @@ def test_nothing_runs_on_gattn_where_gps_has_performer_attention_alone():
 
 
 def test_the_local_layer_of_gps_is_told_of_by_itself():
-    heat = pyg.HEATConv(8, 8, 2, 2, 2, 2, 2)
-    report = conversion_report(pyg.GPSConv(8, heat, heads=2))
+    local = pyg.PointTransformerConv(8, 8)
+    report = conversion_report(pyg.GPSConv(8, local, heads=2))
     assert report.convertible == {"": "GPSConv"}
-    assert report.left == {"conv": "gattn has no HEATConv of the same parameters"}
+    assert report.left == {"conv": "gattn has no PointTransformerConv of the same parameters"}
 
 
 def test_before_and_after_tell_of_the_same_layers():

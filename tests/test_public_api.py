@@ -35,13 +35,13 @@ PUBLIC = {
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
         AGNNConv AttentionRecord AttentionalReadout DegreeEncoding FAConv GATConv GATEConv
-        GATv2Conv GPSConv
-        GraphAttention GraphTransformerLayer HANConv HGTConv InducedSetAttentionBlock
+        GATv2Conv GPSConv GraphAttention GraphMultisetTransformer GraphTransformerLayer HANConv
+        HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
         MultiheadAttentionBlock PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
-        SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding SparseDropout
-        SuperGATConv TransformerBlock TransformerConv grid_to_nodes
-        nodes_to_grid record_attention token_offsets""",
+        ResGatedGraphConv Set2Set SetAttentionBlock SetTransformerReadout ShortestPathBias
+        SinusoidalEncoding SoftmaxAggregation SparseDropout SuperGATConv TransformerBlock
+        TransformerConv grid_to_nodes nodes_to_grid record_attention token_offsets""",
     "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
     "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
     "gattn.testing": """

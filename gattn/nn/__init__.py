@@ -16,16 +16,21 @@ from gattn.nn.gate_conv import GATEConv
 from gattn.nn.gatv2_conv import GATv2Conv
 from gattn.nn.gps_conv import GPSConv
 from gattn.nn.graph_attention import GraphAttention
+from gattn.nn.graph_multiset_transformer import GraphMultisetTransformer
 from gattn.nn.graph_transformer_layer import GraphTransformerLayer
 from gattn.nn.grids import grid_to_nodes, nodes_to_grid
 from gattn.nn.han_conv import HANConv
+from gattn.nn.heat_conv import HEATConv
 from gattn.nn.hgt_conv import HGTConv
+from gattn.nn.hypergraph_conv import HypergraphConv
 from gattn.nn.learned_query_readout import LearnedQueryReadout
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
 from gattn.nn.recording import AttentionRecord, record_attention
 from gattn.nn.relative_bias import RelativeBias, ShortestPathBias, token_offsets
+from gattn.nn.res_gated_graph_conv import ResGatedGraphConv
 from gattn.nn.rgat_conv import RGATConv
+from gattn.nn.set2set import Set2Set
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
     MultiheadAttentionBlock,
@@ -33,6 +38,7 @@ from gattn.nn.set_attention import (
     SetAttentionBlock,
 )
 from gattn.nn.set_transformer_readout import SetTransformerReadout
+from gattn.nn.softmax_aggregation import SoftmaxAggregation
 from gattn.nn.sparse_dropout import SparseDropout
 from gattn.nn.supergat_conv import SuperGATConv
 from gattn.nn.transformer_conv import TransformerConv
@@ -48,9 +54,12 @@ __all__ = [
     "GATv2Conv",
     "GPSConv",
     "GraphAttention",
+    "GraphMultisetTransformer",
     "GraphTransformerLayer",
     "HANConv",
+    "HEATConv",
     "HGTConv",
+    "HypergraphConv",
     "InducedSetAttentionBlock",
     "LaplacianEncoding",
     "LearnedEncoding",
@@ -62,10 +71,13 @@ __all__ = [
     "RGATConv",
     "RandomWalkEncoding",
     "RelativeBias",
+    "ResGatedGraphConv",
+    "Set2Set",
     "SetAttentionBlock",
     "SetTransformerReadout",
     "ShortestPathBias",
     "SinusoidalEncoding",
+    "SoftmaxAggregation",
     "SparseDropout",
     "SuperGATConv",
     "TransformerBlock",

@@ -160,6 +160,17 @@ def among_points(segments: Graph, points: int) -> Graph:
     return cached(segments, ("among_points", points), build)
 
 
+def of_points(segments: Graph, points: int) -> Graph:
+    """The graph from the ``points`` nodes of each segment to the segment, nodes in its order."""
+
+    def build() -> Graph:
+        total = segments.num_dst * points
+        node = torch.arange(total, device=segments.device)
+        return lay_out(node, node // max(points, 1), (total, segments.num_dst))
+
+    return cached(segments, ("of_points", points), build)
+
+
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
     """The graph of these edges; in operations that can be traced where that is called for."""
     if torch.compiler.is_compiling():

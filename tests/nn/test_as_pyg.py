@@ -63,6 +63,19 @@ LAYERS = {
         ),
         (X, EDGES, KINDS),
     ),
+    "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(6, 4), (X, EDGES)),
+    "ResGatedGraphConv, edges": (
+        lambda p: p.ResGatedGraphConv(6, 4, edge_dim=3),
+        (X, EDGES, WIDE),
+    ),
+    "HEATConv": (
+        lambda p: p.HEATConv(6, 4, 2, 2, 3, 3, 2, heads=2),
+        (X, EDGES, KINDS[:5], KINDS, WIDE),
+    ),
+    "HypergraphConv": (
+        lambda p: p.HypergraphConv(6, 4, True, heads=2),
+        (X, EDGES, torch.ones(5), X.sin()),
+    ),
     "HANConv": (lambda p: p.HANConv(6, 4, TYPES, 2), ({"paper": X}, {TO_ITSELF: EDGES})),
     "HGTConv": (lambda p: p.HGTConv(6, 4, TYPES, 2), ({"paper": X}, {TO_ITSELF: EDGES})),
 }

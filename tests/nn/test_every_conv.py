@@ -10,7 +10,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gattn import Graph
-from gattn.nn import GATConv, GATEConv, GATv2Conv, RGATConv, SuperGATConv, TransformerConv
+from gattn.nn import (
+    GATConv,
+    GATEConv,
+    GATv2Conv,
+    HEATConv,
+    RGATConv,
+    SuperGATConv,
+    TransformerConv,
+)
 from gattn.ops.backend import select
 from gattn.testing import (
     assert_batch_independent,
@@ -100,7 +108,7 @@ def test_edge_by_edge_gives_the_same(made, beside_pyg):
 def test_sets_of_features_on_one_graph(made, beside_pyg):
     layer, edge_dim = made
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
-    if isinstance(layer, (GATEConv, RGATConv)):
+    if isinstance(layer, (GATEConv, HEATConv, RGATConv)):
         with pytest.raises(ValueError, match=r"x must have shape \(n, 6\)"):
             layer(x, Graph(edge_index, 7), *edge_attr)
         return

@@ -16,7 +16,7 @@ from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 PLAIN = {"DegreeEncoding", "RandomWalkEncoding", *NOT_OF_A_GRAPH}
 ATTENDS = {layer.name: layer for layer in LAYERS if layer.kind not in PLAIN}
 # Whose weights are not a softmax over all edges into a node.
-FREE = ("FAConv", "RGATConv")
+FREE = ("FAConv", "RGATConv", "ResGatedGraphConv")
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5, 2], [1, 2, 0, 4, 5, 3, 2, 1, 5, 1]])
 
 

@@ -1,0 +1,58 @@
+"""HypergraphConv beside PyG's."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.nn import HypergraphConv, record_attention
+
+PAIRS = torch.tensor([[0, 1, 2, 2, 3, 4, 0], [0, 0, 0, 1, 1, 3, 3]])  # hyperedge 2 is empty
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"use_attention": True, "heads": 2},
+        {"use_attention": True, "heads": 2, "attention_mode": "edge", "concat": False},
+    ],
+    ids=["plain", "node", "edge"],
+)
+def test_as_pyg(beside_pyg, options, path):
+    theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, **options)
+    if path != "fused":
+        ours.register_message_forward_hook(lambda layer, inputs, out: None)
+    x, weight, attr = (beside_pyg.draw(*shape) for shape in ((6, 6), (4,), (4, 6)))
+    attention = {"hyperedge_attr": attr} if options else {}
+    beside_pyg.check(theirs, ours, x, PAIRS, **attention)
+    beside_pyg.check(theirs, ours, x, PAIRS, hyperedge_weight=weight.abs(), **attention)
+    beside_pyg.check(theirs, ours, x, PAIRS[:, :0], num_edges=4, **attention)
+
+
+def test_a_graph_from_nodes_to_hyperedges():
+    torch.manual_seed(0)
+    layer, x, attr = HypergraphConv(6, 4, True, heads=2), torch.randn(6, 6), torch.randn(4, 6)
+    graph = Graph(PAIRS, (6, 4))
+    torch.testing.assert_close(
+        layer(x, graph, hyperedge_attr=attr), layer(x, PAIRS, hyperedge_attr=attr)
+    )
+    with record_attention(layer) as recorded:
+        layer(x, graph, hyperedge_attr=attr)
+    sums = torch.zeros(4, 2).index_add(0, PAIRS[1], recorded[0].weights)
+    torch.testing.assert_close(sums, torch.tensor([1.0, 1, 0, 1]).view(4, 1).expand(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "message"),
+    [
+        ({"attention_mode": "both"}, {}, "attention_mode must be one of"),
+        ({"flow": "target_to_source"}, {}, "flow must be 'source_to_target', and then back"),
+        ({"use_attention": True}, {}, "needs hyperedge_attr"),
+        ({}, {"hyperedge_weight": torch.ones(3), "num_edges": 4}, "must have 4 rows"),
+    ],
+    ids=["mode", "flow", "no features", "rows"],
+)
+def test_errors(options, given, message):
+    with pytest.raises(ValueError, match=message):
+        HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **given)

@@ -1,0 +1,59 @@
+"""ResGatedGraphConv beside PyG's."""
+
+import pytest
+import torch
+
+from gattn.nn import ResGatedGraphConv
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"edge_dim": 3}, {"root_weight": False, "bias": False, "act": torch.tanh}],
+    ids=["plain", "edges", "tanh"],
+)  # fmt: skip
+def test_on_awkward_graphs(beside_pyg, options):
+    pair = beside_pyg.pair("ResGatedGraphConv", 6, 4, **options)
+    for case in beside_pyg.graphs():
+        x = beside_pyg.draw(case.size[0], 6)
+        edge_dim = options.get("edge_dim")
+        given = () if edge_dim is None else (beside_pyg.draw(case.edge_index.shape[1], edge_dim),)
+        beside_pyg.check(*pair, x, case.edge_index, *given, where=case.name)
+
+
+def test_between_two_kinds_of_nodes(beside_pyg):
+    pair = beside_pyg.pair("ResGatedGraphConv", (3, 6), 4, edge_dim=2)
+    for case in beside_pyg.graphs(bipartite=True):
+        x = beside_pyg.draw(case.size[0], 3), beside_pyg.draw(case.size[1], 6)
+        given = beside_pyg.draw(case.edge_index.shape[1], 2)
+        beside_pyg.check(*pair, x, case.edge_index, given, where=case.name)
+
+
+def test_a_width_that_comes_with_the_input(beside_pyg):
+    x, edge_index = beside_pyg.draw(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    pair = beside_pyg.pair("ResGatedGraphConv", -1, 4, first=(x, edge_index))
+    beside_pyg.check(*pair, x, edge_index)
+
+
+def test_a_weight_for_each_edge():
+    torch.manual_seed(0)
+    layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)
+    edge_index, features = torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.randn(3, 2)
+    plain = layer(x, edge_index[:, :2], features[:2])
+    kept = layer(x, edge_index, features, edge_weight=torch.tensor([1.0, 1.0, 0.0]))
+    torch.testing.assert_close(kept, plain)
+    layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    slow = layer(x, edge_index, features, edge_weight=torch.tensor([1.0, 1.0, 0.0]))
+    torch.testing.assert_close(slow, plain)
+
+
+def test_a_map_that_does_more_than_multiply_is_called():
+    layer = ResGatedGraphConv(6, 4, edge_dim=2)
+    layer.lin_query.register_forward_hook(lambda map, inputs, out: 2 * out)
+    assert layer.why_not_fused == "lin_query does more than multiply and add its bias"
+
+
+def test_errors():
+    x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    with pytest.raises(ValueError, match="edge_dim=None and takes no edge_attr"):
+        ResGatedGraphConv(6, 4)(x, edge_index, torch.randn(3, 2))
+    with pytest.raises(ValueError, match="edge_dim=2 and needs edge_attr"):
+        ResGatedGraphConv(6, 4, edge_dim=2)(x, edge_index)

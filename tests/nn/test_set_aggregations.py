@@ -1,0 +1,76 @@
+"""GraphMultisetTransformer, Set2Set and SoftmaxAggregation beside PyG's."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from gattn import nn
+from gattn.nn import GraphMultisetTransformer, Set2Set, SoftmaxAggregation
+
+MADE = {
+    "GraphMultisetTransformer": [
+        {"channels": 6, "k": 3, "heads": 2},
+        {"channels": 6, "k": 1, "num_encoder_blocks": 2, "layer_norm": True},
+    ],
+    "Set2Set": [
+        {"in_channels": 6, "processing_steps": 3},
+        {"in_channels": 6, "processing_steps": 2, "num_layers": 2},
+    ],
+    "SoftmaxAggregation": [
+        {},
+        {"t": 0.3, "learn": True, "channels": 6},
+        {"t": 2.0, "semi_grad": True},
+    ],
+}
+CASES = [(name, options) for name, made in MADE.items() for options in made]
+
+
+def _pair(name, options):
+    """PyG's and ours, of the same parameters."""
+    torch.manual_seed(0)
+    theirs, ours = (getattr(package, name)(**options).double().eval() for package in (pyg, nn))
+    assert repr(theirs) == repr(ours)
+    ours.load_state_dict(theirs.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_as_pyg(beside_pyg, name, options):
+    theirs, ours = _pair(name, options)
+    x, index = beside_pyg.draw(7, 6), torch.tensor([0, 0, 0, 1, 2, 2, 2])
+    beside_pyg.check(theirs, ours, x, index)
+    torch.testing.assert_close(ours(x, ptr=torch.tensor([0, 3, 4, 7])), ours(x, index))
+    order = torch.tensor([3, 6, 0, 4, 1, 5, 2])
+    torch.testing.assert_close(ours(x[order], index[order]), ours(x, index))
+
+
+@pytest.mark.parametrize("name", ["Set2Set", "SoftmaxAggregation"])
+def test_a_graph_without_nodes_as_pyg(beside_pyg, name):
+    x, index = beside_pyg.draw(4, 6), torch.tensor([0, 0, 2, 2])
+    beside_pyg.check(*_pair(name, MADE[name][0]), x, index, dim_size=4)
+
+
+def test_a_graph_without_nodes_gives_zeros():
+    readout = GraphMultisetTransformer(6, 2, layer_norm=True)
+    out = readout(torch.randn(4, 6), torch.tensor([0, 0, 2, 2]), dim_size=4)
+    assert (out[[1, 3]] == 0).all()
+    assert (out[[0, 2]] != 0).any(1).all()
+
+
+def test_weights_sum_to_one_over_each_graph():
+    x, index = torch.randn(7, 6), torch.tensor([0, 2, 0, 1, 2, 2, 0])
+    for readout in (
+        GraphMultisetTransformer(6, 3, heads=2), Set2Set(6, 3), SoftmaxAggregation(t=0.5),
+    ):  # fmt: skip
+        weights = readout.attention_weights(x, index)
+        sums = weights.new_zeros(3, *weights.shape[1:]).index_add(0, index, weights)
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="semi_grad must be off where t is learned"):
+        SoftmaxAggregation(learn=True, semi_grad=True)
+    with pytest.raises(ValueError, match="channels must be 1 where t is not learned"):
+        SoftmaxAggregation(channels=6)
+    with pytest.raises(ValueError, match="x must have 4 features"):
+        SoftmaxAggregation(learn=True, channels=4)(torch.randn(3, 6), torch.zeros(3).long())
