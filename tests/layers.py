@@ -49,14 +49,13 @@ class RGAT(gattn.nn.RGATConv):
 
 
 class HEAT(gattn.nn.HEATConv):
-    """Called as the others are; types hang on nodes, those of edges on their destinations."""
+    """Called as the others are; types hang on the features of nodes and edges."""
 
     def forward(self, x, edge_index, edge_attr=None):
         if x.dim() == 3:
             return super().forward(x, edge_index, x, x, edge_attr)
-        pairs = edge_index.edge_index if isinstance(edge_index, gattn.Graph) else edge_index
-        kind = (x[:, 0] > 0).long()
-        return super().forward(x, edge_index, kind, kind[pairs[1]], edge_attr)
+        kind, edge_kind = (x[:, 0] > 0).long(), (edge_attr[:, 0] > 0).long()
+        return super().forward(x, edge_index, kind, edge_kind, edge_attr)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def read_edges(
     check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
-        edge_attr = edge_rows(given, edge_attr)
+        edge_attr = edge_rows(given if is_networkx(given) else edge_index, edge_attr)
         if edge_attr.dtype in _INTEGERS:  # as PyG's layers come to take them
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
@@ -141,7 +141,7 @@ def _count_edges(edge_index: Any) -> int:
         return edge_index.number_of_edges()
     if isinstance(edge_index, Tensor):
         return edge_index._nnz() if is_torch_sparse_tensor(edge_index) else edge_index.shape[1]
-    return as_graph(edge_index).num_edges
+    return (edge_index if isinstance(edge_index, Graph) else as_graph(edge_index)).num_edges
 
 
 def _count_destinations(

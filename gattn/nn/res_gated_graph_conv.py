@@ -174,6 +174,7 @@ class ResGatedGraphConv(AttentionConv):
         key, query, value = x_dst, x_src, x_src
         if self.edge_dim is None:
             key, query, value = self.lin_key(key), self.lin_query(query), self.lin_value(value)
+        graph, (query, value) = graph.gather_sources(query, value)
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: OptTensor)
         with self.telling(terms):
             return as_heads(
