@@ -299,7 +299,8 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
         for key in given[name]:
             own.pop(key, None)  # an attribute would hide what is registered
     own["_non_persistent_buffers_set"] = given["_non_persistent_buffers_set"]
-    own.update({key: given[key] for key in _CHANGED_LATER if key in given})
+    kept = (*_CHANGED_LATER, *pyg_internals.FIRST_VALUES)
+    own.update({key: given[key] for key in kept if key in given})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
     for key, value in given.items():  # what somebody hung on it
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
@@ -332,8 +333,6 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
             edge_attr_emb_dim=theirs.edge_attr_emb.out_channels,
             bias=theirs.lin.bias is not None,
         )
-    elif kind is gattn.nn.SoftmaxAggregation:
-        held.update(t=theirs._init_t)
     elif kind is gattn.nn.HGTConv:
         held.update(metadata=(theirs.node_types, theirs.edge_types))
     elif kind is gattn.nn.TransformerConv:

@@ -8,7 +8,7 @@
 | ``_edge_user_args``, ``fuse``, ``_explain``         | but set there by PyG's constructor        |
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | taken for a user's own: layers run edge   |
 | what they replace, ``_orig_*``                      | by edge, and ``convert`` leaves PyG's     |
-
+| ``SoftmaxAggregation._init_t``                      | a converted one is reset to t = 1         |
 | ``aggregation_resolver`` reads the names of         | it does not find readouts by name; they   |
 | ``torch_geometric.nn.aggr``                         | are handed over as modules                |
 
@@ -39,6 +39,9 @@ CLASS_STATE = (
     "_explain",
 )
 """What ``MessagePassing`` reads from the equations of a class, or sets with its own switch."""
+
+FIRST_VALUES = ("_init_t",)
+"""What ``SoftmaxAggregation`` keeps of a setting for ``reset_parameters``, as gattn's does."""
 
 BOUND = ("propagate", "edge_updater")
 """Methods that ``MessagePassing`` writes into its subclasses, and binds to some instances."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.dense import HeteroLinear
 
 from gattn.cache import cached_last
 from gattn.graph import Graph
@@ -61,6 +62,15 @@ def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tenso
     if not graphs:
         return build()
     return cached_last(graphs[0], "joined", (*graphs[1:], *first, num_dst), build)
+
+
+def map_by_type(linear: HeteroLinear, x: Tensor, kind: Tensor) -> Tensor:
+    """Each row by the map of its type; traced, where nothing may be read back, by those of all."""
+    if not torch.compiler.is_compiling():
+        return linear(x, kind)
+    mapped = torch.einsum("nd,tdc->ntc", x, linear.weight)
+    mapped = mapped if linear.bias is None else mapped + linear.bias
+    return mapped[torch.arange(len(x), device=x.device), kind]
 
 
 def _check_types(edge_type: Tensor, edges: int, types: int) -> None:

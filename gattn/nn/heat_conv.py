@@ -17,6 +17,7 @@ from gattn.nn._edges import read_edges
 from gattn.nn._features import as_columns, as_heads
 from gattn.nn._scores import AdditiveScore, WithEdgeValues, attend
 from gattn.nn._terms import EdgeTerms
+from gattn.nn._typed import map_by_type
 from gattn.nn.checks import check_at_least, check_features
 
 
@@ -146,7 +147,7 @@ class HEATConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x)
         edge_attr = self._checked(edge_type, edge_attr, graph)
         terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
-        hidden = self.hetero_lin(x, node_type)
+        hidden = map_by_type(self.hetero_lin, x, node_type)
         kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
         out = self._attend(hidden, kinds, edge_attr, graph, terms)
         if self.root_weight:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Module, Parameter, Sigmoid
+from torch.nn import Module, ModuleList, Parameter, Sigmoid
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
+from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
@@ -153,12 +154,18 @@ class ResGatedGraphConv(AttentionConv):
         )
         graph, (query, value) = graph.gather_sources(query, value)
         weight = terms.weighted(value.new_ones(graph.num_edges, value.shape[1]))
-        message = _Message(self.act, self.lin_key, self.lin_query, self.lin_value, self.edge_dim)
+        maps = None if self.edge_dim is None else (self.lin_key, self.lin_query, self.lin_value)
+        message = _Message(self.act, maps, self.edge_dim or 0)
+        if torch.compiler.is_compiling():  # which takes no module that is made on the way
+            source, destination = graph.edge_index
+            made = message(key[destination], edge_attr, (query[source], value[source]))
+            return aggregate(weight, made, graph.incidence())
         ends = ("destination", key), ("edge", edge_attr)
         if recording():
-            gates = edgewise(message.gates, graph, *ends, ("source", query))
+            gates = edgewise(_Learned(message, message.gates), graph, *ends, ("source", query))
             note(gates.flatten(1), graph)
-        return edgewise(message, graph, *ends, ("source", (query, value)), weight=weight)
+        ends = *ends, ("source", (query, value))
+        return edgewise(_Learned(message, message), graph, *ends, weight=weight)
 
     def _of_nodes(self, linear: Linear, x: Tensor) -> Tensor:
         """The part of a map that reads the node, with its bias."""
@@ -205,37 +212,46 @@ class ResGatedGraphConv(AttentionConv):
         return edge_attr
 
 
-class _Message(Module):
+class _Message(NamedTuple):
     """What a batch of edges brings, from the projected nodes at their ends, [b, 1, c]."""
 
-    def __init__(
-        self, act: Callable[[Tensor], Tensor], key: Linear, query: Linear, value: Linear,
-        edge_dim: int | None,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.act = act
-        self.edge_dim = edge_dim
-        if edge_dim is not None:
-            self.key, self.query, self.value = key, query, value
+    act: Callable[[Tensor], Tensor]
+    maps: tuple[Linear, Linear, Linear] | None
+    """W_k, W_q and W_v, whose last columns read the edge."""
+    edge_dim: int
 
     def gates(self, key: Tensor, edge_attr: Tensor | None, query: Tensor) -> Tensor:
         """act(k_i + q_j + (W_k + W_q) a_ij)."""
         score = key + query
-        if edge_attr is not None:
-            to_gate = self._of_edge(self.key) + self._of_edge(self.query)
+        if edge_attr is not None and self.maps is not None:
+            to_gate = self._of_edge(self.maps[0]) + self._of_edge(self.maps[1])
             score = score + F.linear(edge_attr, to_gate).unsqueeze(1)
         return self.act(score)
 
-    def forward(
+    def __call__(
         self, key: Tensor, edge_attr: Tensor | None, source: tuple[Tensor, Tensor]
     ) -> Tensor:
         """The gates times v_j + W_v a_ij."""
         query, value = source
         gates = self.gates(key, edge_attr, query)
-        if edge_attr is not None:
-            value = value + F.linear(edge_attr, self._of_edge(self.value)).unsqueeze(1)
+        if edge_attr is not None and self.maps is not None:
+            value = value + F.linear(edge_attr, self._of_edge(self.maps[2])).unsqueeze(1)
         return gates * value
 
     def _of_edge(self, linear: Linear) -> Tensor:
         """The part of a map that reads the edge."""
-        return linear.weight[:, linear.weight.shape[1] - (self.edge_dim or 0) :]
+        return linear.weight[:, linear.weight.shape[1] - self.edge_dim :]
+
+
+class _Learned(Module):
+    """A function of edges, and what of it is learned."""
+
+    def __init__(self, message: _Message, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.parts = ModuleList(message.maps or ())
+        if isinstance(message.act, Module):
+            self.act = message.act
+        self.function = function
+
+    def forward(self, *arguments: Any) -> Tensor:
+        return self.function(*arguments)
