@@ -49,6 +49,14 @@ def as_many_threads_as_before() -> Iterator[None]:
     assert after == before
 
 
+@pytest.fixture
+def own_threads(as_many_threads_as_before: None) -> Iterator[None]:
+    """For tests of commands that choose how many threads their process has."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(params=TOLERANCE, ids=str)
 def dtype(request):
     return request.param

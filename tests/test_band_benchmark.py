@@ -8,6 +8,8 @@ from benchmarks.band import main
 from benchmarks.suites import band
 from gattn import graphs
 
+pytestmark = pytest.mark.usefixtures("own_threads")
+
 
 @pytest.mark.parametrize("kind", band.KINDS)
 def test_measures_one_size(kind):

@@ -30,6 +30,7 @@ from gattn.ops import library
 ROOT = Path(__file__).parents[1]
 SCALE = 0.001
 Compared = Callable[..., int]
+pytestmark = pytest.mark.usefixtures("own_threads")
 
 
 @pytest.fixture
@@ -40,11 +41,7 @@ def topology() -> Topology:
 def run(output: Path, *arguments: str) -> list[record.Record]:
     """What the command line records."""
     options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1", "--no-memory"]
-    before = torch.get_num_threads()
-    try:
-        assert main([*arguments, *options, "--output", str(output)]) == 0
-    finally:
-        torch.set_num_threads(before)
+    assert main([*arguments, *options, "--output", str(output)]) == 0
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 

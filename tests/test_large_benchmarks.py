@@ -11,19 +11,14 @@ from benchmarks.sampling import make
 from benchmarks.tools import edge_tables, large_tables
 from benchmarks.tools.full_graph import line, step
 
+pytestmark = pytest.mark.usefixtures("own_threads")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("graph")
     make.main([str(found), "--scale", "0.0005"])
     return found
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def test_no_node_is_its_own_neighbour(folder):
