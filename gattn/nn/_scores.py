@@ -46,6 +46,11 @@ class Score(Protocol):
         ...
 
 
+def _sum_values(_: Score, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+    """Sum of the values by weights [e, h] that are given, [n, h, c]; edges bring nothing."""
+    return aggregate(weight.to(value.dtype), value, graph)
+
+
 class AdditiveScore(NamedTuple):
     """LeakyReLU(a_i + b_j + c_ij), of scalars: see :func:`gattn.functional.additive_attention`."""
 
@@ -60,9 +65,7 @@ class AdditiveScore(NamedTuple):
         score = score if self.edge is None else score + self.edge
         return EdgeScore(terms.biased(F.leaky_relu(score, self.negative_slope)))
 
-    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
-        return aggregate(weight.to(value.dtype), value, graph)
+    sum = _sum_values
 
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""
@@ -98,9 +101,7 @@ class MLPScore(NamedTuple):
         )  # fmt: skip
         return EdgeScore(terms.biased(score))
 
-    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
-        return aggregate(weight.to(value.dtype), value, graph)
+    sum = _sum_values
 
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""
@@ -167,9 +168,7 @@ class EdgeScore(NamedTuple):
         """This score and the bias of each edge."""
         return EdgeScore(terms.biased(self.score))
 
-    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
-        return aggregate(weight.to(value.dtype), value, graph)
+    sum = _sum_values
 
     def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
         """Sum of the values [m, h, c] by the weights, [n, h, c]."""

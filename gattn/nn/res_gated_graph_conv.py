@@ -19,6 +19,7 @@ from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
 from gattn.nn._features import (
     add_bias,
+    as_columns,
     as_heads,
     channel_pair,
     merge_heads,
@@ -207,7 +208,7 @@ class ResGatedGraphConv(AttentionConv):
             )
         if edge_attr is None or self.edge_dim is None:
             return None
-        edge_attr = edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
+        edge_attr = as_columns(edge_attr)
         check_features("edge_attr", edge_attr, self.edge_dim, self.lin_key.weight)
         return edge_attr
 
