@@ -22,7 +22,7 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/test_theorem.py tests/nn/test_every_conv.py tests/test_conversion.py \
   tests/test_graph.py tests/test_graphs.py \
   tests/ops/test_every_operator.py tests/ops/test_numerics.py tests/ops/test_determinism.py \
-  tests/ops/test_dropout.py tests/ops/test_weights.py tests/ops/test_errors.py \
+  tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
 .PHONY: help demo quick test slow check coverage versions sanitize lint format bench docs sdist wheels tagged clean

@@ -813,6 +813,7 @@ if other:
 """
 
 
+@pytest.mark.slow
 def test_edges_received_into_a_reused_buffer_are_seen(tmp_path):
     command = [sys.executable, "-c", BROADCAST, tmp_path / "meeting"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -100,6 +100,7 @@ def test_every_public_module_is_pinned():
     assert modules <= set(PUBLIC)
 
 
+@pytest.mark.slow  # it starts an interpreter, and that imports everything
 def test_import_is_light():
     """gattn loads nothing heavy; what torch_geometric loads by itself does not count."""
     code = f"""
