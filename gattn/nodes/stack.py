@@ -67,17 +67,28 @@ def apply_stacked(networks: Sequence[AttentionNetwork | GPSNetwork], inputs: Fie
     x, drop = inputs.x, networks[0].dropout
     *hidden, last = zip(*(cast("list[GATConv]", network.layers) for network in networks))
     for layers, (graph, rows) in zip(hidden, inputs.field.layers):
-        x = F.elu(_attend(layers, _project(layers, x, drop), graph, drop)[:rows])
-    graph, rows = inputs.field.layers[-1]
-    return _attend(last, _project(last, x, drop), graph, drop)[:rows].transpose(0, 1)
+        x = F.elu(_attend(layers, _project(layers, x, drop), _into_first(graph, rows), drop))
+    edges = _into_first(*inputs.field.layers[-1])
+    return _attend(last, _project(last, x, drop), edges, drop).transpose(0, 1)
+
+
+def _into_first(graph: Graph, rows: int) -> Graph:
+    """The edges into the first nodes, and their self-loops: what the others get is not read."""
+    if ("into", rows) not in graph.derived:
+        first = Graph(graph.edge_index, (graph.num_src, rows))
+        graph.derived["into", rows] = first.with_self_loops()
+    return graph.derived["into", rows]
 
 
 def _project(layers: Sequence[GATConv], x: Tensor, drop: SparseDropout) -> Tensor:
     """W x after dropout: [m, r, h * c] of x [m, d], which all networks read, or [m, r, d]."""
     weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
-        kept = drop(x.values()[:, None].expand(-1, len(layers)))
-        return aggregate(kept, torch.stack([weight.t() for weight in weights], 1), as_graph(x))
+        # One network after the other, since the weights of one stay in a core's cache. An entry
+        # that is zero stays zero, dropped or not: those that are stored draw, to the same effect.
+        kept, words = drop(x.values().expand(len(layers), -1)).unsqueeze(2), as_graph(x)
+        pairs = zip(kept, weights)
+        return torch.cat([aggregate(one, weight.t()[:, None], words) for one, weight in pairs], 1)
     if x.dim() == 2:
         x = x[:, None].expand(-1, len(layers), -1)
     return torch.einsum("mrd,rcd->mrc", drop(x), torch.stack(weights))
@@ -90,7 +101,7 @@ def _attend(layers: Sequence[GATConv], values: Tensor, graph: Graph, drop: Spars
     vectors = [torch.cat([getattr(layer, name) for layer in layers], 1) for name in ATTENTION]
     query, key = node_scores(heads, torch.cat(vectors))
     out = additive_attention(
-        query, key, drop(heads), as_graph(graph, self_loops=True),
+        query[: graph.num_dst], key, drop(heads), graph,
         negative_slope=one.negative_slope, dropout=one.dropout_now(),
     ).unflatten(1, (len(layers), one.heads))  # fmt: skip
     out = out.flatten(2) if one.concat else out.mean(2)
