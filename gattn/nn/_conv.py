@@ -152,9 +152,15 @@ class AttentionConv(TermsEdgeByEdge):
         for name in self._edge_maps:
             if not self._is_readable(name):
                 return f"{name} does more than multiply and add its bias"
+        if own := self._own_reason():
+            return own
         for name in pyg_internals.replaced(self):
             return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)
+
+    def _own_reason(self) -> str:
+        """What in the settings of the layer itself forbids the operator, in words."""
+        return ""
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

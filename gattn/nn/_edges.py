@@ -17,6 +17,7 @@ from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
 from gattn.nn._features import as_columns
 from gattn.nn.checks import check_tensor
+from gattn.ops.edge import to_edges
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -268,17 +269,12 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
     """Sum of what the edges into each destination hold: [n, d] from [e, d]."""
-    return _plain_sum(edges, graph.incidence())
+    ones = edges.new_ones(graph.num_edges, 1)
+    return aggregate(ones, edges.unsqueeze(1), graph.incidence()).squeeze(1)
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
     graph, (key_score,) = graph.gather_sources(key_score)
-    of_destination = cached(graph, "to edges", lambda: graph.incidence().transpose())
-    of_source = cached(graph, "from edges", lambda: graph.transpose().incidence().transpose())
-    return _plain_sum(query_score, of_destination) + _plain_sum(key_score, of_source)
-
-
-def _plain_sum(rows: Tensor, graph: Graph) -> Tensor:
-    """Sum of the rows [m, d] of the sources of each destination: [n, d]."""
-    return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
+    back = cached(graph, "back", graph.transpose)
+    return to_edges(query_score, graph) + to_edges(key_score, back)

@@ -15,11 +15,13 @@ from torch_geometric.typing import OptTensor
 from gattn.cache import cached
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph, as_graph
+from gattn.kernels.precision import acc_dtype
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum
 from gattn.nn._features import add_bias, glorot_linear, head_scores, project, split_heads
 from gattn.nn.checks import check_at_least, check_tensor
 from gattn.nn.recording import note, recording
+from gattn.ops.edge import to_edges
 
 MODES = ("node", "edge")
 
@@ -128,20 +130,26 @@ class HypergraphConv(AttentionConv):
             hyperedge_weight: w, see Shapes; None for ones.
             hyperedge_attr: z, see Shapes.
             num_edges: number of hyperedges, m; without it read from the features, the weights, or
-                the pairs.
+                the pairs. Of hyperedges without a node features and weights may be left out.
 
         Returns:
             The new node features.
         """
         into = _pairs(hyperedge_index, x, hyperedge_weight, hyperedge_attr, num_edges)
+        if hyperedge_weight is not None:
+            hyperedge_weight = _filled(hyperedge_weight, into.num_dst)
+        if hyperedge_attr is not None:
+            hyperedge_attr = _filled(hyperedge_attr, into.num_dst)
         value = split_heads(project(self.lin, x), self.out_channels)
         back = cached(into, "back", into.transpose)
         alpha = self._weigh(value, hyperedge_attr, into, back)
+        dtype = acc_dtype(value.dtype)  # of counts, which 16 bits do not hold
         if hyperedge_weight is None:
-            hyperedge_weight = value.new_ones(into.num_dst)
-        nodes = value.new_ones(into.num_edges, 1)
-        of_hyperedge = _inverse(into.in_degree().to(value.dtype).view(-1, 1, 1))
-        of_node = _inverse(aggregate(nodes, hyperedge_weight.to(value.dtype).view(-1, 1, 1), back))
+            hyperedge_weight = value.new_ones(into.num_dst, dtype=dtype)
+        ones = value.new_ones(into.num_edges, 1, dtype=dtype)
+        of_hyperedge = _inverse(into.in_degree().to(dtype).view(-1, 1))
+        total = aggregate(ones, hyperedge_weight.to(dtype).view(-1, 1, 1), back)
+        of_node = _inverse(total.squeeze(1))
         add_up = self._sum if self.fused else self._sum_edge_by_edge
         inside = add_up(alpha, value, of_hyperedge, into)
         out = add_up(alpha, inside, of_node, back)
@@ -165,17 +173,25 @@ class HypergraphConv(AttentionConv):
         return F.dropout(alpha, self.dropout, self.training)
 
     def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:
-        """The normalised sum of the values by the weights, [n, h, c]."""
-        if alpha is None:
-            alpha = value.new_ones(graph.num_edges, 1)
-        return norm * aggregate(alpha, value, graph)
+        """The normalised sum of the values by the weights, [n, h, c].
+
+        The weights are normalised, and not the sum, which could outgrow 16 bits.
+        """
+        weight = to_edges(norm, graph)
+        if alpha is not None:
+            weight = alpha * weight
+        return aggregate(weight.to(value.dtype), value, graph)
 
     def _sum_edge_by_edge(
         self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph
     ) -> Tensor:
         # propagate_type: (x: Tensor, norm: Tensor, alpha: OptTensor)
         return self.propagate(
-            graph.edge_index, x=value, norm=norm.flatten(), alpha=alpha, size=graph.size
+            graph.edge_index,
+            x=value,
+            norm=norm.flatten().to(value.dtype),
+            alpha=alpha,
+            size=graph.size,
         )
 
     def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
@@ -211,10 +227,17 @@ def _pairs(
         count = max(told.values())
     elif count is None:
         count = int(hyperedge_index[1].max()) + 1 if hyperedge_index.numel() else 0
+    pairs = as_graph(hyperedge_index, (x.shape[0], count))
     for name, rows in told.items():
-        if rows != count:
+        if rows != count and bool(pairs.in_degree()[rows:].any() if rows < count else rows > count):
             raise ValueError(f"{name} must have {count} rows, one a hyperedge; got {rows}")
-    return as_graph(hyperedge_index, (x.shape[0], count))
+    return pairs
+
+
+def _filled(rows: Tensor, count: int) -> Tensor:
+    """The rows [count, ...] of all hyperedges, of which the last may have no node and no row."""
+    missing = count - len(rows)
+    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
 
 
 def _inverse(x: Tensor) -> Tensor:

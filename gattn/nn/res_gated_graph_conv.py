@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Module, ModuleList, Parameter, Sigmoid
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
@@ -31,6 +31,20 @@ from gattn.nn._terms import EdgeTerms
 from gattn.nn.checks import check_at_least, check_features
 from gattn.nn.recording import note, recording
 from gattn.ops.edgewise import edgewise
+from gattn.torch_internals import has_own_hooks
+
+MODULES = (
+    nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity,
+    nn.LeakyReLU, nn.LogSigmoid, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid,
+    nn.Softplus, nn.Softshrink, nn.Softsign, nn.Tanh, nn.Tanhshrink, nn.Threshold,
+)  # fmt: skip
+FUNCTIONS = (
+    torch.relu, torch.selu, torch.sigmoid, torch.tanh, torch.exp, torch.abs, torch.celu,
+    F.celu, F.elu, F.gelu, F.hardshrink, F.hardsigmoid, F.hardswish, F.hardtanh, F.leaky_relu,
+    F.logsigmoid, F.mish, F.relu, F.relu6, F.selu, F.sigmoid, F.silu, F.softplus, F.softshrink,
+    F.softsign, F.tanh, F.tanhshrink,
+)  # fmt: skip
+"""Gates that act on every number by itself, without a parameter."""
 
 
 class ResGatedGraphConv(AttentionConv):
@@ -48,7 +62,8 @@ class ResGatedGraphConv(AttentionConv):
         in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
             first input.
         out_channels: features of the result, c.
-        act: the gate, a function of [b, 1, c] that draws no random numbers.
+        act: the gate, a function of [e, c]. A function or module of torch that acts on every number
+            by itself, such as ``torch.tanh``, runs fused, any other edge by edge.
         edge_dim: features of an edge; None where there are none.
         root_weight: whether the skip is added.
         bias: whether a bias is added.
@@ -108,6 +123,11 @@ class ResGatedGraphConv(AttentionConv):
             if linear is not None:
                 linear.reset_parameters()
         zeros(self.bias)
+
+    def _own_reason(self) -> str:
+        if _acts_by_number(self.act):
+            return ""
+        return f"its act, {self.act}, is not known to act on every number by itself"
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:
@@ -213,6 +233,12 @@ class ResGatedGraphConv(AttentionConv):
         return edge_attr
 
 
+def _acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
+    if isinstance(act, Module):
+        return type(act) in MODULES and not has_own_hooks(act)
+    return any(act is known for known in FUNCTIONS)
+
+
 class _Message(NamedTuple):
     """What a batch of edges brings, from the projected nodes at their ends, [b, 1, c]."""
 
@@ -250,8 +276,6 @@ class _Learned(Module):
     def __init__(self, message: _Message, function: Callable[..., Tensor]) -> None:
         super().__init__()
         self.parts = ModuleList(message.maps or ())
-        if isinstance(message.act, Module):
-            self.act = message.act
         self.function = function
 
     def forward(self, *arguments: Any) -> Tensor:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
-import torch
 from torch import Tensor
 
 from gattn.graph import Graph
+from gattn.kernels.precision import to_acc
 from gattn.ops import checks
 from gattn.ops.calls import Tensors, tensors_of
 from gattn.ops.dropout import dropout as drop
-from gattn.ops.edge import aggregate, edge_softmax
+from gattn.ops.edge import aggregate, edge_softmax, to_edges
 from gattn.ops.edgewise import edgewise
 
 EdgeFunction: TypeAlias = Callable[..., Tensor]
@@ -44,8 +44,8 @@ def attention(
     Args:
         score: f, or its logarithm for the softmax: takes the queries, keys and features of b
             edges, gives [b, h]. A function, a module, or a method of a module, whose parameters
-            get their gradients. The row of an edge depends on that edge alone, and nothing in it is
-            random.
+            get their gradients. The row of an edge depends on that edge alone, nothing in it is
+            random, nothing is written to what it is given, and ``torch.func`` differentiates it.
         query: a tensor [n, ...], or a tuple or dict of such, which ``score`` is given likewise.
         key: the same with [m, ...].
         value: [m, h, c]; for ``message`` anything that ``key`` can be.
@@ -56,14 +56,15 @@ def attention(
             values themselves.
         normalize: ``"softmax"``: f is the exponential of the score, C its sum over the edges into
             the node; ``"sum"``: f is the score, C its sum; ``"mean"``: C is the number of edges;
-            ``"none"``: C is 1; ``"sigmoid"``: f is the score's sigmoid, C is 1.
+            ``"none"``: C is 1; ``"sigmoid"``: f is the score's sigmoid, C is 1. Scores that are
+            all zero have the mean of zero; others that sum to zero give what is not finite.
         dropout: probability of dropping a weight.
 
     Returns:
         [n, h, c]; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for a graph or a tensor that is none.
+        TypeError: for a graph or a tensor that is none, or scores that are no floats.
         ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
             random numbers or holds a tensor that wants a gradient and is no parameter.
 
@@ -82,16 +83,8 @@ def attention(
     if normalize not in get_args(Normalize):
         raise ValueError(f"normalize must be one of {get_args(Normalize)}; got {normalize!r}")
     checks.check_probability("dropout", dropout)
-    scores = edge_scores(score, query, key, graph, edge_attr)
-    weight = scores
-    if normalize == "softmax":
-        weight = edge_softmax(scores, graph)
-    elif normalize == "sigmoid":
-        weight = scores.sigmoid()
-    out = _weighted_sum(drop(weight, dropout), value, graph, edge_attr, message)
-    if normalize == "sum":
-        return _over(out, _sums(scores, graph))
-    return _over(out, graph.in_degree().unsqueeze(1)) if normalize == "mean" else out
+    weight = _normalized(edge_scores(score, query, key, graph, edge_attr), graph, normalize)
+    return _weighted_sum(drop(weight, dropout), value, graph, edge_attr, message)
 
 
 def edge_scores(
@@ -107,6 +100,8 @@ def edge_scores(
     scores = edgewise(score, graph, *ends)
     if scores.dim() != 2:
         raise ValueError(f"score must give [b, h] for b edges; got {scores.dim()} dimensions")
+    if not scores.is_floating_point():
+        raise TypeError(f"score must give floats; got {scores.dtype}")
     return scores
 
 
@@ -124,15 +119,27 @@ def _weighted_sum(
     return edgewise(message, graph, ("source", value), ("edge", edge_attr), weight=weight)
 
 
+def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
+    """f / C of every edge and head, [e, h]: so that no sum of values outgrows 16 bits."""
+    if normalize == "softmax":
+        return edge_softmax(scores, graph)
+    if normalize == "sigmoid":
+        return scores.sigmoid()
+    if normalize == "none":
+        return scores
+    (own,) = to_acc(scores)
+    if normalize == "mean":
+        total = graph.in_degree().to(own.dtype).unsqueeze(1)
+    else:
+        total = _sums(own, graph)
+        total = total.masked_fill(_sums(own.detach().abs(), graph) == 0, 1)
+    return (own / to_edges(total, graph)).to(scores.dtype)
+
+
 def _sums(scores: Tensor, graph: Graph) -> Tensor:
     """The sum of the scores of the edges into each node: [n, h]."""
     ones = scores.new_ones(graph.num_src, scores.shape[1], 1)
     return aggregate(scores, ones, graph).squeeze(-1)
-
-
-def _over(out: Tensor, count: Tensor) -> Tensor:
-    """Over C, and over 1 for a node without edges, where both are zero."""
-    return out / torch.where(count == 0, 1, count).to(out.dtype).unsqueeze(-1)
 
 
 def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:

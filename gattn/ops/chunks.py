@@ -39,11 +39,11 @@ class Chunk(NamedTuple):
 
     def put(self, values: Tensor, into: Tensor) -> None:
         """Put the chunk's [b, ...] where they belong among all edges' [e, ...]."""
-        into.index_copy_(0, self.edge.long(), values)
+        into.index_copy_(0, self.edge.long(), values.to(into.dtype))
 
     def add(self, values: Tensor, to: Tensor) -> None:
         """Add [b, ...] over the edges of each node, in their order, to all nodes' [n, ...]."""
-        flat = values.reshape(len(values), 1, -1)
+        flat = values.reshape(len(values), 1, -1).to(to.dtype)
         ones = flat.new_ones(len(values), 1)
         to[self.nodes] += aggregate(ones, flat, self.graph).reshape(-1, *values.shape[1:])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.ops import checks
@@ -44,6 +45,13 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
     checks.check_shape("score", score, graph.num_edges, "h")
     graph, _ = graph.gather_sources()
     return _softmax(score, graph.layout, impl=impl)
+
+
+def to_edges(rows: Tensor, graph: Graph) -> Tensor:
+    """The row of each edge's destination, [e, d] of [n, d]; its gradients are summed in order."""
+    back = cached(graph, "to edges", lambda: graph.incidence().transpose())
+    ones = rows.new_ones(graph.num_edges, 1)
+    return aggregate(ones, rows.unsqueeze(1), back).squeeze(1)
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:

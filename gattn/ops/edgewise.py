@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gattn.graph import Graph
+from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, compiled, tensors_of
 from gattn.ops.chunks import Chunk, chunks
 from gattn.ops.derivatives import reference_gradients
@@ -58,7 +59,7 @@ def edgewise(
     ends = (("edge", weight), *ends)
     places = tuple(place for place, argument in ends for _ in tensors_of(argument))
     tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
-    plan = _Plan(call, places, graph, summed)
+    plan = _Plan(call, places, graph, summed, torch.is_grad_enabled())
     tensors += call.parameters()
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
@@ -73,17 +74,21 @@ class _Plan(NamedTuple):
     """Of the tensors of its arguments; its parameters follow them."""
     graph: Graph
     summed: bool
+    learns: bool
+    """Whether gradients may be asked for."""
 
     def plain(self, *tensors: Tensor) -> Tensor:
         """The specification: all edges at once."""
         source, destination = self.graph.edge_index
         rows = {"source": source, "destination": destination}
         ends = zip(self.places, tensors)
-        given = [t if place == "edge" else t[rows[place]] for place, t in ends]
+        given = [t.clone() if place == "edge" else t[rows[place]] for place, t in ends]
         made = self.call(*given, *tensors[len(self.places) :])
         if not self.summed:
             return made
-        return made.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, made)
+        own = made.to(acc_dtype(made.dtype))
+        out = own.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, own)
+        return out.to(made.dtype)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
         """What is done with a chunk, compiled where it pays."""
@@ -151,22 +156,23 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    out = None
+    out = made = None
     for chunk in chunks(plan.graph.layout, "destination"):
         step = plan.step(_call_chunk, chunk)
         made = _checked(step, plan, tensors, chunk)
         if out is None:
             rows = plan.graph.num_dst if plan.summed else plan.graph.num_edges
-            out = made.new_zeros(rows, *made.shape[1:])
+            dtype = acc_dtype(made.dtype) if plan.summed else made.dtype
+            out = made.new_zeros(rows, *made.shape[1:], dtype=dtype)
         if plan.summed:
             chunk.add(made, out)
         else:
             chunk.put(made, out)
-    if out is None:  # without an edge
+    if out is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
         out = made.new_zeros(plan.graph.num_dst if plan.summed else 0, *made.shape[1:])
-    return out
+    return out.to(made.dtype)
 
 
 def _checked(
@@ -174,7 +180,8 @@ def _checked(
 ) -> Tensor:
     """Call the step; raise where the function is not one of each edge alone."""
     state = _random_state(plan.graph.device)
-    with torch.enable_grad():  # nothing that is given wants a gradient: what is held would show
+    # Nothing that is given wants a gradient: what is held would show.
+    with torch.set_grad_enabled(plan.learns):
         made = step(plan.call, tensors, chunk.rows(plan.places))
     count = len(chunk.edge)
     if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
@@ -197,14 +204,17 @@ def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
     """One pass by destination, and one by source where something there wants a gradient."""
-    found = [torch.zeros_like(t) if need else None for t, need in zip(tensors, needed)]
+    found = [
+        torch.zeros_like(t, dtype=acc_dtype(t.dtype)) if need else None
+        for t, need in zip(tensors, needed)
+    ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
     given = [tensor.detach() for tensor in tensors]
     for by, own in (("destination", ("destination", "edge", "function")), ("source", ("source",))):
         wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
         if wanted:
             _add_gradients(plan, given, grad, by, wanted, found)
-    return found
+    return [None if own is None else own.to(t.dtype) for own, t in zip(found, tensors)]
 
 
 def _add_gradients(

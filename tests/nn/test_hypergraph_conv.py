@@ -56,3 +56,19 @@ def test_a_graph_from_nodes_to_hyperedges():
 def test_errors(options, given, message):
     with pytest.raises(ValueError, match=message):
         HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **given)
+
+
+def test_sums_of_many_nodes_in_sixteen_bits():
+    pairs = torch.stack([torch.arange(700), torch.zeros(700, dtype=torch.long)])
+    layer = HypergraphConv(2, 2).half()
+    layer.lin.weight.data.copy_(torch.eye(2))
+    out = layer(torch.full((700, 2), 200.0).half(), pairs)
+    torch.testing.assert_close(out.float(), torch.full((700, 2), 200.0), rtol=1e-2, atol=0)
+
+
+def test_hyperedges_without_a_node_need_no_row(beside_pyg):
+    theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, use_attention=True, heads=2)
+    x, attr = beside_pyg.draw(6, 6), beside_pyg.draw(4, 6)
+    beside_pyg.check(theirs, ours, x, PAIRS, hyperedge_attr=attr, num_edges=7)
+    with pytest.raises(ValueError, match="hyperedge_attr must have 7 rows"):
+        ours(x, PAIRS, hyperedge_attr=attr[:2], num_edges=7)

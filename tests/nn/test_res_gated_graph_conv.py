@@ -1,8 +1,12 @@
 """ResGatedGraphConv beside PyG's."""
 
+import copy
+
 import pytest
 import torch
+import torch_geometric.nn as pyg
 
+import gattn
 from gattn.nn import ResGatedGraphConv
 
 
@@ -57,3 +61,26 @@ def test_errors():
         ResGatedGraphConv(6, 4)(x, edge_index, torch.randn(3, 2))
     with pytest.raises(ValueError, match="edge_dim=2 and needs edge_attr"):
         ResGatedGraphConv(6, 4, edge_dim=2)(x, edge_index)
+
+
+GATES = [torch.nn.Softmax(dim=1), lambda gate: gate.softmax(1), torch.nn.PReLU(4)]
+
+
+@pytest.mark.parametrize("act", GATES, ids=["module", "function", "parameters"])
+def test_a_gate_of_several_numbers_or_its_own_parameters_sees_what_pygs_sees(act):
+    x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
+    theirs = pyg.ResGatedGraphConv(6, 4, act=act)
+    ours = gattn.convert(copy.deepcopy(theirs))
+    assert isinstance(ours, ResGatedGraphConv)
+    assert "is not known to act on every number by itself" in ours.why_not_fused
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+def test_a_gate_that_holds_or_draws_runs():
+    held = torch.nn.Parameter(torch.tensor(2.0))
+    x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
+    ResGatedGraphConv(6, 4, act=lambda gate: (held * gate).sigmoid())(
+        x, edge_index
+    ).sum().backward()
+    assert held.grad is not None
+    assert ResGatedGraphConv(6, 4, act=torch.nn.Dropout())(x, edge_index).shape == (5, 4)

@@ -243,3 +243,86 @@ def test_a_model_that_uses_it_compiles_as_one_graph(hub, given) -> None:
     torch.testing.assert_close(found, wanted)
     gradients = [torch.autograd.grad(out.sum(), inputs) for out in (found, wanted)]
     torch.testing.assert_close(*gradients)
+
+
+class Scaled(Module):
+    """The feature of the edge, times a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = Parameter(torch.ones(1))
+
+    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return edge_attr * self.scale
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sixteen_bits_are_summed_in_thirty_two(dtype, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", 4)
+    edges = 6000  # in steps of 4 a sum in bfloat16 stays at 1024, one in float16 at 4096
+    graph = gattn.Graph(torch.stack([torch.arange(edges), torch.zeros(edges).long()]), (edges, 1))
+    one = torch.ones(1, 1, 1, dtype=dtype)
+    score, query = Scaled().to(dtype), one.clone().requires_grad_()
+    given = one.expand(edges, 1, 1), one.expand(edges, 1, 1)
+    features = torch.ones(edges, 1, dtype=dtype)
+    options = {"edge_attr": features, "normalize": "none"}
+    out = attention(score, one, *given, graph, **options)
+    out.sum().backward()
+    torch.testing.assert_close(score.scale.grad.float(), torch.tensor([6000.0]), rtol=4e-3, atol=0)
+    product = lambda query, key, edge_attr: (query * key).sum(-1)  # noqa: E731
+    attention(product, query, *given, graph, normalize="none").sum().backward()
+    assert query.grad.item() == pytest.approx(6000, rel=4e-3)
+    out = attention(score, one, *given, graph, message=lambda v, e: v, **options)
+    assert out.item() == pytest.approx(6000, rel=4e-3)
+
+
+@pytest.mark.parametrize("normalize", ["mean", "sum"])
+def test_a_mean_of_many_in_sixteen_bits_is_finite(normalize):
+    edges = 700
+    graph = gattn.Graph(torch.stack([torch.arange(edges), torch.zeros(edges).long()]), (edges, 1))
+    ends = torch.ones(1, 1, 1).half(), torch.ones(edges, 1, 1).half()
+    value = torch.full((edges, 1, 1), 200.0).half()
+    product = lambda query, key, edge_attr: (query * key).sum(-1)  # noqa: E731
+    out = attention(product, *ends, value, graph, normalize=normalize)
+    assert out.item() == pytest.approx(200, rel=1e-2)
+
+
+def test_scores_that_sum_to_zero():
+    graph = gattn.Graph(torch.tensor([[0, 1, 0, 1], [2, 2, 3, 3]]), 4)
+    features = torch.tensor([[1.0], [-1.0], [0.0], [0.0]])
+    ends = torch.randn(3, 4, 1, 2)
+    out = attention(lambda q, k, e: e, *ends, graph, edge_attr=features, normalize="sum")
+    assert not out[2].isfinite().any()
+    assert (out[[0, 1, 3]] == 0).all()
+
+
+def test_what_a_function_holds_is_no_error_where_nobody_wants_a_gradient(hub, given):
+    held = Linear(WIDTH, 1).double()
+    ends = (given["query"].detach(), given["key"].detach(), given["value"].detach(), hub)
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        return held(query * key).squeeze(-1)
+
+    with torch.no_grad():
+        assert attention(score, *ends).shape == (NODES, HEADS, WIDTH)
+    with pytest.raises(ValueError, match="must not hold a tensor that wants a gradient"):
+        attention(score, *ends)
+
+
+def test_a_function_that_writes_leaves_the_callers_features_alone(hub, given):
+    features = torch.ones(hub.num_edges, 2).double()
+    ends = [given[name] for name in ("query", "key", "value")]
+
+    def score(query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return (query * key).sum(-1) * edge_attr.mul_(2).sum(-1, keepdim=True)
+
+    with torch.no_grad():
+        attention(score, *ends, hub, edge_attr=features)
+    assert (features == 1).all()
+
+
+def test_scores_are_floats(hub, given):
+    ends = [given[name] for name in ("query", "key", "value")]
+    for one in (given["query"].new_ones(1).long(), given["query"].new_ones(1) * 1j):
+        with pytest.raises(TypeError, match="score must give floats; got"):
+            attention(lambda q, k, e, one=one: one.expand(len(q), 1), *ends, hub, normalize="mean")
