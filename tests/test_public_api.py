@@ -28,7 +28,7 @@ PUBLIC = {
         dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights mlp_attention mlp_attention_weights""",
     "gattn.graphs": """
-        band batched bipartite box causal complete disjoint edge_features from_networkx
+        band batched bipartite box causal complete disjoint edge_features expander from_networkx
         grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
     "gattn.models": """AttentiveFP GAT inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
@@ -49,8 +49,8 @@ PUBLIC = {
         assert_permutation_equivariant assert_permutation_invariant awkward_graphs
         random_graphs""",
     "gattn.transforms": """
-        AddDegree AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE AddShortestPaths
-        AddSinusoidalPE""",
+        AddDegree AddExpander AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE
+        AddShortestPaths AddSinusoidalPE""",
 }
 HEAVY = (
     *("triton", "rdkit", "lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "pandas"),

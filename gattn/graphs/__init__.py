@@ -11,6 +11,7 @@ from gattn.graphs.incoming import incoming
 from gattn.graphs.lattice import box, grid, grid_offsets
 from gattn.graphs.padding import pack, unpack
 from gattn.graphs.queries import readout
+from gattn.graphs.random import expander
 from gattn.graphs.spatial import knn, radius
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "complete",
     "disjoint",
     "edge_features",
+    "expander",
     "from_networkx",
     "grid",
     "grid_offsets",

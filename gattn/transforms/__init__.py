@@ -3,6 +3,7 @@
 Names, arguments and attributes are those of ``torch_geometric.transforms`` where it has the same.
 """
 
+from gattn.transforms.expanders import AddExpander
 from gattn.transforms.positions import AddPosition, AddSinusoidalPE
 from gattn.transforms.structures import (
     AddDegree,
@@ -13,6 +14,7 @@ from gattn.transforms.structures import (
 
 __all__ = [
     "AddDegree",
+    "AddExpander",
     "AddLaplacianEigenvectorPE",
     "AddPosition",
     "AddRandomWalkPE",

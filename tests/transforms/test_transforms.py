@@ -3,7 +3,7 @@ import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import Compose
 
-from gattn import Graph, transforms
+from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias, SinusoidalEncoding
 from gattn.structure import laplacian_eigenvectors, path_lengths, return_probabilities
 
@@ -71,6 +71,28 @@ def test_near_pairs_alone():
     assert data.path_length.tolist() == [0, 1, 1, 0, 1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("virtual", [0, 2])
+def test_expanders_are_batched_as_edges_are(virtual):
+    """The second graph is a node without edges, whose target is no row of a node."""
+    alone = Data(edge_index=EDGES[:, :0], num_nodes=1, x=torch.ones(1, 3), y=torch.ones(1, 1))
+    given = [_data(x=torch.ones(4, 3), y=torch.zeros(1, 1)), alone]
+    transform = transforms.AddExpander(2, num_virtual_nodes=virtual, seed=1)
+    batch = Batch.from_data_list([transform(data) for data in given])
+    assert batch.num_nodes == 5 + 2 * virtual
+    assert batch.y.tolist() == [[0.0], [1.0]]
+    assert batch.x.sum(1).tolist() == [3.0] * 4 + [0.0] * virtual + [3.0] + [0.0] * virtual
+    kinds = [batch.expander_index[:, batch.expander_type == kind] for kind in range(4)]
+    assert torch.equal(kinds[0], batch.edge_index)
+    assert torch.equal(kinds[1], graphs.expander([4], 2, seed=1).edge_index)
+    assert torch.equal(kinds[2], kinds[3].flip(0))
+    joined = {tuple(pair) for pair in kinds[2].t().tolist()}
+    assert joined == {(i, 4 + v) for i in range(4) for v in range(virtual)} | {
+        (4 + virtual, 5 + virtual + v) for v in range(virtual)
+    }
+    if virtual:
+        assert torch.equal(batch.is_virtual, batch.x.sum(1) == 0)
+
+
 def test_repr():
     names = [
         transforms.AddLaplacianEigenvectorPE(3),
@@ -79,6 +101,7 @@ def test_repr():
         transforms.AddPosition(),
         transforms.AddSinusoidalPE(6),
         transforms.AddShortestPaths(2),
+        transforms.AddExpander(3, num_virtual_nodes=1),
     ]
     assert [repr(transform) for transform in names] == [
         "AddLaplacianEigenvectorPE(k=3)",
@@ -87,6 +110,7 @@ def test_repr():
         "AddPosition()",
         "AddSinusoidalPE(6)",
         "AddShortestPaths(max_length=2)",
+        "AddExpander(3, num_virtual_nodes=1, seed=0)",
     ]
     assert len(names) == len(transforms.__all__)
 
