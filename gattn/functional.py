@@ -1,7 +1,7 @@
 """The operators as functions: attention over the edges of a :class:`gattn.Graph`."""
 
 from gattn.ops.additive import additive_attention, additive_attention_weights
-from gattn.ops.attention import attention
+from gattn.ops.attention import apply_edges, attention
 from gattn.ops.dot_product import dot_product_attention, dot_product_attention_weights
 from gattn.ops.edge import aggregate, edge_dot, edge_softmax
 from gattn.ops.linear import linear_attention, linear_attention_weights
@@ -11,6 +11,7 @@ __all__ = [
     "additive_attention",
     "additive_attention_weights",
     "aggregate",
+    "apply_edges",
     "attention",
     "dot_product_attention",
     "dot_product_attention_weights",

@@ -157,6 +157,11 @@ def _two_types(module, x, edge_index):
     return torch.cat(list(out.values()))
 
 
+def _nodes_of_pair(module, x, edge_index, edge_attr):
+    """Of a layer that updates edges, too."""
+    return module(x, edge_index, edge_attr)[0]
+
+
 TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 
 
@@ -221,6 +226,12 @@ LAYERS = (
                  edge_attr_emb_dim=2),
           made_by=HEAT, edge_attr=True, conv=True, one_set=True),
     Layer("HypergraphConv", _heads(use_attention=True), call=_hyperedges),
+    Layer("ExphormerConv", given(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH),
+          edge_attr=True, one_set=True),
+    Layer("GTConv",
+          given(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH, layer_norm=True,
+               batch_norm=False),
+          edge_attr=True, one_set=True, call=_nodes_of_pair),
     # heterogeneous
     Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
     Layer("HGTConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,

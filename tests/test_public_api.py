@@ -24,8 +24,8 @@ PUBLIC = {
         DRAWN_ATOMS attention_matrix draw_grid draw_matrix draw_molecule draw_network
         sample_network shared_scale""",
     "gattn.functional": """
-        additive_attention additive_attention_weights aggregate attention dot_product_attention
-        dot_product_attention_weights edge_dot edge_softmax linear_attention
+        additive_attention additive_attention_weights aggregate apply_edges attention
+        dot_product_attention dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights mlp_attention mlp_attention_weights""",
     "gattn.graphs": """
         band batched bipartite box causal complete disjoint edge_features expander from_networkx
@@ -34,9 +34,9 @@ PUBLIC = {
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
-        AGNNConv AttentionRecord AttentionalReadout DegreeEncoding FAConv GATConv GATEConv
-        GATv2Conv GPSConv GraphAttention GraphMultisetTransformer GraphTransformerLayer HANConv
-        HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
+        AGNNConv AttentionRecord AttentionalReadout DegreeEncoding ExphormerConv FAConv GATConv
+        GATEConv GATv2Conv GPSConv GTConv GraphAttention GraphMultisetTransformer
+        GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
         MultiheadAttentionBlock PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
         ResGatedGraphConv Set2Set SetAttentionBlock SetTransformerReadout ShortestPathBias

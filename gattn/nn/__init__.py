@@ -10,6 +10,7 @@ from gattn.nn.encoding import (
     RandomWalkEncoding,
     SinusoidalEncoding,
 )
+from gattn.nn.exphormer_conv import ExphormerConv
 from gattn.nn.fa_conv import FAConv
 from gattn.nn.gat_conv import GATConv
 from gattn.nn.gate_conv import GATEConv
@@ -19,6 +20,7 @@ from gattn.nn.graph_attention import GraphAttention
 from gattn.nn.graph_multiset_transformer import GraphMultisetTransformer
 from gattn.nn.graph_transformer_layer import GraphTransformerLayer
 from gattn.nn.grids import grid_to_nodes, nodes_to_grid
+from gattn.nn.gt_conv import GTConv
 from gattn.nn.han_conv import HANConv
 from gattn.nn.heat_conv import HEATConv
 from gattn.nn.hgt_conv import HGTConv
@@ -48,11 +50,13 @@ __all__ = [
     "AttentionRecord",
     "AttentionalReadout",
     "DegreeEncoding",
+    "ExphormerConv",
     "FAConv",
     "GATConv",
     "GATEConv",
     "GATv2Conv",
     "GPSConv",
+    "GTConv",
     "GraphAttention",
     "GraphMultisetTransformer",
     "GraphTransformerLayer",

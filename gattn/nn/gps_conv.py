@@ -21,6 +21,7 @@ from gattn.graph import Graph
 from gattn.nn._features import is_untouched
 from gattn.nn._scores import DotScore, attend
 from gattn.nn.checks import check_heads_divide, check_probability, check_width
+from gattn.nn.exphormer_conv import ExphormerConv
 from gattn.nn.segments import segment_graph, within
 
 ATTENTION_OPTIONS = ("bias", "dropout")
@@ -38,6 +39,8 @@ class GPSConv(Module):
     complete graph of every set of nodes: nothing is padded, and the batch vector need not be
     sorted. (``"performer"`` is PyG's own, on padded sets, as its outputs depend on the padding; an
     ``attn`` with hooks, parametrisations or a forward of its own is called on padded sets, too.)
+    With ``attn_type="exphormer"``, which PyG lacks, an :class:`ExphormerConv` takes the place of
+    the attention among all nodes, along edges of its own that forward is given, too.
 
     Args:
         channels: features of a node.
@@ -48,8 +51,9 @@ class GPSConv(Module):
         act_kwargs: options of the activation.
         norm: normalisation; None for none.
         norm_kwargs: options of the normalisation.
-        attn_type: ``"multihead"`` or ``"performer"``.
-        attn_kwargs: options of the attention; for ``"multihead"`` dropout and bias.
+        attn_type: ``"multihead"``, ``"performer"`` or ``"exphormer"``.
+        attn_kwargs: options of the attention; for ``"multihead"`` dropout and bias, for
+            ``"exphormer"`` use_bias and edge_dim.
 
     Shapes:
         - **input:** x [n, channels]; edges as the local layer takes them; batch [n], the graph of
@@ -65,11 +69,16 @@ class GPSConv(Module):
         2022).
 
     Example:
-        >>> import torch
+        >>> import torch, gattn
         >>> from gattn.nn import GATConv, GPSConv
         >>> conv = GPSConv(16, GATConv(16, 4, heads=4), heads=4)
         >>> x, batch = torch.randn(5, 16), torch.tensor([0, 0, 0, 1, 1])
-        >>> conv(x, torch.tensor([[0, 1, 3], [1, 2, 4]]), batch).shape
+        >>> edge_index = torch.tensor([[0, 1, 3], [1, 2, 4]])
+        >>> conv(x, edge_index, batch).shape
+        torch.Size([5, 16])
+        >>> conv = GPSConv(16, GATConv(16, 4, heads=4), heads=4, attn_type="exphormer")
+        >>> far = gattn.graphs.expander([3, 2], 2)
+        >>> conv(x, edge_index, batch, attn_index=far, attn_attr=torch.randn(8, 16)).shape
         torch.Size([5, 16])
     """
 
@@ -102,8 +111,12 @@ class GPSConv(Module):
             self.attn = MultiheadAttention(channels, heads, batch_first=True, **attn_kwargs)
         elif attn_type == "performer":
             self.attn = PerformerAttention(channels=channels, heads=heads, **attn_kwargs)
+        elif attn_type == "exphormer":
+            self.attn = ExphormerConv(channels, channels, heads, **attn_kwargs)
         else:
-            raise ValueError(f"attn_type must be 'multihead' or 'performer'; got {attn_type!r}")
+            raise ValueError(
+                f"attn_type must be 'multihead', 'performer' or 'exphormer'; got {attn_type!r}"
+            )
         self.mlp = Sequential(
             Linear(channels, channels * 2),
             activation_resolver(act, **(act_kwargs or {})),
@@ -121,7 +134,10 @@ class GPSConv(Module):
         """Draw the parameters anew."""
         if self.conv is not None:
             self.conv.reset_parameters()
-        self.attn._reset_parameters()
+        if isinstance(self.attn, ExphormerConv):
+            self.attn.reset_parameters()
+        else:
+            self.attn._reset_parameters()
         reset(self.mlp)
         for norm in (self.norm1, self.norm2, self.norm3):
             if norm is not None:
@@ -135,6 +151,8 @@ class GPSConv(Module):
         *,
         batch_size: int | None = None,
         max_num_nodes: int | None = None,
+        attn_index: Adj | Graph | None = None,
+        attn_attr: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
         """Mix each node with its neighbours and with all nodes of its graph.
@@ -145,6 +163,9 @@ class GPSConv(Module):
             batch: the graph of each node; None puts all into one.
             batch_size: number of graphs; read from batch where it is not given.
             max_num_nodes: most nodes of any graph, which ``torch.compile`` has to be told.
+            attn_index: the edges of an ``"exphormer"``, such as ``expander_index`` of
+                :class:`gattn.transforms.AddExpander`; none for another attention.
+            attn_attr: the features of these edges.
             **kwargs: of the local layer.
 
         Returns:
@@ -155,7 +176,12 @@ class GPSConv(Module):
         if self.conv is not None:
             local = self._drop(self.conv(x, edge_index, **kwargs)) + x
             local = self._norm(self.norm1, local, batch)
-        attended = self._drop(self._attend(x, batch, batch_size, max_num_nodes)) + x
+        if isinstance(self.attn, ExphormerConv):
+            attended = self.attn(x, attn_index, attn_attr)
+        else:
+            _check_no_edges(self.attn_type, attn_index, attn_attr)
+            attended = self._attend(x, batch, batch_size, max_num_nodes)
+        attended = self._drop(attended) + x
         out = local + self._norm(self.norm2, attended, batch)
         return self._norm(self.norm3, out + self.mlp(out), batch)
 
@@ -193,6 +219,14 @@ class GPSConv(Module):
         return (
             f"{self.__class__.__name__}({self.channels}, conv={self.conv}, heads={self.heads}, "
             f"attn_type={self.attn_type})"
+        )
+
+
+def _check_no_edges(attn_type: str, *given: Any) -> None:
+    """Raise where an attention among all nodes is given edges."""
+    if any(one is not None for one in given):
+        raise ValueError(
+            f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
         )
 
 

@@ -87,17 +87,70 @@ def attention(
     return _weighted_sum(drop(weight, dropout), value, graph, edge_attr, message)
 
 
-def edge_scores(
-    score: EdgeFunction, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
+def apply_edges(
+    function: EdgeFunction,
+    query: Tensors,
+    key: Tensors,
+    graph: Graph,
+    *,
+    edge_attr: Tensors = None,
 ) -> Tensor:
-    """The score of every edge and head in the caller's order, [e, h]; see :func:`attention`."""
+    r"""What a function gives for every edge: the features that attention writes onto edges.
+
+    .. math:: e'_{ij} = f(q_i, k_j, e_{ij})
+
+    Layers that update their edges from what attention computed take both from one result: the
+    scores are a sum of it, and go into :func:`edge_softmax` and :func:`aggregate`. The function is
+    called as that of :func:`attention` is, in forward and again in backward: beside the result
+    nothing of size edges x channels is stored.
+
+    Args:
+        function: f: takes the queries, keys and features of b edges, gives [b, ...]; as ``score``
+            of :func:`attention`.
+        query: a tensor [n, ...], or a tuple or dict of such, which ``function`` is given likewise.
+        key: the same with [m, ...].
+        graph: the edges, from m sources to n destinations.
+        edge_attr: e, the same with [e, ...], in the caller's edge order; the function is given
+            None where there is none.
+
+    Returns:
+        [e, ...], in the caller's edge order; no rows without edges.
+
+    Raises:
+        TypeError: for a graph or a tensor that is none.
+        ValueError: for a wrong shape or device, or a function that gives other than a row for each
+            edge, draws random numbers or holds a tensor that wants a gradient and is no parameter.
+
+    Reference:
+        Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
+        2021), of the layer with edge features.
+
+    Example:
+        >>> import torch, gattn
+        >>> from gattn.functional import aggregate, apply_edges, edge_softmax
+        >>> def product(query, key, edge_attr):
+        ...     return query * key * edge_attr
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k, v, e = torch.randn(4, 3, 2, 4)
+        >>> edges = apply_edges(product, q, k, graph, edge_attr=e)
+        >>> out = aggregate(edge_softmax(edges.sum(-1), graph), v, graph)
+        >>> edges.shape, out.shape
+        (torch.Size([3, 2, 4]), torch.Size([3, 2, 4]))
+    """
     checks.check_graph(graph)
     _check_rows("query", query, graph.num_dst, "destination", graph)
     _check_rows("key", key, graph.num_src, "source", graph)
     _check_rows("edge_attr", edge_attr, graph.num_edges, "edge", graph)
     graph, key = _gather_sources(graph, key)
     ends = ("destination", query), ("source", key), ("edge", edge_attr)
-    scores = edgewise(score, graph, *ends)
+    return edgewise(function, graph, *ends)
+
+
+def edge_scores(
+    score: EdgeFunction, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
+) -> Tensor:
+    """The score of every edge and head in the caller's order, [e, h]; see :func:`attention`."""
+    scores = apply_edges(score, query, key, graph, edge_attr=edge_attr)
     if scores.dim() != 2:
         raise ValueError(f"score must give [b, h] for b edges; got {scores.dim()} dimensions")
     if not scores.is_floating_point():

@@ -31,6 +31,8 @@ COMPILED = [
     "ResGatedGraphConv, edges",
     "HEATConv",
     "HypergraphConv",
+    "ExphormerConv",
+    "GTConv",
     "HGTConv, two types",
     "HANConv, two types",
     "GPSConv, layer norm",

@@ -56,7 +56,24 @@ def test_options_reach_the_local_layer():
 
 
 def test_bad_options_get_one_clear_error():
-    with pytest.raises(ValueError, match="attn_type must be 'multihead' or 'performer'"):
+    with pytest.raises(ValueError, match="attn_type must be 'multihead', 'performer' or"):
         GPSConv(8, None, attn_type="bigbird")
     with pytest.raises(ValueError, match=r"got \['add_bias_kv'\]"):
         GPSConv(8, None, attn_kwargs={"add_bias_kv": True})
+
+
+def test_exphormer_takes_the_place_of_the_attention_among_all_nodes():
+    torch.manual_seed(0)
+    local = gattn.nn.GATConv(8, 4, 2)
+    layer = GPSConv(8, local, heads=2, attn_type="exphormer", attn_kwargs={"edge_dim": 3}).eval()
+    x, features = torch.randn(5, 8), torch.randn(10, 3)
+    edges, far = torch.tensor([[0, 1], [1, 2]]), gattn.graphs.expander([5], 2)
+    out = layer(x, edges, attn_index=far, attn_attr=features)
+    near, wide = local(x, edges) + x, layer.attn(x, far, features) + x
+    both = layer.norm1(near) + layer.norm2(wide)
+    torch.testing.assert_close(out, layer.norm3(both + layer.mlp(both)))
+    before = layer.attn.lin_query.weight.clone()
+    layer.reset_parameters()
+    assert not torch.equal(layer.attn.lin_query.weight, before)
+    with pytest.raises(ValueError, match="go with attn_type='exphormer'; this is 'multihead'"):
+        GPSConv(8, None)(x, edges, attn_index=far)
