@@ -1,11 +1,11 @@
 """A graph transformer on molecules, beside graph attention with as many parameters.
 
     python examples/graph_transformer.py                     # needs no download
-    python examples/graph_transformer.py --dataset esol      # downloads 0.1 MB, or GATTN_DATA
+    python examples/graph_transformer.py --dataset esol --attention exphormer  # 0.1 MB
 
-A layer of the transformer attends along the bonds and among all atoms of a molecule (GPSConv), one
-of the other model along the bonds (GATConv), with wider layers. Both know where an atom stands from
-random walks and from eigenvectors of the Laplacian. The last line is JSON.
+A layer of the transformer attends along the bonds and among all atoms of a molecule, or along a
+sparse expander (GPSConv), one of the other model along the bonds (GATConv), with wider layers. Both
+know where an atom stands from random walks and from the Laplacian. The last line is JSON.
 """
 
 import argparse
@@ -23,8 +23,9 @@ from tqdm import tqdm, trange
 
 from gattn import data as gd
 from gattn.nn import GATConv, GPSConv, LaplacianEncoding, RandomWalkEncoding
-from gattn.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
+from gattn.transforms import AddExpander, AddLaplacianEigenvectorPE, AddRandomWalkPE
 
+ATTENTIONS, DEGREE = ("multihead", "exphormer"), 4
 NAMES, WIDTH, HEADS, LAYERS, WALK, VECTORS = ("chembl2321810", "esol"), 32, 4, 3, 8, 4
 
 
@@ -43,21 +44,29 @@ class Local(nn.Module):
 class Model(nn.Module):
     """Atoms with their encodings, layers of attention, and the mean over each molecule."""
 
-    def __init__(self, width: int, transformer: bool) -> None:
+    def __init__(self, width: int, attention: str | None) -> None:
         super().__init__()
         self.embed, self.head = nn.Linear(len(gd.ATOM_FEATURES), width), nn.Linear(width, 1)
         self.walk, self.vectors = RandomWalkEncoding(WALK, width), LaplacianEncoding(VECTORS, width)
         self.mean, self.layers, bond = MeanAggregation(), nn.ModuleList(), len(gd.BOND_FEATURES)
+        if attention == "exphormer":
+            self.kind, self.bond = nn.Embedding(2, width), nn.Linear(bond, width)
         for _ in range(LAYERS):
             conv = GATConv(width, width // HEADS, HEADS, edge_dim=bond)
-            self.layers.append(GPSConv(width, conv, HEADS) if transformer else Local(width, conv))
+            gps = attention and GPSConv(width, conv, HEADS, attn_type=attention)
+            self.layers.append(gps or Local(width, conv))
 
     def forward(self, batch: Batch) -> Tensor:
         """Predict one scaled target a molecule, [g]."""
         h = self.embed(batch.x) + self.walk.encode(batch.random_walk_pe)
         h = h + self.vectors.encode(batch.laplacian_eigenvector_pe)
+        given = {"edge_attr": batch.edge_attr}
+        if hasattr(self, "kind"):  # edges of the expander, and bonds, which have features, too
+            bonds = (batch.expander_type == 0).nonzero().squeeze(1)
+            far = self.kind(batch.expander_type).index_add(0, bonds, self.bond(batch.edge_attr))
+            given |= {"attn_index": batch.expander_index, "attn_attr": far}
         for layer in self.layers:
-            h = layer(h, batch.edge_index, batch.batch, edge_attr=batch.edge_attr)
+            h = layer(h, batch.edge_index, batch.batch, **given)
         return self.head(self.mean(h, batch.batch, dim_size=batch.num_graphs)).squeeze(1)
 
 
@@ -98,6 +107,7 @@ def main() -> None:
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
     parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="the molecules")
+    parser.add_argument("--attention", choices=ATTENTIONS, default=ATTENTIONS[0], help="its kind")
     parser.add_argument("--epochs", type=int, default=40, help="of training")
     parser.add_argument("--seed", type=int, default=0, help="of the split and of the models")
     parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
@@ -107,17 +117,19 @@ def main() -> None:
     mols = gd.load_molecules(args.dataset).labelled()
     split = gd.random_split(mols, seed=args.seed)
     scale, mean = torch.std_mean(mols.y[split.train])
-    encode = Compose([AddRandomWalkPE(WALK), AddLaplacianEigenvectorPE(VECTORS)])
+    encode = Compose(
+        [AddExpander(DEGREE), AddRandomWalkPE(WALK), AddLaplacianEigenvectorPE(VECTORS)]
+    )
     encoded = [encode(mol) for mol in tqdm(mols, desc="encodings")]
     for mol in encoded:
         mol.y = (mol.y - mean) / scale
     parts = [[encoded[i] for i in part] for part in (split.train, split.val, split.test)]
-    most, width = size(Model(WIDTH, transformer=True)), WIDTH
-    while size(Model(width + HEADS, transformer=False)) <= most:
+    most, width = size(Model(WIDTH, args.attention)), WIDTH
+    while size(Model(width + HEADS, None)) <= most:
         width += HEADS
     for name, wide in (("transformer", WIDTH), ("attention", width)):
         torch.manual_seed(args.seed)
-        model = Model(wide, transformer=name == "transformer").to(args.device)
+        model = Model(wide, args.attention if name == "transformer" else None).to(args.device)
         rmse = scale.item() * train(model, parts, args.epochs, args.device, name)
         result |= {f"{name}_rmse": rmse, f"{name}_parameters": size(model)}
         print(f"{args.dataset}, {name}: {size(model):,} parameters, test RMSE {rmse:.3f}")

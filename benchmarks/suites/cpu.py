@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.core.case import Case, Contender, Topology
 from benchmarks.data import datasets, graphs
-from benchmarks.sides import families, layers, scores
+from benchmarks.sides import edge_products, families, layers, scores
 from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
 from benchmarks.sides.layers import Maker
 from benchmarks.suites.alone import HasOneSide
@@ -62,6 +62,8 @@ OTHER_LAYERS = {
     "AGNNConv": functools.partial(layers.layer, name="AGNNConv", requires_grad=True),
     "SuperGATConv": layers.supervised,
 }
+EXPHORMER = {"ExphormerConv": edge_products.exphormer}
+EDGE_PRODUCTS = {**EXPHORMER, "GTConv": edge_products.gt}
 OPERATORS = {name: functools.partial(layers.operator, name=name) for name in families.OPERATORS}
 READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "LearnedQueryReadout": (layers.learned_queries, ("gattn", "set_transformer")),
@@ -73,7 +75,7 @@ READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
 def comparisons() -> dict[str, Comparison]:
     """The cases of two sides on one graph."""
     found = []
-    for name, make in {**ALL_LAYERS, **OTHER_LAYERS}.items():
+    for name, make in {**ALL_LAYERS, **OTHER_LAYERS, **EXPHORMER}.items():
         found.append(Comparison(f"power-law/{name}", power_law, make, large=True))
     for name, make in OPERATORS.items():
         found.append(Comparison(f"power-law/operator/{name}", power_law, make, large=True))
@@ -99,7 +101,7 @@ def comparisons() -> dict[str, Comparison]:
                 )
             )
     for group, topology in {"esol-64": esol_64, "esol-512": esol_512}.items():
-        for name, make in ALL_LAYERS.items():
+        for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS}.items():
             found.append(Comparison(f"{group}/{name}", topology, make))
         for name, (make, sides) in READOUTS.items():
             found.append(Comparison(f"{group}/{name}", topology, make, sides=sides))
