@@ -58,6 +58,20 @@ class HEAT(gattn.nn.HEATConv):
         return super().forward(x, edge_index, kind, edge_kind, edge_attr)
 
 
+class PointTransformer(gattn.nn.PointTransformerConv):
+    """Called as the others are; positions hang on the features."""
+
+    def forward(self, x, edge_index, edge_attr=None):
+        return super().forward(x, x[..., :3].sin(), edge_index)
+
+
+def _network(*widths):
+    """A network of two layers, of each row alone."""
+    return torch.nn.Sequential(
+        torch.nn.Linear(*widths), torch.nn.Tanh(), torch.nn.Linear(widths[1], widths[1])
+    )
+
+
 @dataclass(frozen=True)
 class Layer:
     """One way to make a layer of gattn.
@@ -221,6 +235,12 @@ LAYERS = (
           given(in_channels=WIDTH, out_channels=3, edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
     Layer("ResGatedGraphConv, bipartite", given(in_channels=(3, WIDTH), out_channels=3),
           bipartite=True),
+    Layer("PointTransformerConv", given(in_channels=WIDTH, out_channels=3),
+          made_by=PointTransformer, conv=True, one_set=True),
+    Layer("PointTransformerConv, networks",
+          given(in_channels=WIDTH, out_channels=3, pos_nn=lambda _: _network(3, 3),
+                attn_nn=lambda _: _network(3, 3)),
+          made_by=PointTransformer, conv=True, one_set=True),
     Layer("HEATConv",
           _heads(num_node_types=2, num_edge_types=2, edge_type_emb_dim=2, edge_dim=EDGE_WIDTH,
                  edge_attr_emb_dim=2),

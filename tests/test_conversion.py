@@ -110,6 +110,7 @@ def _layers():
         (pyg.HGTConv(8, 8, METADATA, heads=2), (x_dict, edges)),
         (pyg.HEATConv(8, 4, 2, 2, 3, 3, 2), (x, EDGES, BATCH, kinds, torch.randn(7, 3))),
         (pyg.HypergraphConv(8, 4, True, heads=2), (x, EDGES, None, x)),
+        (pyg.PointTransformerConv(8, 4), (x, torch.randn(9, 3), EDGES)),
         (pyg.RGATConv(8, 4, 2, heads=2), (x, EDGES, kinds)),
         (pyg.ResGatedGraphConv(8, 4, edge_dim=3), (x, EDGES, torch.randn(7, 3))),
         (pyg.GraphMultisetTransformer(8, 2, heads=2), (x, BATCH)),
@@ -250,7 +251,6 @@ ATTENDS = {
     "MultiheadAttentionBlock": lambda: aggr_utils.MultiheadAttentionBlock(8),
     "PatchTransformerAggregation": lambda: pyg.PatchTransformerAggregation(8, 8, 2, 8, 1),
     "PerformerAttention": lambda: attention.PerformerAttention(8, 2),
-    "PointTransformerConv": lambda: pyg.PointTransformerConv(8, 8),
     "PolynormerAttention": lambda: attention.PolynormerAttention(8, 2),
     "QFormer": lambda: attention.QFormer(8, 8, 8, 2, 1),
     "SGFormerAttention": lambda: attention.SGFormerAttention(8, 2),
@@ -390,10 +390,10 @@ def test_nothing_runs_on_gattn_where_gps_has_performer_attention_alone():
 
 
 def test_the_local_layer_of_gps_is_told_of_by_itself():
-    local = pyg.PointTransformerConv(8, 8)
+    local = pyg.FeaStConv(8, 8)
     report = conversion_report(pyg.GPSConv(8, local, heads=2))
     assert report.convertible == {"": "GPSConv"}
-    assert report.left == {"conv": "gattn has no PointTransformerConv of the same parameters"}
+    assert report.left == {"conv": "gattn has no FeaStConv of the same parameters"}
 
 
 def test_before_and_after_tell_of_the_same_layers():

@@ -38,10 +38,11 @@ PUBLIC = {
         GATEConv GATv2Conv GPSConv GTConv GraphAttention GraphMultisetTransformer
         GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
-        MultiheadAttentionBlock PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
-        ResGatedGraphConv Set2Set SetAttentionBlock SetTransformerReadout ShortestPathBias
-        SinusoidalEncoding SoftmaxAggregation SparseDropout SuperGATConv TransformerBlock
-        TransformerConv grid_to_nodes nodes_to_grid record_attention token_offsets""",
+        MultiheadAttentionBlock PointTransformerConv PoolingByAttention RGATConv
+        RandomWalkEncoding RelativeBias ResGatedGraphConv Set2Set SetAttentionBlock
+        SetTransformerReadout ShortestPathBias SinusoidalEncoding SoftmaxAggregation SparseDropout
+        SuperGATConv TransformerBlock TransformerConv grid_to_nodes nodes_to_grid record_attention
+        token_offsets""",
     "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
     "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
     "gattn.testing": """

@@ -28,6 +28,7 @@ from gattn.nn.hypergraph_conv import HypergraphConv
 from gattn.nn.learned_query_readout import LearnedQueryReadout
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
+from gattn.nn.point_transformer_conv import PointTransformerConv
 from gattn.nn.recording import AttentionRecord, record_attention
 from gattn.nn.relative_bias import RelativeBias, ShortestPathBias, token_offsets
 from gattn.nn.res_gated_graph_conv import ResGatedGraphConv
@@ -71,6 +72,7 @@ __all__ = [
     "LinearAttention",
     "MultiReadout",
     "MultiheadAttentionBlock",
+    "PointTransformerConv",
     "PoolingByAttention",
     "RGATConv",
     "RandomWalkEncoding",

@@ -29,6 +29,8 @@ COMPILED = [
     "GATEConv",
     "RGATConv",
     "ResGatedGraphConv, edges",
+    "PointTransformerConv",
+    "PointTransformerConv, networks",
     "HEATConv",
     "HypergraphConv",
     "ExphormerConv",
