@@ -27,6 +27,7 @@ from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.packed import ExpandedInputs
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator
@@ -49,11 +50,13 @@ class Variant:
 
 
 def _without_counts(inputs: MoleculeInputs) -> MoleculeInputs:
-    return replace(inputs, counts=torch.zeros_like(inputs.counts))
+    none = torch.zeros_like(inputs.counts)
+    return ExpandedInputs(inputs.molecules, none, inputs.descriptors)
 
 
 def _without_descriptors(inputs: MoleculeInputs) -> MoleculeInputs:
-    return replace(inputs, descriptors=torch.zeros_like(inputs.descriptors))
+    none = torch.zeros_like(inputs.descriptors)
+    return ExpandedInputs(inputs.molecules, inputs.counts, none)
 
 
 def _of(**settings: object) -> Variant:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -18,7 +17,7 @@ from gattn.data.molecules import Molecules
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons", "ranges"]
+__all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
 READ = 1024
 """So many molecules are held until their atoms and bonds are looked up together."""
@@ -32,13 +31,6 @@ class PackedRows(NamedTuple):
 
     order: np.ndarray
     table: np.ndarray
-
-    @classmethod
-    def join(cls, parts: Sequence[PackedRows]) -> PackedRows:
-        """Put several one after the other."""
-        starts = itertools.accumulate((len(part.table) for part in parts), initial=0)
-        orders = [part.order + start for part, start in zip(parts, starts)]
-        return cls(np.concatenate(orders), np.concatenate([part.table for part in parts]))
 
 
 class PackedMolecules(NamedTuple):
@@ -60,30 +52,6 @@ class PackedMolecules(NamedTuple):
     ends: np.ndarray
     sizes: np.ndarray
 
-    @classmethod
-    def join(cls, parts: Sequence[PackedMolecules], starts: Sequence[int]) -> PackedMolecules:
-        """Put several one after the other; ``starts`` is what each one's rows count from."""
-        return cls(
-            [text for part in parts for text in part.smiles],
-            [start + row for part, start in zip(parts, starts) for row in part.rows],
-            PackedRows.join([part.atoms for part in parts]),
-            PackedRows.join([part.bonds for part in parts]),
-            np.concatenate([part.ends for part in parts]),
-            np.concatenate([part.sizes for part in parts], 1),
-        )
-
-    def take(self, index: np.ndarray) -> PackedMolecules:
-        """Copy out the molecules at these positions, in this order."""
-        atoms, bonds = (ranges(sizes, index) for sizes in self.sizes)
-        return PackedMolecules(
-            [self.smiles[i] for i in index],
-            [self.rows[i] for i in index],
-            self.atoms._replace(order=self.atoms.order[atoms]),
-            self.bonds._replace(order=self.bonds.order[bonds]),
-            self.ends[bonds],
-            self.sizes[:, index],
-        )
-
     def unpack(self) -> Molecules:
         """The molecules, without targets."""
         forth = torch.from_numpy(self.ends).long()
@@ -100,13 +68,6 @@ class PackedMolecules(NamedTuple):
         return Molecules(
             self.smiles, arrays, torch.empty(len(self.smiles), 0), (), tuple(self.rows)
         )
-
-
-def ranges(sizes: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The places that the ranges at these positions take, where ranges lie side by side."""
-    length = sizes[index].astype(np.int64)
-    starts = sizes.cumsum(dtype=np.int64)[index] - length
-    return (starts - length.cumsum() + length).repeat(length) + np.arange(length.sum())
 
 
 class Skeletons(NamedTuple):

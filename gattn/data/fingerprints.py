@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.building import ranges
 from gattn.data.molecules import Molecules, smiles_of
 from gattn.data.smiles import need_rdkit
 
@@ -70,11 +69,6 @@ class PackedCounts(NamedTuple):
     columns: np.ndarray
     places: np.ndarray
     counts: np.ndarray
-
-    def take(self, index: np.ndarray) -> PackedCounts:
-        """Copy out these rows."""
-        held = ranges(self.columns, index)
-        return PackedCounts(self.columns[index], self.places[held], self.counts[held])
 
     def unpack(self) -> Tensor:
         """All of them, [k, COUNTS] uint8."""
@@ -157,15 +151,23 @@ def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1
     >>> bool(guess[0] < guess[2] < guess[1])
     True
     """
+    (made,) = tanimoto_ridges(train, y, [test], ridge=ridge)
+    return made
+
+
+def tanimoto_ridges(
+    train: Tensor, y: Tensor, tests: Iterable[Tensor], *, ridge: float = 0.1
+) -> Iterator[Tensor]:
+    """Predict as :func:`tanimoto_ridge` does, one set of molecules after the other."""
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0; got {ridge}")
     if y.dim() != 1 or len(y) != len(train) or not len(y):
         raise ValueError(f"y must be ({len(train)},), one or more; got {(*y.shape,)}")
-    y = y.double()
-    train, test = train.double(), test.double()
+    y, train = y.double(), train.double()
     kernel = tanimoto(train, train) + ridge * torch.eye(len(train), dtype=torch.float64)
     weight = torch.linalg.solve(kernel, y - y.mean())
-    return y.mean() + tanimoto(test, train) @ weight
+    for test in tests:
+        yield y.mean() + tanimoto(test.double(), train) @ weight
 
 
 def tanimoto_neighbours(fingerprints: Tensor, k: int) -> Tensor:

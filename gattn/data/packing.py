@@ -32,28 +32,6 @@ class PackedInputs(NamedTuple):
     errors: list[str]
     canonical: list[str]
 
-    @classmethod
-    def join(cls, parts: Sequence[PackedInputs]) -> PackedInputs:
-        """Put the pieces of one list together."""
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return read_packed([], max_atoms=1, canonical=False)
-        starts = np.cumsum([0, *(len(part.errors) for part in parts)]).tolist()
-        return cls(
-            PackedMolecules.join([part.molecules for part in parts], starts),
-            PackedCounts(*(np.concatenate(held) for held in zip(*(part.counts for part in parts)))),
-            np.concatenate([part.descriptors for part in parts]),
-            [error for part in parts for error in part.errors],
-            [text for part in parts for text in part.canonical],
-        )
-
-    def take(self, index: np.ndarray) -> PackedInputs:
-        """Copy out the molecules at these positions, in this order, and no error."""
-        return PackedInputs(
-            self.molecules.take(index), self.counts.take(index), self.descriptors[index], [], []
-        )
-
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
     """Read texts in this process, each parsed once."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Sequence, Sized
+from collections.abc import Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -96,28 +97,29 @@ def random_split(
     """
     count = items if isinstance(items, int) else len(items)
     train, val = _cuts(count, fractions)
-    held = [[i] for i in range(count)] if groups is None else _members(groups, count)
-    order = torch.randperm(len(held), generator=torch.Generator().manual_seed(seed)).tolist()
-    parts: list[list[int]] = [[], [], []]
-    before = 0
-    for group in (held[place] for place in order):
-        middle = before + len(group) / 2
-        parts[(middle > train) + (middle > train + val)] += group
-        before += len(group)
+    held = torch.arange(count) if groups is None else _numbered(groups, count)
+    sizes = held.bincount()
+    order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
+    middle = torch.empty(len(sizes), dtype=torch.float64)
+    in_order = sizes[order].double()
+    middle[order] = in_order.cumsum(0) - in_order / 2
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    items = place[held].argsort(stable=True)
+    part = ((middle > train).long() + (middle > train + val))[held][items]
     by = "" if groups is None else " by group"
     protocol = f"random {_ratio(fractions)}{by} (seed {seed})"
-    train_part, val_part, test_part = (torch.tensor(part, dtype=torch.int64) for part in parts)
-    return Split(train_part, val_part, test_part, protocol)
+    return Split(items[part == 0], items[part == 1], items[part == 2], protocol)
 
 
-def _members(groups: Sequence[Hashable], count: int) -> list[list[int]]:
-    """The positions of every group, in order of its first."""
-    if len(groups) != count:
-        raise ValueError(f"groups must hold {count} values, one an item; got {len(groups)}")
-    members: dict[Hashable, list[int]] = {}
-    for i, group in enumerate(groups):
-        members.setdefault(group, []).append(i)
-    return list(members.values())
+def _numbered(groups: Iterable[Hashable], count: int) -> Tensor:
+    """The number of each item's group, [count] int64; groups are numbered as they come first."""
+    numbers: dict[Hashable, int] = {}
+    # Into an array at once: lists of Python's numbers take many times the memory.
+    found = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
+    if len(found) != count:
+        raise ValueError(f"groups must hold {count} values, one an item; got {len(found)}")
+    return torch.from_numpy(found)
 
 
 def scaffold_split(
@@ -154,7 +156,8 @@ def scaffold_split(
     """
     smiles = smiles_of(molecules)
     train_room, val_room = _cuts(len(smiles), fractions)
-    groups = _members([murcko_scaffold(text) for text in smiles], len(smiles))
+    held = _numbered((murcko_scaffold(text) for text in smiles), len(smiles))
+    groups = [group.tolist() for group in held.argsort(stable=True).split(held.bincount().tolist())]
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.data import tanimoto_ridge
+from gattn.data.fingerprints import tanimoto_ridges
 from gattn.molecules.kernel import draw
+from gattn.molecules.packed import in_pieces
 from gattn.molecules.settings import Task
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ __all__ = ["BASELINE_ROWS", "baseline_predictions"]
 
 BASELINE_ROWS = 4000
 """The ridge reads at most so many training molecules: its memory grows with their square."""
+PIECE = 1024
+"""Molecules that are predicted at once."""
 
 
 def baseline_predictions(
@@ -46,5 +49,6 @@ def baseline_predictions(
 def _ridge(train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int) -> Tensor:
     known = y.isfinite().nonzero().flatten()
     known = known[draw(len(known), BASELINE_ROWS, seed)]
-    bits, others = (part.float() for part in (train.counts[known] > 0, inputs.counts > 0))
-    return tanimoto_ridge(bits, y[known], others)
+    bits = (train[known].counts > 0).float()
+    others = ((some.counts > 0).float() for some in in_pieces(inputs, PIECE))
+    return torch.cat(list(tanimoto_ridges(bits, y[known], others)))

@@ -10,14 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data import Molecules
-from gattn.data.molecules import Positions, positions_of
 from gattn.data.packing import PackedInputs, read_packed
 from gattn.data.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.store import fingerprint, read_inputs, write_inputs
+from gattn.molecules.packed import (
+    ExpandedInputs,
+    InputsView,
+    MoleculeInputs,
+    PackedArrays,
+    decoded,
+    joined,
+)
+from gattn.molecules.store import fingerprint, locked, read_inputs, write_inputs
 from gattn.training.processes import in_order
 
 __all__ = ["Featurised", "MoleculeInputs", "Read", "featurise", "make_pieces", "stream"]
@@ -30,29 +37,6 @@ PIECE = 1024
 
 FEW = 8192
 """As many texts one process has read before others have started."""
-
-
-@dataclass(frozen=True, eq=False)
-class MoleculeInputs:
-    """Molecules as models read them; ``inputs[positions]`` takes some of them.
-
-    Attributes:
-        molecules: the k graphs; their ``y`` has no columns.
-        counts: [k, 2048] uint8, how often each Morgan environment of radius 2 occurs, at most 255.
-        descriptors: [k, len(DESCRIPTORS)] float32, not scaled, finite.
-    """
-
-    molecules: Molecules
-    counts: Tensor
-    descriptors: Tensor
-
-    def __len__(self) -> int:
-        return len(self.molecules)
-
-    def __getitem__(self, positions: Positions) -> MoleculeInputs:
-        """Take the molecules at these positions (a slice, a list, a tensor or a mask)."""
-        where = torch.atleast_1d(torch.as_tensor(positions_of(positions, len(self))))
-        return MoleculeInputs(self.molecules[where], self.counts[where], self.descriptors[where])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +81,18 @@ def featurise(
             process has read sooner than others start is not shared.
         cache: a file to keep what came of the texts in. It is read where it was made from the
             same texts by the same RDKit and the same features, and made anew where it was not.
+            It is written as the texts are read, and mapped: molecules that are more than memory
+            holds have to have one.
 
     Returns:
-        The molecules that could be read, and why the others could not; no texts give none.
+        The molecules that could be read, packed (:class:`gattn.molecules.packed.InputsView`), and
+        why the others could not; no texts give none.
 
     Raises:
         ValueError: ``max_atoms`` or ``workers`` below 1, one text in place of a list, or a
             ``cache`` that holds something else, which is left alone.
         ImportError: RDKit is not installed.
+        OSError: the cache cannot be written.
 
     >>> found = featurise(["CCO", "C1CC", "OCC"])
     >>> found.rows.tolist(), found.canonical, found.errors[1]
@@ -112,13 +100,15 @@ def featurise(
     """
     pieces = read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
     if cache is None:
-        return unpack(PackedInputs.join(list(pieces)))
+        return _featurised(joined(pieces))
     made_from = fingerprint(smiles, max_atoms)
-    found = read_inputs(cache, made_from) if Path(cache).exists() else None
-    if found is None:
-        found = PackedInputs.join(list(pieces))
-        write_inputs(cache, found, made_from)
-    return unpack(found)
+    with locked(cache):
+        found = read_inputs(cache, made_from) if Path(cache).exists() else None
+        if found is None:
+            write_inputs(cache, pieces, made_from)
+            found = read_inputs(cache, made_from)
+    assert found is not None
+    return _featurised(found)
 
 
 def stream(
@@ -221,9 +211,18 @@ def _share(
 
 
 def unpack(packed: PackedInputs) -> Featurised:
-    """Packed inputs as models read them."""
-    inputs = MoleculeInputs(
+    """One piece as models read it."""
+    inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )
     rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
     return Featurised(rows, packed.errors, inputs, packed.canonical)
+
+
+def _featurised(arrays: PackedArrays) -> Featurised:
+    """All of packed arrays, their texts read."""
+    everything = np.arange(len(arrays.rows))
+    errors = decoded(arrays.errors, arrays.errors_ptr, np.arange(len(arrays.errors_ptr) - 1))
+    canonical = decoded(arrays.canonical, arrays.canonical_ptr, everything)
+    rows = torch.tensor(arrays.rows)
+    return Featurised(rows, errors, InputsView(arrays, everything), canonical)

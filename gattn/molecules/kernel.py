@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.data.descriptors import DESCRIPTORS
+from gattn.molecules.packed import in_pieces
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -142,7 +143,8 @@ class KernelRidge:
             The fitted model.
         """
         kept = draw(len(inputs), rows, seed)
-        counts, raw, y = inputs.counts[kept], inputs.descriptors[kept].double(), y[kept].double()
+        some = inputs[kept]
+        counts, raw, y = some.counts, some.descriptors.double(), y[kept].double()
         mean, scale = moments(y)
         center, width = moments(raw)
         z = _standardise(raw, center, width)
@@ -173,9 +175,10 @@ class KernelRidge:
         had, kept = self._tensors, draw(len(inputs), max(rows - len(self.counts), 0), seed)
         if not len(kept):
             return self
-        z = _standardise(inputs.descriptors[kept].double(), had["center"], had["width"])
+        some = inputs[kept]
+        z = _standardise(some.descriptors.double(), had["center"], had["width"])
         scaled = (y[kept].double() - had["mean"]) / had["scale"]
-        more = {"counts": inputs.counts[kept], "descriptors": z, "y": scaled}
+        more = {"counts": some.counts, "descriptors": z, "y": scaled}
         both = {name: torch.cat([had[name], of]) for name, of in more.items()}
         return KernelRidge(had | both, variance=self._variance)
 
@@ -190,11 +193,13 @@ class KernelRidge:
             where it was made without.
         """
         center, width = self._tensors["center"], self._tensors["width"]
-        z = _standardise(inputs.descriptors.double(), center, width)
-        alike = (count_tanimoto(some, self.counts) for some in inputs.counts.split(ASKED))
-        blocks = (block for some in alike for block in some.split(BLOCK))
-        pieces = zip(inputs.counts.split(BLOCK), z.split(BLOCK), blocks)
-        means, variances = zip(*(self._predict(*piece) for piece in pieces))
+        made: list[tuple[Tensor, Tensor]] = []
+        for some in in_pieces(inputs, ASKED):
+            counts, z = some.counts, _standardise(some.descriptors.double(), center, width)
+            alike = count_tanimoto(counts, self.counts)
+            blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
+            made += [self._predict(*block) for block in blocks]
+        means, variances = zip(*made)
         return self._in_units(torch.cat(means), torch.cat(variances))
 
     def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:

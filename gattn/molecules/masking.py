@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gattn.data.fingerprints import COUNTS
 from gattn.data.molecules import Molecules
-from gattn.molecules.inputs import MoleculeInputs
+from gattn.molecules.packed import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def masked_inputs(
     counts = [_counts_without(atoms[place].environments, mask) for place, mask in masks]
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
     width = copies.descriptors.shape[1]
-    return MoleculeInputs(
+    return ExpandedInputs(
         _without(copies.molecules, taken),
         torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *counts]),
         (copies.descriptors - torch.cat([torch.zeros(0, width).double(), *lost])).float(),

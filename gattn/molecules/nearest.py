@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["NearestMolecules"]
+__all__ = ["NearestMolecules", "pack_bits"]
 
 FEW = 8192
-"""Of so many training molecules all bits are gathered before they are summed, which is one call."""
+"""So many training molecules are compared at once: their bits, a byte each, stay near."""
+
+
+def pack_bits(counts: Iterable[Tensor]) -> Tensor:
+    """Pack Morgan bits as :class:`NearestMolecules` reads them: 256 bytes a molecule.
+
+    Args:
+        counts: one or more of [k, bits] uint8; a bit is set where a count is above 0.
+
+    Returns:
+        [bits, sum of ceil(k / 8)] uint8: of each bit eight molecules in a byte. Where k is no
+        multiple of 8 there are molecules without a bit behind it, to which nothing is similar.
+
+    Example:
+        >>> pack_bits([torch.tensor([[3, 1], [0, 2]], dtype=torch.uint8)])
+        tensor([[128],
+                [192]], dtype=torch.uint8)
+    """
+    set_ = (np.ascontiguousarray((some > 0).numpy().T) for some in counts)
+    return torch.from_numpy(np.concatenate([np.packbits(bits, axis=1) for bits in set_], 1))
 
 
 class NearestMolecules:
     """Finds each molecule's Tanimoto similarity to the most similar training molecule.
 
-    The bits that two molecules share are summed bit by bit over all training molecules at once, in
-    bytes: of the 2048 bits a molecule has some forty.
+    The bits that two molecules share are summed bit by bit over thousands of training molecules at
+    once, in bytes: of the 2048 bits a molecule has some forty.
 
     Args:
-        train: [n, bits] bool, the training molecules' Morgan bits.
+        train: [bits, m] uint8, the training molecules' Morgan bits as :func:`pack_bits` gives them.
+
+    Raises:
+        ValueError: it is no such tensor.
 
     Example:
-        >>> found = NearestMolecules(torch.tensor([[True, True, False]]))
+        >>> found = NearestMolecules(pack_bits([torch.tensor([[1, 2, 0]], dtype=torch.uint8)]))
         >>> found.similarity(torch.tensor([[3, 1, 0], [0, 0, 1]], dtype=torch.uint8))
         tensor([1., 0.])
     """
 
     def __init__(self, train: Tensor) -> None:
-        self._train = train
+        if train.dim() != 2 or train.dtype != torch.uint8:
+            raise ValueError(
+                f"bits must be packed, [bits, m] uint8; they are {(*train.shape,)} {train.dtype}"
+            )
+        self._train = train.numpy()
 
     def similarity(self, counts: Tensor) -> Tensor:
         """Compare molecules with every training molecule.
@@ -41,28 +68,45 @@ class NearestMolecules:
         Returns:
             [k] float32 in 0..1; zeros where there is no training molecule.
         """
-        found = torch.zeros(len(counts))
-        if len(self._train):
-            for i, bits in enumerate((counts > 0).numpy()):
-                found[i] = self._largest(np.flatnonzero(bits))
-        return found
+        asked = [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
+        found = np.zeros(len(asked), np.float32)
+        needed = np.unique(np.concatenate([np.zeros(0, np.int64), *asked]))
+        for place, columns, sizes in self._blocks(needed):
+            for i, bits in enumerate(asked):
+                found[i] = max(found[i], _largest(columns[place[bits]], sizes))
+        return torch.from_numpy(found)
 
-    def _largest(self, bits: np.ndarray) -> float:
-        """The largest similarity of a molecule that has these bits."""
-        columns, sizes = self._columns
-        dtype = np.uint8 if len(bits) < 256 else np.uint16
-        if len(sizes) < FEW:
-            shared = np.add.reduce(columns[bits], axis=0, dtype=dtype)
-        else:
-            shared = np.zeros(len(sizes), dtype)
-            for column in bits.tolist():
-                np.add(shared, columns[column], out=shared)
-        least = shared.astype(np.float32)
-        most = np.maximum(sizes + np.float32(len(bits)) - least, np.float32(1))
-        return float((least / most).max())
+    def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Where the needed bits stand in a block, the block, and the sizes of its molecules."""
+        if self._train.shape[1] * 8 <= FEW:
+            if self._train.size:
+                yield np.arange(len(self._train)), self._unpacked, self._sizes
+            return
+        place = np.zeros(len(self._train), np.int64)
+        place[needed] = np.arange(len(needed))
+        for begin in range(0, self._train.shape[1], FEW // 8):
+            some = slice(begin, begin + FEW // 8)
+            columns = np.unpackbits(self._train[needed, some], axis=1)
+            yield place, columns, self._sizes[8 * some.start : 8 * some.stop]
 
     @functools.cached_property
-    def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The bits, [bits, n] uint8, and how many each training molecule has, [n] float32."""
-        sizes = self._train.sum(1, dtype=torch.float32)
-        return self._train.t().contiguous().view(torch.uint8).numpy(), sizes.numpy()
+    def _unpacked(self) -> np.ndarray:
+        """The bits of few molecules, [bits, n] uint8: they are read again and again."""
+        return np.unpackbits(self._train, axis=1)
+
+    @functools.cached_property
+    def _sizes(self) -> np.ndarray:
+        """How many bits each training molecule has: [n] float32."""
+        sizes = np.zeros(8 * self._train.shape[1], np.float32)
+        for bits in self._train:
+            sizes += np.unpackbits(bits)
+        return sizes
+
+
+def _largest(bits: np.ndarray, sizes: np.ndarray) -> np.float32:
+    """The largest similarity of a molecule to those of which its own bits are given, [own, n]."""
+    own = len(bits)
+    shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if own < 256 else np.uint16)
+    least = shared.astype(np.float32)
+    most = np.maximum(sizes + np.float32(own) - least, np.float32(1))
+    return (least / most).max()

@@ -17,8 +17,9 @@ from gattn.molecules.members import (
     make_network,
     predict_members,
 )
-from gattn.molecules.nearest import NearestMolecules
+from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
+from gattn.molecules.packed import in_pieces
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
 from gattn.training.settings import from_table, to_table
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from gattn.training.loop import History
 
 __all__ = ["MoleculePredictor", "Prediction"]
+
+PIECE = 1024
+"""Molecules whose fingerprints are expanded at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +127,7 @@ class MoleculePredictor:
         if not y.isfinite().any(0).all():
             raise ValueError("y must hold a measured value of every target; one has none")
         mean, scale = _scaling(y, task)
-        tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": train.counts > 0}
+        tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         history: list[History] = []
         if settings.model != "ridge":
             networks, history = fit_members(
@@ -140,7 +144,7 @@ class MoleculePredictor:
         made.history = history
         if made.kernel is not None:
             made.kernel = made.kernel.with_more(val, y_val, rows=rows, seed=seed)
-        made._tensors["bits"] = torch.cat([made._tensors["bits"], val.counts > 0])
+        made._tensors["bits"] = torch.cat([made._tensors["bits"], _bits(val)], 1)
         made._nearest = NearestMolecules(made._tensors["bits"])
         return made
 
@@ -180,8 +184,8 @@ class MoleculePredictor:
         else:
             voices = torch.cat([stacked, members])
             std = (voices - voices.mean(0)).square().mean(0).sqrt()
-        nearest = self._nearest.similarity(inputs.counts)
-        return Prediction(mean, std, parts, members, nearest)
+        nearest = [self._nearest.similarity(some.counts) for some in in_pieces(inputs, PIECE)]
+        return Prediction(mean, std, parts, members, torch.cat(nearest))
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
         """Describe molecules by what the networks predict them from.
@@ -289,6 +293,10 @@ _OWN = ("mean", "scale", "bits", "weights", "spread")
 def _check(inputs: MoleculeInputs, y: Tensor, name: str) -> None:
     if y.dim() != 2 or len(y) != len(inputs) or not len(y):
         raise ValueError(f"{name} must be ({len(inputs)}, t), one or more; got {(*y.shape,)}")
+
+
+def _bits(inputs: MoleculeInputs) -> Tensor:
+    return pack_bits(some.counts for some in in_pieces(inputs, PIECE))
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,5 +87,5 @@ def marks(canonical: Sequence[str]) -> Tensor:
 
     The first eight bytes of SHA-256: of a million molecules two share one with a chance of 3e-8.
     """
-    found = [hashlib.sha256(text.encode()).digest()[:8] for text in canonical]
-    return torch.tensor([int.from_bytes(d, "big", signed=True) for d in found], dtype=torch.int64)
+    found = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in canonical)
+    return torch.from_numpy(np.frombuffer(found, ">i8").astype(np.int64))

@@ -1,130 +1,183 @@
 """Inputs of models in files: a cache of what a list of texts comes out as.
 
-They are archives of arrays and text, which hold no pickle: reading one runs nothing.
+A file is written while the texts are read, piece by piece, and mapped into memory when it is read,
+so that neither takes memory that grows with it. It is one of safetensors, which holds arrays and
+text: reading it runs nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS
-from gattn.data.archives import BROKEN, read_archive, write_archive
-from gattn.data.building import PackedMolecules, PackedRows
+from gattn.data import DESCRIPTORS
 from gattn.data.features import FEATURISER
-from gattn.data.fingerprints import COUNTS, PackedCounts
+from gattn.data.fingerprints import COUNTS
 from gattn.data.packing import PackedInputs
+from gattn.molecules.packed import FIELDS, POINTERS, PackedArrays, additions, decoded
 
-__all__ = ["fingerprint", "read_inputs", "write_inputs"]
+__all__ = ["fingerprint", "locked", "read_inputs", "write_inputs"]
 
-FORMAT = "gattn molecule inputs 1"
+FORMAT = "gattn molecule inputs 2"
+NAMES = {np.int64: "I64", np.int32: "I32", np.float32: "F32", np.int16: "I16", np.uint8: "U8"}
+"""What safetensors calls the types."""
+CHUNK = 65_536
+"""So many texts, or molecules, are checked at once."""
 
 
 def fingerprint(smiles: Sequence[str], max_atoms: int) -> str:
     """What a list of texts comes out as: a checksum of it and of all that reads it."""
     import rdkit
 
-    made = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, list(smiles)]
-    return hashlib.sha256(json.dumps(made).encode()).hexdigest()
+    made = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
+    found = hashlib.sha256(json.dumps(made).encode())
+    for begin in range(0, len(smiles), CHUNK):
+        found.update(json.dumps(list(smiles[begin : begin + CHUNK])).encode())
+    return found.hexdigest()
 
 
-def write_inputs(path: str | os.PathLike[str], inputs: PackedInputs, made_from: str) -> None:
-    """Write inputs to a file, which appears whole or not at all."""
-    molecules = inputs.molecules
-    header = {
-        "format": FORMAT,
-        "made_from": made_from,
-        "smiles": molecules.smiles,
-        "rows": molecules.rows,
-        "errors": inputs.errors,
-        "canonical": inputs.canonical,
-    }
-    arrays = {
-        "atoms": molecules.atoms.order,
-        "atom_table": molecules.atoms.table,
-        "bonds": molecules.bonds.order,
-        "bond_table": molecules.bonds.table,
-        "ends": molecules.ends,
-        "sizes": molecules.sizes,
-        "columns": inputs.counts.columns,
-        "places": inputs.counts.places,
-        "counts": inputs.counts.counts,
-        "descriptors": inputs.descriptors,
-    }
-    write_archive(path, header, arrays)
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Wait until no other process reads or writes this cache: the first one writes it for all.
+
+    The lock is a hidden file beside it; that of a process which died is free.
+    """
+    path = Path(path)
+    with path.with_name(f".{path.name}.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def read_inputs(path: str | os.PathLike[str], made_from: str) -> PackedInputs | None:
-    """Read what :func:`write_inputs` wrote, or None where it was made from something else.
+def write_inputs(
+    path: str | os.PathLike[str], pieces: Iterable[PackedInputs], made_from: str
+) -> None:
+    """Write inputs to a file, which appears whole or not at all; see :func:`locked`.
+
+    Args:
+        path: the file; one that is there is replaced.
+        pieces: taken one by one, with canonical SMILES.
+        made_from: what :func:`fingerprint` says of the texts.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk; nothing is left behind.
+    """
+    path = Path(path)
+    folder = path.with_name(f".{path.name}.parts")
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    folder.mkdir()
+    try:
+        shapes = _write_parts(folder, additions(pieces))
+        with (folder / "whole").open("wb") as whole:
+            whole.write(_header(shapes, made_from))
+            for name in FIELDS:
+                with (folder / name).open("rb") as part:
+                    shutil.copyfileobj(part, whole)
+                (folder / name).unlink()
+        (folder / "whole").replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_parts(folder: Path, added: Iterable[PackedArrays]) -> dict[str, tuple[int, ...]]:
+    """Let a file for each array grow, and say which shape it has in the end."""
+    rows = dict.fromkeys(FIELDS, 0)
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in FIELDS}
+        for some in added:
+            for (name, (kind, _)), array in zip(FIELDS.items(), some):
+                files[name].write(np.ascontiguousarray(array, kind).data)
+                rows[name] += len(array)
+    return {name: (rows[name], *row) for name, (_, row) in FIELDS.items()}
+
+
+def _header(shapes: dict[str, tuple[int, ...]], made_from: str) -> bytes:
+    """What comes before the arrays: the length of a JSON text, and that text."""
+    kinds = {name: np.dtype(kind) for name, (kind, _) in FIELDS.items()}
+    sizes = (int(np.prod(shape)) * kinds[name].itemsize for name, shape in shapes.items())
+    ends = list(accumulate(sizes, initial=0))
+    table: dict[str, object] = {"__metadata__": {"format": FORMAT, "made_from": made_from}}
+    for name, begin, end in zip(shapes, ends, ends[1:]):
+        kind = NAMES[kinds[name].type]
+        table[name] = {"dtype": kind, "shape": shapes[name], "data_offsets": [begin, end]}
+    text = json.dumps(table).encode()
+    text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text
+
+
+def read_inputs(path: str | os.PathLike[str], made_from: str) -> PackedArrays | None:
+    """Map what :func:`write_inputs` wrote, or give None where it was made from something else.
+
+    All of it is looked at once, a part at a time, so that whatever a file holds no index in it
+    leads outside.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is no such file, or a broken one.
     """
     try:
-        header, held = read_archive(path)
-        if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
-        if header["made_from"] != made_from:
-            return None
-        molecules = PackedMolecules(
-            header["smiles"],
-            header["rows"],
-            PackedRows(held["atoms"], held["atom_table"]),
-            PackedRows(held["bonds"], held["bond_table"]),
-            held["ends"],
-            held["sizes"],
-        )
-        counts = PackedCounts(held["columns"], held["places"], held["counts"])
-        found = PackedInputs(
-            molecules, counts, held["descriptors"], header["errors"], header["canonical"]
-        )
-        _check(found)
-    except BROKEN as error:
+        with safe_open(path, "pt") as file:
+            known = file.metadata() or {}
+            if known.get("format") != FORMAT:
+                raise ValueError(f"its format is {known.get('format')!r}, not {FORMAT!r}")
+            if known.get("made_from") != made_from:
+                return None
+            arrays = PackedArrays(*(file.get_tensor(name).numpy() for name in FIELDS))
+        _check_shapes(arrays)
+        _check_content(arrays)
+    except (SafetensorError, ValueError, IsADirectoryError) as error:
         said = f"{path} holds no inputs of molecules, or is broken: {error}"
         raise ValueError(said) from None
-    return found
+    return arrays
 
 
-def _check(found: PackedInputs) -> None:
-    """Raise where a part does not fit the others."""
-    molecules, counts, k = found.molecules, found.counts, len(found.molecules.smiles)
-    (n, b), cells = molecules.sizes.sum(1).tolist(), int(counts.columns.sum())
-    atom_table, bond_table = molecules.atoms.table, molecules.bonds.table
-    wanted = {
-        "atoms": (molecules.atoms.order, (n,), np.int32),
-        "atom_table": (atom_table, (len(atom_table), len(ATOM_FEATURES)), np.float32),
-        "bonds": (molecules.bonds.order, (b,), np.int32),
-        "bond_table": (bond_table, (len(bond_table), len(BOND_FEATURES)), np.float32),
-        "ends": (molecules.ends, (b, 2), np.int32),
-        "sizes": (molecules.sizes, (2, k), np.int32),
-        "columns": (counts.columns, (k,), np.int32),
-        "places": (counts.places, (cells,), np.int16),
-        "counts": (counts.counts, (cells,), np.uint8),
-        "descriptors": (found.descriptors, (k, len(DESCRIPTORS)), np.float32),
-    }
-    for name, (array, shape, dtype) in wanted.items():
-        fits = len(array.shape) == len(shape) and all(
-            is_ == be for is_, be in zip(array.shape, shape) if be >= 0
-        )
-        if not fits or array.dtype != dtype:
-            raise ValueError(
-                f"{name} must be {shape} {dtype.__name__}; it is {array.shape} {array.dtype}"
-            )
-    atoms = molecules.sizes[0].repeat(molecules.sizes[1])[:, None]
+def _check_shapes(arrays: PackedArrays) -> None:
+    """Raise where an array has another type or shape than the pointers say."""
+    held = arrays._asdict()
+    for name, (kind, row) in FIELDS.items():
+        array = held[name]
+        if array.dtype != kind or array.shape[1:] != row or not array.ndim:
+            wanted = f"rows of {row} {np.dtype(kind)}"
+            raise ValueError(f"{name} must be {wanted}; it is {array.shape} {array.dtype}")
+    k = len(arrays.rows)
+    lengths = {"descriptors": k, **dict.fromkeys([*POINTERS][:-1], k + 1)}
+    for name, targets in POINTERS.items():
+        ptr = held[name]
+        if not len(ptr) or ptr[0] or (ptr[1:] < ptr[:-1]).any():
+            raise ValueError(f"{name} must begin at 0 and never fall")
+        lengths |= dict.fromkeys(targets, int(ptr[-1]))
+    for name, length in lengths.items():
+        if len(held[name]) != length:
+            raise ValueError(f"{name} must be of {length}; it is of {len(held[name])}")
+
+
+def _check_content(arrays: PackedArrays) -> None:
+    """Raise where an index leads nowhere, or a text is none."""
+    readable = np.flatnonzero(arrays.errors_ptr[1:] == arrays.errors_ptr[:-1])
+    if not np.array_equal(readable, arrays.rows):
+        raise ValueError("rows must name the texts without an error")
     within = {
-        "atoms": (molecules.atoms.order, len(atom_table)),
-        "bonds": (molecules.bonds.order, len(bond_table)),
-        "ends": (molecules.ends, atoms),
-        "places": (counts.places, COUNTS),
-        "rows": (np.array(molecules.rows, np.int64), len(found.errors)),
+        "atoms": (arrays.atoms, len(arrays.atom_table)),
+        "bonds": (arrays.bonds, len(arrays.bond_table)),
+        "places": (arrays.places, COUNTS),
     }
     for name, (array, count) in within.items():
-        if ((array < 0) | (array >= count)).any():
+        if len(array) and not 0 <= array.min() <= array.max() < count:
             raise ValueError(f"{name} must name what is there")
-    if len(molecules.rows) != k or len(found.canonical) not in (0, k):
-        raise ValueError(f"rows and canonical must be of {k} molecules")
+    for begin in range(0, len(arrays.rows), CHUNK):
+        where = slice(begin, min(begin + CHUNK, len(arrays.rows)) + 1)
+        atoms, bonds = np.diff(arrays.atom_ptr[where]), np.diff(arrays.bond_ptr[where])
+        ends = arrays.ends[slice(*arrays.bond_ptr[where][[0, -1]])]
+        if ((ends < 0) | (ends >= atoms.repeat(bonds)[:, None])).any():
+            raise ValueError("ends must name what is there")
+        some = np.arange(begin, where.stop - 1)
+        decoded(arrays.smiles, arrays.smiles_ptr, some)

@@ -109,8 +109,17 @@ def begin(
 
 def file_hash(*paths: Path) -> str:
     """SHA-256 of a file's content; of several files, of their hashes one after the other."""
-    found = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    found = [_content_hash(path) for path in paths]
     return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
+
+
+def _content_hash(path: Path) -> str:
+    """Read a megabyte at a time: a table may be larger than memory."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while content := file.read(1 << 20):
+            found.update(content)
+    return found.hexdigest()
 
 
 def _has_work(out: Path) -> bool:

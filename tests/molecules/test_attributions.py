@@ -16,8 +16,9 @@ from gattn.data import DESCRIPTORS
 from gattn.data.descriptors import descriptor_row
 from gattn.molecules import masking
 from gattn.molecules.attributions import METHODS, attribute, attributions
-from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.inputs import featurise
 from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
+from gattn.molecules.packed import ExpandedInputs
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
 from gattn.molecules.shares import descriptor_shares
@@ -65,7 +66,7 @@ def empty_of(inputs):
     )
     molecules = dataclasses.replace(inputs.molecules, arrays=arrays)
     counts, descriptors = torch.zeros_like(inputs.counts), torch.zeros_like(inputs.descriptors)
-    return MoleculeInputs(molecules, counts, descriptors)
+    return ExpandedInputs(molecules, counts, descriptors)
 
 
 @pytest.mark.parametrize("smiles", SMILES + ODD)

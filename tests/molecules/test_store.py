@@ -1,17 +1,22 @@
-"""Inputs in files: a cache that is read in place of parsing."""
+"""Inputs in files: a cache that is mapped in place of parsing, and what may be wrong with it."""
 
+import json
+import threading
+
+import numpy as np
 import pytest
 import torch
 
-from gattn.data.archives import read_archive, write_archive
-from gattn.molecules import inputs
+from gattn.molecules import inputs, store
 from gattn.molecules.inputs import featurise
+from gattn.molecules.store import locked
 
 SMILES = ["CCO", "(", "c1ccccc1", "[Na+].[Cl-]", "", "*", "C" * 300, "F/C=C/F", "N[C@@H](C)C(=O)O"]
 
 
 def _same(ours, theirs):
     assert ours.molecules.smiles == theirs.molecules.smiles
+    assert ours.molecules.rows == theirs.molecules.rows
     assert torch.equal(ours.counts, theirs.counts)
     assert torch.equal(ours.descriptors, theirs.descriptors)
     for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr"):
@@ -19,17 +24,19 @@ def _same(ours, theirs):
         assert torch.equal(mine, wanted)
 
 
-def test_a_cache_is_read_in_place_of_parsing(tmp_path, monkeypatch):
-    cache = tmp_path / "inputs.npz"
-    first = featurise(SMILES, cache=cache)
+@pytest.mark.parametrize("texts", [SMILES, [], ["(", ""], ["C"]])
+def test_a_cache_is_read_in_place_of_parsing(tmp_path, monkeypatch, texts):
+    cache = tmp_path / "inputs"
+    monkeypatch.setattr(inputs, "PIECE", 2)  # several pieces in one file
+    first = featurise(texts, cache=cache)
 
     def refuse(*_, **__):
         raise AssertionError("it was parsed again")
 
-    _same(first.inputs, featurise(SMILES).inputs)
+    _same(first.inputs, featurise(texts).inputs)
     with monkeypatch.context() as patch:
         patch.setattr(inputs, "read_packed", refuse)
-        again = featurise(SMILES, cache=cache)
+        again = featurise(texts, cache=cache)
     _same(again.inputs, first.inputs)
     assert again.errors == first.errors
     assert again.canonical == first.canonical
@@ -38,7 +45,7 @@ def test_a_cache_is_read_in_place_of_parsing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("change", ["texts", "max_atoms", "rdkit"])
 def test_a_stale_cache_is_made_anew(tmp_path, monkeypatch, change):
-    cache = tmp_path / "inputs.npz"
+    cache = tmp_path / "inputs"
     featurise(SMILES, cache=cache)
     before = cache.read_bytes()
     texts, options = SMILES, {}
@@ -53,39 +60,90 @@ def test_a_stale_cache_is_made_anew(tmp_path, monkeypatch, change):
 
 
 def test_a_cache_that_is_something_else_is_left_alone(tmp_path):
-    cache = tmp_path / "inputs.npz"
+    cache = tmp_path / "inputs"
     cache.write_text("notes")
-    with pytest.raises(ValueError, match=r"inputs\.npz holds no inputs of molecules"):
+    with pytest.raises(ValueError, match="inputs holds no inputs of molecules"):
         featurise(SMILES, cache=cache)
     assert cache.read_text() == "notes"
 
 
+def _changed(content, name, place, value):
+    """The bytes of a cache with one number of one array changed."""
+    size = int.from_bytes(content[:8], "little")
+    begin, _ = json.loads(content[8 : 8 + size])[name]["data_offsets"]
+    number = np.array([value], store.FIELDS[name][0]).tobytes()
+    at = 8 + size + begin + place * len(number)
+    return content[:at] + number + content[at + len(number) :]
+
+
 @pytest.mark.parametrize(
-    ("name", "index", "value", "says"),
+    ("name", "place", "value", "says"),
     [
         ("atoms", 0, 10_000, "atoms must name what is there"),
         ("bonds", 0, -1, "bonds must name what is there"),
-        ("ends", (0, 0), 3, "ends must name what is there"),
+        ("ends", 0, 3, "ends must name what is there"),
         ("places", 0, 2048, "places must name what is there"),
-        ("sizes", (0, 0), 4, r"atoms must be \(3"),
-        ("columns", 0, 0, r"places must be"),
+        ("atom_ptr", 1, 4, "ends must name what is there"),
+        ("atom_ptr", 1, 1 << 40, "atom_ptr must begin at 0 and never fall"),
+        ("count_ptr", 0, -8, "count_ptr must begin at 0 and never fall"),
+        ("bond_ptr", 7, 1 << 40, "bonds must be of 1099511627776; it is of"),
+        ("rows", 0, 1, "rows must name the texts without an error"),
+        ("smiles", 0, 255, "codec can't decode"),
     ],
 )
-def test_a_cache_that_was_tampered_with_is_refused(tmp_path, name, index, value, says):
-    cache = tmp_path / "inputs.npz"
+def test_a_cache_that_was_tampered_with_is_refused(tmp_path, name, place, value, says):
+    cache = tmp_path / "inputs"
     featurise(SMILES, cache=cache)
-    header, arrays = read_archive(cache)
-    arrays[name][index] = value
-    write_archive(cache, header, arrays)
-    with pytest.raises(ValueError, match=says):
+    cache.write_bytes(_changed(cache.read_bytes(), name, place, value))
+    with pytest.raises(ValueError, match=f"is broken: .*{says}"):
+        featurise(SMILES, cache=cache)
+
+
+@pytest.mark.parametrize(("was", "put"), [('"I64"', '"F64"'), ('"atoms"', '"motas"')])
+def test_a_cache_of_other_arrays_is_refused(tmp_path, was, put):
+    cache = tmp_path / "inputs"
+    featurise(SMILES, cache=cache)
+    cache.write_bytes(cache.read_bytes().replace(was.encode(), put.encode()))
+    with pytest.raises(ValueError, match="holds no inputs of molecules, or is broken"):
         featurise(SMILES, cache=cache)
 
 
 def test_a_truncated_cache_is_refused(tmp_path):
-    cache = tmp_path / "inputs.npz"
+    cache = tmp_path / "inputs"
     featurise(SMILES, cache=cache)
     content = cache.read_bytes()
-    for length in range(0, len(content), 500):
+    for length in [0, 4, 8, *range(100, len(content), 1500), len(content) - 1]:
         cache.write_bytes(content[:length])
         with pytest.raises(ValueError, match="holds no inputs of molecules, or is broken"):
             featurise(SMILES, cache=cache)
+
+
+def test_an_interrupted_writing_leaves_nothing_that_is_read(tmp_path, monkeypatch):
+    cache = tmp_path / "inputs"
+
+    def fail(texts, **_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs, "read_packed", fail)
+        with pytest.raises(KeyboardInterrupt):
+            featurise(SMILES, cache=cache)
+    assert [path.name for path in tmp_path.iterdir()] == [".inputs.lock"]
+    killed = tmp_path / ".inputs.parts"  # what a process leaves that was killed
+    killed.mkdir()
+    (killed / "atoms").write_bytes(b"some")
+    _same(featurise(SMILES, cache=cache).inputs, featurise(SMILES).inputs)
+    assert not killed.exists()
+
+
+def test_one_process_writes_and_the_others_wait(tmp_path, monkeypatch):
+    cache = tmp_path / "inputs"
+    found = []
+    with locked(cache):
+        other = threading.Thread(target=lambda: found.append(featurise(SMILES, cache=cache)))
+        other.start()
+        other.join(0.05)
+        assert not found
+        assert not cache.exists()
+    other.join(60)
+    assert len(found) == 1

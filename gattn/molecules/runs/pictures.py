@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +19,7 @@ from gattn.training.sections import themed
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
+    from gattn.molecules.inputs import MoleculeInputs
 
 __all__ = ["worst_molecules"]
 
@@ -48,7 +50,8 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
         attribute(estimator.predictor_, known.inputs[row : row + 1], target=target)[0]
         for row, target in zip(rows, targets)
     ]
-    scale, smiles = shared_scale(weights), known.inputs.molecules.smiles
+    scale = shared_scale(weights)
+    smiles = dict(zip(rows, known.inputs[rows].molecules.smiles))
     figures = tuple(
         themed(
             partial(
@@ -60,7 +63,7 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
                 label=f"contribution by {METHOD}",
             ),
             f"The structure of {smiles[row]} with a weight on each atom",
-            _caption(estimator, known, made, row, target),
+            f"{_caption(estimator, known, made, row, target)}\n{smiles[row]}",
         )
         for row, target, own in zip(rows, targets, weights)
     )
@@ -78,11 +81,15 @@ def _worst(known: Labelled, made: Prediction) -> tuple[list[int], list[int]]:
     """The positions of the largest errors that can be drawn, and the target of each."""
     spread = (known.y - known.y.nanmean(0)).square().nanmean(0).sqrt()
     error = (made.mean - known.y).abs() / torch.where(spread > 0, spread, 1.0)
-    error[known.inputs.molecules.arrays.ptr.diff() > DRAWN] = torch.nan
     largest, target = error.nan_to_num(nan=-1.0).max(1)
-    rows = largest.argsort(descending=True, stable=True)[:WORST]
-    rows = rows[largest[rows] >= 0]
-    return rows.tolist(), target[rows].tolist()
+    order = largest.argsort(descending=True, stable=True)
+    order = order[largest[order] >= 0].tolist()
+    rows = list(islice((row for row in order if _can_be_drawn(known.inputs[[row]])), WORST))
+    return rows, target[rows].tolist()
+
+
+def _can_be_drawn(one: MoleculeInputs) -> bool:
+    return len(one.molecules.arrays.x) <= DRAWN
 
 
 def _caption(
@@ -97,4 +104,4 @@ def _caption(
     else:
         lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
     lines += [f"nearest {number(float(made.nearest[row]))}"]
-    return "\n".join([*lines, known.inputs.molecules.smiles[row]])
+    return "\n".join(lines)

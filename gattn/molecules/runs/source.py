@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 from typing import Literal
 
 from gattn.data import BadRow, dataset, load_molecules
@@ -38,7 +40,7 @@ class Source:
     smiles: list[str]
     targets: tuple[str, ...]
     labels: Labels
-    lines: list[int]
+    lines: Sequence[int]
     parts: list[str] | None
     bad: tuple[BadRow, ...]
 
@@ -75,23 +77,29 @@ def read_source(
     if len(set(wanted)) < len(wanted):
         raise ValueError(f"a column can serve once; got {', '.join(wanted)}")
     table = open_table(path, wanted, encoding=encoding)
-    rows = list(table.rows())
-    if not rows:
-        raise ValueError(f"{path} has a header and no rows")
     places = [table.place(target) for target in targets]
-    # The cells of a row that does not fit the header may stand under other columns.
-    cells = [[""] * len(places) if row.problem else [row.cells[p] for p in places] for row in rows]
-    lines = [row.line for row in rows]
+    text_place, part_place = table.place(smiles), table.place(part_column or smiles)
+    texts: list[str] = []
+    cells: list[tuple[str, ...]] = []
+    parts: list[str] | None = None if part_column is None else []
+    faults: list[str] = []
+    lines = array("q")
+    for row in table.rows():  # of the others' cells nothing is kept
+        # The cells of a row that does not fit the header may stand under other columns.
+        fits = not row.problem
+        texts.append(row.cells[text_place])
+        cells.append(tuple(row.cells[p] if fits else "" for p in places))
+        if parts is not None:  # a row that does not fit is in no part, whatever it says
+            parts.append(intern(row.cells[part_place]) if fits else "train")
+        faults.append(row.problem)
+        lines.append(row.line)
+    if not texts:
+        raise ValueError(f"{path} has a header and no rows")
     try:
         labels = read_labels(cells, targets, task, lines, learnable=learnable)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    texts = [row.cells[table.place(smiles)] for row in rows]
-    problems = [row.problem or problem for row, problem in zip(rows, labels.problems)]
-    parts = None
-    if part_column is not None:
-        place = table.place(part_column)  # a row that does not fit is in no part, whatever it says
-        parts = ["train" if row.problem else row.cells[place] for row in rows]
+    problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     return Source(
         name=path,
         sha256=file_hash(Path(path)),

@@ -14,6 +14,7 @@ from torch import Tensor
 from gattn.data import Split
 from gattn.files import write_rows
 from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.baselines import BASELINE_ROWS
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
@@ -116,21 +117,19 @@ def train_run(
     say(_read(source, known, estimator))
     split = choose_parts(settings.split, known, source, settings.model.seed)
     _check_train(estimator, known.y[split.train])
-    notes = _notes(split, known)
+    notes = _notes(split, known, settings)
     for note in notes:
         say(note)
     if is_first_process():
         left_out = [(row.row, row.line, row.text, row.reason) for row in known.bad]
         record = splits_record(split, known, source)
         begin(out, settings, record, ("row", "line", "text", "reason"), left_out)
+    train, val = known[split.train], known[split.val]
     if settings.tune:
         from gattn.molecules.runs.tuning import tune
 
-        train, val = known[split.train], known[split.val]
         estimator.set_params(**tune(estimator, train, val, settings.tune, out, say))
-    estimator.fit_labelled(  # copies that live no longer than this: of HIV half a gigabyte
-        known[split.train], known[split.val], folder=out / CHECKPOINTS, progress=progress
-    )
+    estimator.fit_labelled(train, val, folder=out / CHECKPOINTS, progress=progress)
     run = _judge(settings, source, known, split, estimator, notes)
     if is_first_process():
         _write(out, run)
@@ -156,7 +155,7 @@ def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
 def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelled:
     """The labelled molecules, with every row that was left out, also those of the table."""
     cache.mkdir(parents=True, exist_ok=True)
-    path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.npz"
+    path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
     found = estimator.read(source.smiles, y, cache=path)
@@ -176,12 +175,25 @@ def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
     return "; ".join(told)
 
 
-def _notes(split: Split, known: Labelled) -> list[str]:
+def _notes(split: Split, known: Labelled, settings: RunSettings) -> list[str]:
     """What there is to know of the parts before their metrics are believed."""
-    shared = in_two_parts(split, known.canonical)
-    if not shared:
-        return []
-    return [f"{shared} molecules of the test part stand in the training part, too."]
+    notes, shared = [], in_two_parts(split, known.canonical)
+    if shared:
+        notes.append(f"{shared} molecules of the test part stand in the training part, too.")
+    learned = len(split.train) + len(split.val)
+    for ridge, rows in _ridge_rows(learned, settings).items():
+        if rows < learned:
+            told = f"The kernel ridge of the {ridge} reads {rows:,} of {learned:,} molecules"
+            notes.append(f"{told}, drawn by the seed.")
+    return notes
+
+
+def _ridge_rows(learned: int, settings: RunSettings) -> dict[str, int]:
+    """At most how many of the molecules that are learned from each kernel ridge reads."""
+    most = {"baseline": BASELINE_ROWS}
+    if settings.model.model in ("stacked", "ridge"):
+        most["model"] = settings.model.kernel_rows
+    return {ridge: min(rows, learned) for ridge, rows in most.items()}
 
 
 def _check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
@@ -212,6 +224,7 @@ def _judge(
         "test": measure(task, test.y, made.mean),
         "val": measure(task, y_val, predictions["val"].mean),
         "baselines": measure_baselines(task, learned, test, settings.model.seed),
+        "ridge_rows": _ridge_rows(len(learned), settings),
         "targets": measure_targets(estimator, test.y, made.mean),
         "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
         | constant_width(estimator, y_val, predictions["val"].mean, settings.coverage),
