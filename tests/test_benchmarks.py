@@ -367,6 +367,7 @@ COMMANDS = [
     "molecules.attributions",
     "molecules.chemprop",
     "molecules.featurise",
+    "molecules.large",
     "molecules.predict",
     "molecules.search",
     "molecules.train",

@@ -59,11 +59,15 @@ def main(arguments: Sequence[str]) -> None:
 
 def spoilt_texts(count: int) -> Iterator[str]:
     """The texts of HIV's file again and again, of which every hundredth is no SMILES."""
+    repeated = itertools.islice(itertools.cycle(hiv_texts()), count)
+    return ("C1CC(" if i % 100 == 99 else text for i, text in enumerate(repeated))
+
+
+def hiv_texts() -> list[str]:
+    """The SMILES of HIV's file."""
     known = dataset("hiv")
     table = open_table(data_root() / known.folder / known.files[0].name, [known.smiles])
-    texts = [row.cells[table.place(known.smiles)] for row in table.rows()]
-    repeated = itertools.islice(itertools.cycle(texts), count)
-    return ("C1CC(" if i % 100 == 99 else text for i, text in enumerate(repeated))
+    return [row.cells[table.place(known.smiles)] for row in table.rows()]
 
 
 def processor_seconds() -> float:

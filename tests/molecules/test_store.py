@@ -2,13 +2,19 @@
 
 import json
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("lightning")
+
 from gattn.molecules import inputs, store
 from gattn.molecules.inputs import featurise
+from gattn.molecules.packed import ExpandedInputs
+from gattn.molecules.predictor import MoleculePredictor
+from gattn.molecules.settings import MoleculeSettings
 from gattn.molecules.store import locked
 
 SMILES = ["CCO", "(", "c1ccccc1", "[Na+].[Cl-]", "", "*", "C" * 300, "F/C=C/F", "N[C@@H](C)C(=O)O"]
@@ -147,3 +153,29 @@ def test_one_process_writes_and_the_others_wait(tmp_path, monkeypatch):
         assert not cache.exists()
     other.join(60)
     assert len(found) == 1
+
+
+def test_the_file_is_mapped_and_some_of_it_is_viewed(tmp_path):
+    cache = tmp_path / "inputs"
+    found = featurise(SMILES, cache=cache).inputs
+    maps = Path("/proc/self/maps")
+    if maps.exists():  # Linux tells it
+        assert str(cache.resolve()) in maps.read_text()
+    some = found[torch.tensor([4, 0])]
+    assert some.arrays is found.arrays
+    assert some[[1]].molecules.smiles == ["CCO"]
+
+
+def test_training_does_not_tell_where_its_molecules_lie(tmp_path):
+    texts = [f"{'C' * length}{end}" for length in range(1, 13) for end in ("O", "N", "Cl")]
+    y = torch.arange(36.0)[:, None].double().sqrt()
+    held = featurise(texts).inputs
+    expanded = ExpandedInputs(held.molecules, held.counts, held.descriptors)
+    settings = MoleculeSettings(epochs=2, width=16, heads=2, layers=1, batch_size=8)
+    means = []
+    for found in (held, featurise(texts, cache=tmp_path / "inputs").inputs, expanded):
+        train, val = found[:30], found[30:]
+        made = MoleculePredictor.fit(train, y[:30], val, y[30:], "regression", settings)
+        means.append(made.predict(found).mean)
+    assert torch.equal(means[0], means[1])
+    assert torch.equal(means[0], means[2])

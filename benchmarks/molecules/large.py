@@ -1,0 +1,125 @@
+"""Measure a training on a large table: rows a second, and the memory that grows with the rows.
+
+    python -m benchmarks.molecules.large --rows 20000
+    python -m benchmarks.molecules.large --rows 60000   # a process of its own: the slope a row
+
+Joins the molecules of HIV (below GATTN_DATA) with chains until there are so many different texts,
+and trains as ``gattn molecules train`` does, from the table to the report. A JSON line goes to
+benchmarks/results/molecules-large.jsonl. Anonymous memory is what a process holds beside mapped
+files, which the system drops when it needs room. Wall time needs a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.core import record
+from benchmarks.molecules.featurise import hiv_texts, peak_mib, processor_seconds
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.train import train_run
+from gattn.molecules.settings import MoleculeSettings
+
+MODULE = "benchmarks.molecules.large"
+HEADS = ("C", "O", "N", "F", "Cl", "Br", "S")
+INTERVAL = 0.05
+"""Seconds between two looks at the memory."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Make a table and train on it, and print the rows a second and the peaks of memory."""
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
+    parser.add_argument("--rows", type=int, default=20_000, help="of the table")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2, help="processes that read SMILES")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "molecules-large.jsonl")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        found = _measure(options.rows, Path(folder), options.epochs, options.workers)
+    environment = record.environment(MODULE, arguments)
+    record.append(options.out, {**found, "environment": environment})
+    print(", ".join(f"{name} {value}" for name, value in found.items()))
+
+
+def different_texts(count: int) -> Iterator[str]:
+    """So many different texts: those of HIV, then the same behind a head and a chain."""
+    known = list(dict.fromkeys(hiv_texts()))
+    chains = (head + "C" * length for length in itertools.count() for head in HEADS)
+    fronts = itertools.chain([""], chains)
+    return itertools.islice((front + text for front in fronts for text in known), count)
+
+
+def label(text: str) -> int:
+    """What the network is to learn of a text: its letters C and c, less those of N and O."""
+    count = text.lower().count
+    return count("c") - count("n") - count("o")
+
+
+class PeakOfAnonymousMemory:
+    """Looks at this process's anonymous memory while a block runs; Linux alone tells it."""
+
+    def __enter__(self) -> PeakOfAnonymousMemory:
+        self.mib, self._over = anonymous_mib(), threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._over.wait(INTERVAL):
+            self.mib = max(self.mib, anonymous_mib())
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def anonymous_mib() -> int:
+    """The anonymous memory that this process holds now."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+def _measure(rows: int, folder: Path, epochs: int, workers: int) -> record.Record:
+    table = folder / "large.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", "letters"])
+        writer.writerows((text, label(text)) for text in different_texts(rows))
+    settings = RunSettings(
+        data=str(table),
+        target=("letters",),
+        workers=workers,
+        model=MoleculeSettings(epochs=epochs),
+    )
+    before, start, used = anonymous_mib(), time.perf_counter(), processor_seconds()
+    with PeakOfAnonymousMemory() as peak:
+        metrics = train_run(settings, folder / "run", say=lambda line: print(line, flush=True))
+    seconds = time.perf_counter() - start
+    cache = sum(path.stat().st_size for path in (folder / ".gattn").iterdir())
+    return {
+        "case": f"large/{rows}",
+        "rows": rows,
+        "molecules": sum(metrics["molecules"].values()) - metrics["molecules"]["left_out"],
+        "epochs": epochs,
+        "seconds": seconds,
+        "rows_per_second": rows / seconds,
+        "processor_seconds": processor_seconds() - used,
+        "anonymous_mib_before": before,
+        "peak_anonymous_mib": peak.mib,
+        "peak_mib": peak_mib(resource.RUSAGE_SELF),
+        "peak_mib_of_a_worker": peak_mib(resource.RUSAGE_CHILDREN),
+        "cache_mib": cache // 2**20,
+        "test": metrics["test"],
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
