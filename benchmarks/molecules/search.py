@@ -26,8 +26,8 @@ from torch import Tensor
 from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
 from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.expanded import ExpandedInputs
 from gattn.molecules.inputs import MoleculeInputs, featurise
-from gattn.molecules.packed import ExpandedInputs
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator

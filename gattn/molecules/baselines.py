@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gattn.data.fingerprints import tanimoto_ridges
+from gattn.molecules.expanded import in_pieces
 from gattn.molecules.kernel import draw
-from gattn.molecules.packed import in_pieces
 from gattn.molecules.settings import Task
 
 if TYPE_CHECKING:

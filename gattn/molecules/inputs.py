@@ -16,14 +16,8 @@ from torch import Tensor
 
 from gattn.data.packing import PackedInputs, read_packed
 from gattn.data.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.packed import (
-    ExpandedInputs,
-    InputsView,
-    MoleculeInputs,
-    PackedArrays,
-    decoded,
-    joined,
-)
+from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
+from gattn.molecules.packed import InputsView, PackedArrays, decoded, joined
 from gattn.molecules.store import fingerprint, locked, read_inputs, write_inputs
 from gattn.training.processes import in_order
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.data.descriptors import DESCRIPTORS
-from gattn.molecules.packed import in_pieces
+from gattn.molecules.expanded import in_pieces
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs

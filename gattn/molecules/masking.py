@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gattn.data.fingerprints import COUNTS
 from gattn.data.molecules import Molecules
-from gattn.molecules.packed import ExpandedInputs, MoleculeInputs
+from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,63 +17,11 @@ from torch import Tensor
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS, Molecules
 from gattn.data.building import PackedMolecules, PackedRows
 from gattn.data.fingerprints import PackedCounts
-from gattn.data.molecules import Positions, positions_of
+from gattn.data.molecules import Positions
 from gattn.data.packing import PackedInputs
+from gattn.molecules.expanded import places_of
 
-__all__ = [
-    "FIELDS",
-    "POINTERS",
-    "ExpandedInputs",
-    "InputsView",
-    "MoleculeInputs",
-    "PackedArrays",
-    "additions",
-    "decoded",
-    "in_pieces",
-    "joined",
-]
-
-Inputs = TypeVar("Inputs", bound="MoleculeInputs")
-
-
-class MoleculeInputs(Protocol):
-    """Molecules as models read them; ``inputs[positions]`` are some of them."""
-
-    @property
-    def molecules(self) -> Molecules:
-        """The k graphs; their ``y`` has no columns."""
-        ...
-
-    @property
-    def counts(self) -> Tensor:
-        """[k, 2048] uint8, how often each Morgan environment of radius 2 occurs, at most 255."""
-        ...
-
-    @property
-    def descriptors(self) -> Tensor:
-        """[k, len(DESCRIPTORS)] float32, not scaled, finite."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
-
-
-@dataclass(frozen=True, eq=False)
-class ExpandedInputs:
-    """Inputs that stand in memory as models read them; see :class:`MoleculeInputs`."""
-
-    molecules: Molecules
-    counts: Tensor
-    descriptors: Tensor
-
-    def __len__(self) -> int:
-        return len(self.molecules)
-
-    def __getitem__(self, positions: Positions) -> ExpandedInputs:
-        """Copy out the molecules at these positions (a slice, a list, a tensor or a mask)."""
-        where = _where(positions, len(self))
-        return ExpandedInputs(self.molecules[where], self.counts[where], self.descriptors[where])
+__all__ = ["FIELDS", "POINTERS", "InputsView", "PackedArrays", "additions", "decoded", "joined"]
 
 
 class PackedArrays(NamedTuple):
@@ -198,7 +146,8 @@ def joined(pieces: Iterable[PackedInputs]) -> PackedArrays:
 
 @dataclass(frozen=True, eq=False)
 class InputsView:
-    """Some molecules of packed arrays; see :class:`MoleculeInputs`.
+    """Some molecules of packed arrays; see
+    :class:`gattn.molecules.expanded.MoleculeInputs`.
 
     Taking some of them copies no molecule. What they consist of is expanded at each access, so it
     is asked for a batch at a time.
@@ -216,7 +165,7 @@ class InputsView:
 
     def __getitem__(self, positions: Positions) -> InputsView:
         """View the molecules at these positions (a slice, a list, a tensor or a mask)."""
-        where = _where(positions, len(self)).numpy()
+        where = places_of(positions, len(self)).numpy()
         return InputsView(self.arrays, self.positions[where])
 
     @property
@@ -247,15 +196,6 @@ class InputsView:
         return torch.from_numpy(self.arrays.descriptors[self.positions])
 
 
-def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
-    """Cut inputs into pieces of at most so many molecules; no molecules are one piece of none."""
-    if len(inputs) <= size:
-        yield inputs
-        return
-    for begin in range(0, len(inputs), size):
-        yield inputs[begin : begin + size]
-
-
 def decoded(data: np.ndarray, ptr: np.ndarray, where: np.ndarray) -> list[str]:
     """The texts at these positions."""
     ends: Sequence[tuple[int, int]] = list(zip(ptr[where].tolist(), ptr[where + 1].tolist()))
@@ -280,8 +220,3 @@ class _Ranges(NamedTuple):
         end = length.cumsum()
         first = begin - end + length
         return cls(first.repeat(length) + np.arange(length.sum()), length)
-
-
-def _where(positions: Positions, count: int) -> Tensor:
-    """Positions from 0, [k] int64."""
-    return torch.atleast_1d(torch.as_tensor(positions_of(positions, count)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from gattn.molecules.expanded import in_pieces
 from gattn.molecules.kernel import KernelRidge, moments
 from gattn.molecules.members import (
     ASKED,
@@ -19,7 +20,6 @@ from gattn.molecules.members import (
 )
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
-from gattn.molecules.packed import in_pieces
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
 from gattn.training.settings import from_table, to_table

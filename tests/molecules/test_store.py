@@ -11,8 +11,8 @@ import torch
 pytest.importorskip("lightning")
 
 from gattn.molecules import inputs, store
+from gattn.molecules.expanded import ExpandedInputs
 from gattn.molecules.inputs import featurise
-from gattn.molecules.packed import ExpandedInputs
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
 from gattn.molecules.store import locked

@@ -6,15 +6,22 @@ import torch
 from torch import Tensor
 
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
-from gattn.molecules.settings import Task
+from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.conformal import IntervalCalibrator
 from gattn.training.metrics import classification_metrics, regression_metrics
 
-__all__ = ["constant_width", "measure", "measure_baselines", "measure_intervals", "measure_targets"]
+__all__ = [
+    "constant_width",
+    "measure",
+    "measure_baselines",
+    "measure_intervals",
+    "measure_targets",
+    "ridge_rows",
+]
 
 
 def measure(task: Task, y: Tensor, mean: Tensor) -> dict[str, float]:
@@ -48,6 +55,18 @@ def measure_baselines(
     """The metrics of the baselines, trained on one part, on another."""
     made = baseline_predictions(train.inputs, train.y, known.inputs, task, seed=seed)
     return {name: measure(task, known.y, mean) for name, mean in made.items()}
+
+
+def ridge_rows(learned: int, settings: MoleculeSettings) -> dict[str, int]:
+    """How many of the molecules that are learned from a kernel ridge reads at most, by whose it is.
+
+    >>> ridge_rows(3500, MoleculeSettings())
+    {'baseline': 3500, 'model': 3000}
+    """
+    most = {"baseline": BASELINE_ROWS}
+    if settings.model in ("stacked", "ridge"):
+        most["model"] = settings.kernel_rows
+    return {whose: min(rows, learned) for whose, rows in most.items()}
 
 
 def measure_intervals(

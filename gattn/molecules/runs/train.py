@@ -14,7 +14,6 @@ from torch import Tensor
 from gattn.data import Split
 from gattn.files import write_rows
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.baselines import BASELINE_ROWS
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
@@ -25,6 +24,7 @@ from gattn.molecules.runs.measure import (
     measure_baselines,
     measure_intervals,
     measure_targets,
+    ridge_rows,
 )
 from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
 from gattn.molecules.runs.records import prediction_table
@@ -177,23 +177,13 @@ def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
 
 def _notes(split: Split, known: Labelled, settings: RunSettings) -> list[str]:
     """What there is to know of the parts before their metrics are believed."""
-    notes, shared = [], in_two_parts(split, known.canonical)
-    if shared:
-        notes.append(f"{shared} molecules of the test part stand in the training part, too.")
-    learned = len(split.train) + len(split.val)
-    for ridge, rows in _ridge_rows(learned, settings).items():
-        if rows < learned:
-            told = f"The kernel ridge of the {ridge} reads {rows:,} of {learned:,} molecules"
-            notes.append(f"{told}, drawn by the seed.")
-    return notes
-
-
-def _ridge_rows(learned: int, settings: RunSettings) -> dict[str, int]:
-    """At most how many of the molecules that are learned from each kernel ridge reads."""
-    most = {"baseline": BASELINE_ROWS}
-    if settings.model.model in ("stacked", "ridge"):
-        most["model"] = settings.model.kernel_rows
-    return {ridge: min(rows, learned) for ridge, rows in most.items()}
+    learned, shared = len(split.train) + len(split.val), in_two_parts(split, known.canonical)
+    told = f"{shared} molecules of the test part stand in the training part, too."
+    return [told] * (shared > 0) + [
+        f"The {whose}'s kernel ridge reads {rows:,} of {learned:,} molecules, drawn by the seed."
+        for whose, rows in ridge_rows(learned, settings.model).items()
+        if rows < learned
+    ]
 
 
 def _check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
@@ -224,7 +214,7 @@ def _judge(
         "test": measure(task, test.y, made.mean),
         "val": measure(task, y_val, predictions["val"].mean),
         "baselines": measure_baselines(task, learned, test, settings.model.seed),
-        "ridge_rows": _ridge_rows(len(learned), settings),
+        "ridge_rows": ridge_rows(len(learned), settings.model),
         "targets": measure_targets(estimator, test.y, made.mean),
         "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
         | constant_width(estimator, y_val, predictions["val"].mean, settings.coverage),
