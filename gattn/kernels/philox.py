@@ -26,8 +26,23 @@ def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
     return (philox(key, counter) >= threshold(dropout)).view(num_edges, heads)
 
 
+def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
+    """Which of so many numbers dropout keeps: [count] bool.
+
+    Each word serves one: those at counter 256 b + k the numbers k, 256 + k, 512 + k and 768 + k of
+    the b-th 1,024.
+    """
+    counter = torch.arange(-(-count // 1024) * 256, device=seed.device).view(-1, 256)
+    drawn = torch.stack(_words(seed[:1], counter), 1).flatten()
+    return drawn[:count] >= threshold(dropout)
+
+
 def philox(key: Tensor, counter: Tensor) -> Tensor:
     """First 32-bit word of Philox4x32-10 at each 64-bit counter, as int64 in [0, 2**32)."""
+    return _words(key, counter)[0]
+
+
+def _words(key: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     key0, key1 = key & _LOW, (key >> 32) & _LOW
     c0, c1 = counter & _LOW, (counter >> 32) & _LOW
     c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
@@ -36,7 +51,7 @@ def philox(key: Tensor, counter: Tensor) -> Tensor:
         low1, high1 = _multiply(0xCD9E8D57, c2)
         c0, c1, c2, c3 = high1 ^ c1 ^ key0, low1, high0 ^ c3 ^ key1, low0
         key0, key1 = (key0 + 0x9E3779B9) & _LOW, (key1 + 0xBB67AE85) & _LOW
-    return c0
+    return c0, c1, c2, c3
 
 
 def _multiply(a: int, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -109,7 +109,11 @@ def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
 
 def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     """Zero the numbers [k] that the generator drops and scale the rest by 1 / (1 - dropout)."""
-    return _drop(_to_acc(x).unsqueeze(1), seed, dropout).squeeze(1).to(x.dtype)
+    if seed is None:
+        return x
+    kept = philox.keep_numbers(seed, len(x), dropout)
+    scale = 1 / (1 - dropout) if dropout < 1 else 0.0
+    return (_to_acc(x) * kept * scale).to(x.dtype)
 
 
 def _to_caller(edges: Tensor, layout: Layout) -> Tensor:

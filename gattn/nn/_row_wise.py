@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import nn
 from torch.nn import Module
 from torch.nn.parameter import UninitializedParameter
@@ -36,6 +38,6 @@ def _is_row_wise(module: Module) -> bool:
     if kind in _IN_EVALUATION:
         is_by_batch = kind is nn.BatchNorm1d and module.running_mean is None
         return not module.training and not is_by_batch
-    if isinstance(module, MLP) and module.training and any(module.dropout):
+    if isinstance(module, MLP) and module.training and any(cast("list[float]", module.dropout)):
         return False
     return kind in _CONTAINERS or kind in _PLAIN

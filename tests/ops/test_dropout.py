@@ -193,10 +193,16 @@ def test_of_numbers_it_draws_what_the_reference_draws(dtype, p, shape):
     out.sum().backward()
     torch.manual_seed(3)
     seed = checks.new_seed(p, x.device)
-    kept = philox.keep(seed, x.numel(), 1, p).view(shape) & (p < 1)
+    kept = philox.keep_numbers(seed, x.numel(), p).view(shape) & (p < 1)
     scale = kept.double() / (1 - p if p < 1 else 1)
     assert torch.equal(out, (x.double() * scale).to(dtype))
     assert torch.equal(x.grad, scale.to(dtype))
+
+
+def test_numbers_that_share_a_draw_are_independent():
+    kept = philox.keep_numbers(torch.tensor([7, 0]), 2**20, 0.5).double().view(-1, 4, 256) - 0.5
+    shared = torch.einsum("bik,bjk->ij", kept, kept) / 2**18
+    assert (shared - torch.eye(4) / 4).abs().max() < 5 * 0.25 / 2**9
 
 
 @of_numbers

@@ -1,6 +1,8 @@
 // Dropout of single numbers: y = x m / (1 - p), with the draw of each number keyed on its place.
 //
-// No mask is stored: backward is the same map with the same seed.
+// A draw of Philox has four words, and each serves a number: those at counter 256 b + k the numbers
+// k, 256 + k, 512 + k and 768 + k of the b-th 1,024, so that words are stored as they are drawn, by
+// whole vectors. No mask is stored: backward is the same map with the same seed.
 #include "dispatch.h"
 #include "rows.h"
 
@@ -16,25 +18,38 @@ namespace {
 // clang-format on
 GATTN_ARGS(DropoutArgs, DROPOUT_FIELDS);
 
+constexpr i64 quarter = 256, block = 4 * quarter;
+
+// What is left of each number of a block, 0 or 1 / (1 - p).
+template <class A> [[gnu::noinline]] void draw_block(const Dropout& dropout, i64 number, A* kept) {
+  const std::uint64_t seed = std::uint64_t(dropout.seed[0]);
+  const std::uint64_t first = std::uint64_t(number) * quarter;
+  const std::uint32_t threshold = dropout.threshold;
+  const A scale = A(dropout.scale);
+  const auto left = [=](word drawn) { return std::uint32_t(drawn) >= threshold ? scale : A(0); };
+#pragma omp simd
+  for (i64 k = 0; k < quarter; ++k) {
+    const Words drawn = philox_words(seed, first + k);
+    kept[k] = left(drawn.first);
+    kept[quarter + k] = left(drawn.second);
+    kept[2 * quarter + k] = left(drawn.third);
+    kept[3 * quarter + k] = left(drawn.fourth);
+  }
+}
+
 void dropout(const DropoutArgs& args) {
   dispatch(args.dtype, [&]<class T>() {
     using A = acc_t<T>;
-    constexpr i64 block = 1024;
     const T* x = static_cast<const T*>(args.x);
     T* out = static_cast<T*>(args.out);
-    Allocation allocation;
-#pragma omp parallel if (args.numel > parallel_work)
-    {
-      auto mask = mask_of<A>(args.seed, args.dropout, block);
-      const i64 served = allocation.attempt([&] { mask.prepare(1); }) ? args.numel : 0;
-#pragma omp for schedule(static)
-      for (i64 first = 0; first < served; first += block) {
-        const A* kept = mask.draw(1, [&](i64) { return first / block; });
-        const i64 count = std::min(block, args.numel - first);
-        for (i64 y = 0; y < count; ++y) out[first + y] = narrow<T>(wide(x[first + y]) * kept[y]);
-      }
+    const Dropout dropout = mask_of<A>(args.seed, args.dropout, 1).dropout;
+#pragma omp parallel for schedule(static) if (args.numel > parallel_work)
+    for (i64 first = 0; first < args.numel; first += block) {
+      A kept[block];
+      draw_block(dropout, first / block, kept);
+      const i64 count = std::min(block, args.numel - first);
+      for (i64 y = 0; y < count; ++y) out[first + y] = narrow<T>(wide(x[first + y]) * kept[y]);
     }
-    allocation.check();
   });
 }
 

@@ -16,7 +16,12 @@ using word = std::uint64_t;
 using word = std::uint32_t;
 #endif
 
-inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
+// The four words at a counter.
+struct Words {
+  word first, second, third, fourth;
+};
+
+inline Words philox_words(std::uint64_t seed, std::uint64_t counter) {
   std::uint32_t key0 = std::uint32_t(seed), key1 = std::uint32_t(seed >> 32);
   word c0 = word(std::uint32_t(counter)), c1 = word(counter >> 32), c2 = 0, c3 = 0;
 #pragma GCC unroll 10  // or the loop over draws around it is not vector code
@@ -30,7 +35,11 @@ inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return std::uint32_t(c0);
+  return {c0, c1, c2, c3};
+}
+
+inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
+  return std::uint32_t(philox_words(seed, counter).first);
 }
 
 struct Dropout {
