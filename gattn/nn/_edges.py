@@ -54,17 +54,32 @@ def read_edges(
     return graph, edge_attr
 
 
-def edge_rows(edge_index: Any, rows: Tensor, name: str = "edge_attr") -> Tensor:
+def edge_rows(
+    edge_index: Any, rows: Tensor, name: str = "edge_attr", width: int | None = None
+) -> Tensor:
     """A row [d] or number for each edge that is laid out, from those of the caller's edges.
+
+    Args:
+        edge_index: the edges, as the caller gave them.
+        rows: [e], [e, 1] or [e, d].
+        name: of the rows, for errors.
+        width: d; None for any.
+
+    Returns:
+        The rows; those of a networkx graph for both directions of an edge.
 
     Raises:
         TypeError: for anything but a tensor.
-        ValueError: for another number of rows.
+        ValueError: for another shape.
     """
     check_tensor(name, rows)
     networkx, edges = is_networkx(edge_index), _count_edges(_coalesced(edge_index))
-    if rows.dim() not in (1, 2) or rows.shape[0] != edges:
-        wanted = f"{name} must have shape ({edges}, d)"
+    fits = rows.dim() in (1, 2) and rows.shape[0] == edges
+    if width is not None and rows.dim() == 2:
+        fits = fits and rows.shape[1] in (1, width)
+    if not fits:
+        shapes = {None: f"({edges}, d)", 1: f"({edges},)"}
+        wanted = f"{name} must have shape {shapes.get(width, f'({edges},) or ({edges}, {width})')}"
         if networkx:
             raise ValueError(
                 f"{wanted}, a row for each of the networkx graph's edges(); got "

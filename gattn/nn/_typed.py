@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.dense import HeteroLinear
 
-from gattn.cache import cached_last
+from gattn.cache import cached, cached_last
 from gattn.graph import Graph
 from gattn.nn.checks import check_tensor
 from gattn.nn.segments import lay_out
@@ -31,9 +31,8 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
     check_tensor("edge_type", edge_type)
 
     def build() -> TypedGraph:
-        _check_types(edge_type, graph.num_edges, types)
+        kind = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index
-        kind = edge_type.long()
         pairs, m, n = source * types + kind, graph.num_src * types, graph.num_dst * types
         return TypedGraph(
             lay_out(pairs, destination, (m, graph.num_dst)),
@@ -73,13 +72,25 @@ def map_by_type(linear: HeteroLinear, x: Tensor, kind: Tensor) -> Tensor:
     return mapped[torch.arange(len(x), device=x.device), kind]
 
 
-def _check_types(edge_type: Tensor, edges: int, types: int) -> None:
-    if edge_type.is_floating_point() or edge_type.is_complex():
-        raise TypeError(f"edge_type must hold integers; got {edge_type.dtype}")
-    if edge_type.shape != (edges,):
-        raise ValueError(f"edge_type must have shape ({edges},); got {tuple(edge_type.shape)}")
-    if torch.compiler.is_compiling() or edges == 0:
-        return
-    low, high = (int(bound) for bound in edge_type.aminmax())
-    if low < 0 or high >= types:
-        raise ValueError(f"edge_type must be in [0, {types}); got {low} to {high}")
+def checked_types(name: str, kind: Any, rows: int, types: int) -> Tensor:
+    """The type of each row as int64 [rows], in [0, types).
+
+    The range is read once for the very tensor of types; compiled code asserts it.
+
+    Raises:
+        TypeError: for anything but a tensor of integers.
+        ValueError: for a wrong shape, or a type out of range.
+    """
+    check_tensor(name, kind)
+    if kind.is_floating_point() or kind.is_complex():
+        raise TypeError(f"{name} must hold integers; got {kind.dtype}")
+    if kind.shape != (rows,):
+        raise ValueError(f"{name} must have shape ({rows},); got {tuple(kind.shape)}")
+    if torch.compiler.is_compiling():
+        inside = ((kind >= 0) & (kind < types)).all()
+        torch._assert_async(inside, f"{name} must be in [0, {types})")
+    elif rows > 0 and not kind.is_meta:
+        low, high = cached(kind, "range", lambda: tuple(int(end) for end in kind.aminmax()))
+        if low < 0 or high >= types:
+            raise ValueError(f"{name} must be in [0, {types}); got {low} to {high}")
+    return kind.long()

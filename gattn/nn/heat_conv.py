@@ -13,11 +13,11 @@ from torch_geometric.typing import Adj, OptTensor
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
-from gattn.nn._edges import read_edges
+from gattn.nn._edges import edge_rows, read_edges
 from gattn.nn._features import as_columns, as_heads
 from gattn.nn._scores import AdditiveScore, WithEdgeValues, attend
 from gattn.nn._terms import EdgeTerms
-from gattn.nn._typed import map_by_type
+from gattn.nn._typed import checked_types, map_by_type
 from gattn.nn.checks import check_at_least, check_features
 
 
@@ -57,8 +57,9 @@ class HEATConv(AttentionConv):
           edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape or setting, an index out of range, or no edge features.
+        TypeError: for edges of another type, dtypes that differ, or types that are no integers.
+        ValueError: for a wrong shape or setting, an index or a type out of range, or no edge
+            features.
 
     Reference:
         Mo et al., "Heterogeneous edge-enhanced graph attention network for multi-agent trajectory
@@ -145,7 +146,12 @@ class HEATConv(AttentionConv):
         if x.dim() != 2:
             raise ValueError(f"x must have shape (n, {self.in_channels}); got {tuple(x.shape)}")
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x)
-        edge_attr = self._checked(edge_type, edge_attr, graph)
+        edge_attr = self._checked(edge_attr)
+        edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
+        edge_type = checked_types(
+            "edge_type", edge_type, graph.num_edges, self.edge_type_emb.num_embeddings
+        )
+        node_type = checked_types("node_type", node_type, len(x), self.hetero_lin.num_types)
         terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
         hidden = map_by_type(self.hetero_lin, x, node_type)
         kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
@@ -200,12 +206,8 @@ class HEATConv(AttentionConv):
         value = self.lin(torch.cat([x_j, edge_attr], dim=-1))
         return value.unsqueeze(1) * alpha.unsqueeze(-1)
 
-    def _checked(self, edge_type: Tensor, edge_attr: OptTensor, graph: Graph) -> Tensor:
-        """Edge features [e, edge_dim], of edges that have a type each."""
-        if edge_type.shape != (graph.num_edges,):
-            raise ValueError(
-                f"edge_type must have shape ({graph.num_edges},); got {tuple(edge_type.shape)}"
-            )
+    def _checked(self, edge_attr: OptTensor) -> Tensor:
+        """Edge features [e, edge_dim]."""
         if edge_attr is None:
             raise ValueError(f"{self} needs edge_attr")
         columns = as_columns(edge_attr)

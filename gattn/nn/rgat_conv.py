@@ -14,10 +14,10 @@ from torch_geometric.typing import Adj, OptTensor, Size
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
-from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
+from gattn.nn._edges import edge_rows, edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn._features import add_bias, as_columns, features_and_weight, glorot_linear
 from gattn.nn._terms import EdgeTerms, read_terms
-from gattn.nn._typed import TypedGraph, typed_graph
+from gattn.nn._typed import TypedGraph, checked_types, typed_graph
 from gattn.nn.checks import check_at_least
 from gattn.nn.recording import note, recording
 
@@ -210,6 +210,7 @@ class RGATConv(AttentionConv):
         if edge_type is None:
             raise ValueError("edge_type must be given, or be the values of a sparse adjacency")
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
+        edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
         terms = read_terms(
             edge_index, graph, x, edge_weight, score_bias, heads=self.heads * self.dim
         )
@@ -298,6 +299,7 @@ class RGATConv(AttentionConv):
     def _attend_edge_by_edge(
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, OptTensor]:
+        edge_type = checked_types("edge_type", edge_type, graph.num_edges, self.num_relations)
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
         with self.telling(terms):
             out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)

@@ -1,3 +1,4 @@
+import networkx
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -84,6 +85,21 @@ def test_types_made_in_inference_mode(monkeypatch):
         assert torch.equal(layer(x, edge_index, kinds), expected)
     layer(x, edge_index, kinds).sum().backward()
     assert len(built) == 6  # the last call finds what the one before built
+
+
+def test_types_of_a_networkx_graph_are_those_of_both_directions():
+    torch.manual_seed(0)
+    layer, x, kinds = RGATConv(4, 2, 2), torch.randn(4, 4), torch.tensor([1, 0])
+    network, pairs = networkx.Graph([(0, 1), (2, 3)]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    expected = layer(x, pairs, kinds.repeat_interleave(2))
+    torch.testing.assert_close(layer(x, network, kinds), expected)
+
+
+def test_a_type_out_of_range_edge_by_edge():
+    layer = RGATConv(4, 2, 2)
+    layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):
+        layer(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, -1]))
 
 
 def test_bad_input_gets_one_clear_error():
