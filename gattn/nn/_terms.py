@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from torch_geometric.utils import softmax
 from gattn import pyg_internals
 from gattn.graph import Graph
 from gattn.nn._edges import edge_rows, with_loop_features
-from gattn.nn._features import tile_heads
+from gattn.nn._features import as_columns, tile_heads
 from gattn.nn.checks import is_autocast
 
 
@@ -30,6 +31,10 @@ class EdgeTerms(NamedTuple):
     subclass of PyG's layers does that multiplies in ``message``. For weights that are normalised
     with the scores, :math:`\alpha_{ij} \propto w_{ij} e^{s_{ij}}`, the bias is their logarithm.
     A self-loop that a layer adds has the weight 1 and the bias 0.
+
+    A bias of -inf drops its edge from the softmax; a node whose edges are all dropped gets what one
+    without edges does. A bias of booleans is a mask, as in torch's attention: True keeps the edge,
+    False drops it. Weights of booleans are the numbers 1 and 0.
     """
 
     weight: Tensor | None = None
@@ -72,8 +77,8 @@ def read_terms(
         edge_index: the edges, as the caller gave them.
         graph: what :func:`gattn.nn._edges.read_edges` made of them.
         like: a tensor of the layer's dtype.
-        edge_weight: w, [e] in the caller's order, or None.
-        score_bias: b, [e] or [e, h] in the caller's order, or None.
+        edge_weight: w, [e] or [e, 1] in the caller's order, or None.
+        score_bias: b, [e], [e, 1] or [e, h] in the caller's order, or None; or a mask.
         heads: number of scores of an edge, h.
         self_loops: whether the layer added loops.
 
@@ -81,29 +86,35 @@ def read_terms(
         The terms.
 
     Raises:
-        TypeError: for anything but a tensor, or another dtype than the layer's.
-        ValueError: for a wrong shape.
+        TypeError: for anything but a tensor, for complex numbers, or for floats of another dtype
+            than the layer's.
+        ValueError: for a wrong shape or device.
     """
     if edge_weight is None and score_bias is None:
         return NO_TERMS
-    given = {"edge_weight": (edge_weight, 1.0), "score_bias": (score_bias, 0.0)}
-    read: list[Tensor | None] = []
-    for name, (term, of_loop) in given.items():
-        if term is not None:
-            term = _checked(name, edge_rows(edge_index, term, name), heads, like)
-            term = with_loop_features(term, graph, of_loop) if self_loops else term
-        read.append(term)
-    weight, bias = read
-    return EdgeTerms(weight, bias.unsqueeze(1) if bias is not None and bias.dim() == 1 else bias)
+    if score_bias is not None:
+        score_bias = edge_rows(edge_index, score_bias, "score_bias", heads)
+        if score_bias.dtype == torch.bool:
+            kept = torch.zeros(score_bias.shape, dtype=like.dtype, device=score_bias.device)
+            score_bias = kept.masked_fill(~score_bias, -torch.inf)
+        score_bias = as_columns(_checked("score_bias", score_bias, like))
+    if edge_weight is not None:
+        edge_weight = edge_rows(edge_index, edge_weight, "edge_weight", 1).flatten()
+        edge_weight = _checked("edge_weight", edge_weight, like)
+    if self_loops:
+        edge_weight, score_bias = (
+            None if term is None else with_loop_features(term, graph, of_loop)
+            for term, of_loop in ((edge_weight, 1.0), (score_bias, 0.0))
+        )
+    return EdgeTerms(edge_weight, score_bias)
 
 
-def _checked(name: str, term: Tensor, heads: int, like: Tensor) -> Tensor:
-    """A term in the dtype of the layer: integers and booleans are taken for numbers."""
-    edges = len(term)
-    shapes = [(edges,)] if name == "edge_weight" else [(edges,), (edges, 1), (edges, heads)]
-    if term.shape not in shapes:
-        wanted = f"({edges},)" + ("" if name == "edge_weight" else f" or ({edges}, {heads})")
-        raise ValueError(f"{name} must have shape {wanted}; got {tuple(term.shape)}")
+def _checked(name: str, term: Tensor, like: Tensor) -> Tensor:
+    """A term in the dtype of the layer: integers are taken for numbers, as booleans are."""
+    if term.device != like.device:
+        raise ValueError(f"{name} must be on {like.device}, as x; got {term.device}")
+    if term.is_complex():
+        raise TypeError(f"{name} must hold real numbers; got {term.dtype}")
     if term.dtype != like.dtype and term.is_floating_point() and not is_autocast(like):
         raise TypeError(f"{name} must be {like.dtype}, as x; got {term.dtype}")
     return term.to(like.dtype)
@@ -148,15 +159,24 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
     return EdgeTerms(torch.cat(weights), torch.cat(biases))
 
 
+class _Told(threading.local):
+    """The terms of the forward that runs in this thread: one layer may run in several at once."""
+
+    layer: MessagePassing | None = None
+    terms: EdgeTerms = NO_TERMS
+    unread: tuple[str, ...] = ()
+    """Which of the terms no equation has asked for."""
+
+
+_told = _Told()
+
+
 class TermsEdgeByEdge(MessagePassing):
     """The edge-by-edge path of a layer whose edges have a weight or a bias.
 
     Its equations take what PyG's take. So the terms are told to the layer for the time of a
     forward (:meth:`telling`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
     """
-
-    _terms: EdgeTerms = NO_TERMS
-    _unread: tuple[str, ...] = ()
 
     @contextmanager
     def telling(self, terms: EdgeTerms) -> Iterator[None]:
@@ -165,17 +185,15 @@ class TermsEdgeByEdge(MessagePassing):
         Raises:
             ValueError: they ran and did not ask, for a subclass overrides what would.
         """
-        if terms is NO_TERMS:
-            yield
-            return
+        before = _told.layer, _told.terms, _told.unread
         names = {"edge_weight": terms.weight, "score_bias": terms.bias}
-        self._terms = terms
-        self._unread = tuple(name for name, term in names.items() if term is not None)
+        _told.layer, _told.terms = self, terms
+        _told.unread = tuple(name for name, term in names.items() if term is not None)
         try:
             yield
-            unread = self._unread
+            unread = _told.unread
         finally:
-            del self._terms, self._unread
+            _told.layer, _told.terms, _told.unread = before
         if unread:
             raise ValueError(
                 f"{self} runs equations that know nothing of {' and '.join(unread)}: its aggregate "
@@ -185,8 +203,16 @@ class TermsEdgeByEdge(MessagePassing):
     def softmax(
         self, score: Tensor, index: Tensor, ptr: Tensor | None = None, size: int | None = None
     ) -> Tensor:
-        """PyG's softmax of scores [e, h] or [e], with their bias, over the edges into each node."""
-        return softmax(self.biased(score), index, ptr, size)
+        """PyG's softmax of scores [e, h] or [e], with their bias, over the edges into each node.
+
+        Where the bias drops all edges of a node their weights are zeros, not PyG's NaN.
+        """
+        score = self.biased(score)
+        if self._terms.bias is None:
+            return softmax(score, index, ptr, size)
+        dropped = score == -torch.inf
+        score = score.masked_fill(dropped, torch.finfo(score.dtype).min)
+        return softmax(score, index, ptr, size).masked_fill(dropped, 0.0)
 
     def biased(self, score: Tensor) -> Tensor:
         """The scores [e, h] or [e] with the bias of this forward, if there is one."""
@@ -200,9 +226,14 @@ class TermsEdgeByEdge(MessagePassing):
         self._read("edge_weight")
         return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)
 
+    @property
+    def _terms(self) -> EdgeTerms:
+        """The terms of the forward that runs in this thread."""
+        return _told.terms if _told.layer is self else NO_TERMS
+
     def _read(self, term: str) -> None:
-        if self._unread:
-            self._unread = tuple(name for name in self._unread if name != term)
+        if _told.layer is self:
+            _told.unread = tuple(name for name in _told.unread if name != term)
 
 
 pyg_internals.know(TermsEdgeByEdge)

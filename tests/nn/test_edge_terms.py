@@ -1,6 +1,7 @@
 """A weight and a bias for each edge, on every layer, beside PyG's layers that were taught to."""
 
 import sys
+import threading
 
 import networkx
 import pytest
@@ -258,6 +259,14 @@ def test_an_equation_that_would_not_see_them_is_an_error():
     [
         ({"edge_weight": torch.ones(7)}, ValueError, r"edge_weight must have shape \(8"),
         ({"edge_weight": torch.ones(8, 2)}, ValueError, r"edge_weight must have shape \(8,\)"),
+        ({"edge_weight": torch.tensor(1.0)}, ValueError, r"have shape \(8,\); got \(\)"),
+        (
+            {"score_bias": torch.ones(8, device="meta")},
+            ValueError,
+            "must be on cpu, as x; got meta",
+        ),
+        ({"edge_weight": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
+        ({"score_bias": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
         ({"score_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
         ({"score_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
         ({"edge_weight": [1.0] * 8}, TypeError, "edge_weight must be a tensor"),
@@ -267,3 +276,73 @@ def test_an_equation_that_would_not_see_them_is_an_error():
 def test_errors(options, error, message):
     with pytest.raises(error, match=message):
         nn.GATConv(6, 4, 2)(torch.randn(5, 6), PAIRS, **options)
+
+
+EDGE_BY_EDGE = {
+    "GATConv": (6, 4, 2),
+    "GATv2Conv": (6, 4, 2),
+    "TransformerConv": (6, 4, 2),
+    "AGNNConv": (),
+    "SuperGATConv": (6, 4, 2),
+}
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+@pytest.mark.parametrize("name", EDGE_BY_EDGE)
+def test_a_node_whose_edges_are_all_dropped_has_none(name, path):
+    torch.manual_seed(0)
+    layer = getattr(nn, name)(*EDGE_BY_EDGE[name]).double().eval()
+    layer.add_self_loops = False
+    if path != "fused":
+        layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    x, bias = _draw(5, 6).requires_grad_(), torch.zeros(8).double()
+    bias[PAIRS[1] == 1] = -torch.inf
+    bias.requires_grad_()
+    kept = PAIRS[1] != 1
+    inputs = [x, bias, *layer.parameters()]
+    found = [layer(x, PAIRS, score_bias=bias), layer(x, PAIRS[:, kept], score_bias=bias[kept])]
+    torch.testing.assert_close(found[0], found[1])
+    grads = [torch.autograd.grad(out.square().sum(), inputs, allow_unused=True) for out in found]
+    for got, expected in zip(*grads):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+def test_a_mask_keeps_the_edges_that_it_marks_as_in_torch(path):
+    torch.manual_seed(0)
+    layer, x, mask = nn.GATConv(6, 4, 2).double(), _draw(5, 6), PAIRS[0] > 0
+    if path != "fused":
+        layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    torch.testing.assert_close(layer(x, PAIRS, score_bias=mask), layer(x, PAIRS[:, mask]))
+    per_head = torch.stack([mask, ~mask], dim=1)
+    torch.testing.assert_close(layer(x, PAIRS, score_bias=per_head),
+                               layer(x, PAIRS, score_bias=per_head.double().log()))  # fmt: skip
+
+
+def test_columns_are_taken_for_weights_as_for_biases():
+    torch.manual_seed(0)
+    layer, x, term = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8)
+    torch.testing.assert_close(layer(x, PAIRS, edge_weight=term[:, None], score_bias=term[:, None]),
+                               layer(x, PAIRS, edge_weight=term, score_bias=term))  # fmt: skip
+
+
+def test_a_forward_takes_no_terms_of_one_in_another_thread():
+    within, out = [], []
+
+    class Threaded(nn.GATConv):
+        def message(self, x_j, alpha):
+            while within:  # a forward that begins and ends, in its own thread, while this one runs
+                thread = threading.Thread(target=within.pop())
+                thread.start()
+                thread.join()
+            return alpha.unsqueeze(-1) * x_j
+
+    torch.manual_seed(0)
+    layer, x = Threaded(6, 4, 2).double(), _draw(5, 6)
+    terms = [
+        {"score_bias": _draw(8, seed=seed), "edge_weight": _draw(8, seed=seed)} for seed in (1, 2)
+    ]
+    expected = [layer(x, PAIRS, **given) for given in ({}, *terms)]
+    within += [lambda given=given: out.append(layer(x, PAIRS, **given)) for given in (terms[1], {})]
+    outer = layer(x, PAIRS, **terms[0])
+    torch.testing.assert_close([out[1], outer, out[0]], expected)
