@@ -35,6 +35,39 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
     return torch.stack(_unrank(found, n))
 
 
+def sample_within_graphs(
+    graph: Graph, batch: Tensor, count: int, *, symmetric: bool = False
+) -> Tensor:
+    """Draw pairs inside each graph of a batch, as :func:`sample_non_edges` inside one.
+
+    By torch's own numbers: those of a forward that a checkpoint computes again come again.
+
+    Args:
+        graph: a square graph of n nodes.
+        batch: [n] integers, the graph of each node, in any order.
+        count: how many pairs to draw in each graph.
+        symmetric: whether each edge is there in both directions.
+
+    Returns:
+        int64 [2, -], the pairs of each graph one after the other, in the order of the graphs.
+    """
+    batch = batch.long()
+    nodes, sizes = batch.argsort(stable=True), batch.bincount()
+    first = sizes.cumsum(0) - sizes
+    place = torch.empty_like(nodes)
+    place[nodes] = torch.arange(len(nodes), device=nodes.device) - first[batch[nodes]]
+    edges = graph.edge_index
+    edges = edges[:, batch[edges[0]] == batch[edges[1]]]
+    owner = batch[edges[0]]
+    edges = place[edges[:, owner.argsort(stable=True)]]
+    numbers = owner.bincount(minlength=len(sizes)).tolist()
+    found = [nodes.new_empty(2, 0)]
+    for pairs, members in zip(edges.split(numbers, 1), nodes.split(sizes.tolist())):
+        drawn = sample_non_edges(Graph(pairs, len(members)), count, symmetric=symmetric)
+        found.append(members[drawn])
+    return torch.cat(found, dim=1)
+
+
 def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
     """At least ``count`` different pairs without an edge, if a few tries find them."""
     present = min(graph.num_edges * (1 if symmetric else 2), population - 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
-from torch_geometric.utils import batched_negative_sampling, dropout_edge, to_undirected
+from torch_geometric.utils import dropout_edge
 
 from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
@@ -27,7 +27,7 @@ from gattn.nn._features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn._negatives import sample_non_edges
+from gattn.nn._negatives import sample_non_edges, sample_within_graphs
 from gattn.nn._scores import EdgeScore, attend
 from gattn.nn._terms import EdgeTerms
 from gattn.nn.checks import check_at_least
@@ -243,10 +243,7 @@ class SuperGATConv(AttentionConv):
         count = int(self.neg_sample_ratio * self.edge_sample_ratio * graph.num_edges)
         if batch is None:
             return sample_non_edges(graph, count, symmetric=self.is_undirected)
-        pairs = graph.edge_index
-        if not self.is_undirected:
-            pairs = to_undirected(pairs, num_nodes=graph.num_src)
-        return batched_negative_sampling(pairs, batch, num_neg_samples=count)
+        return sample_within_graphs(graph, batch, count, symmetric=self.is_undirected)
 
     def _logits(self, value: Tensor, graph: Graph) -> Tensor:
         """v_i . v_j, scaled for SD: [e, h]."""

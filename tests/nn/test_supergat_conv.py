@@ -7,7 +7,7 @@ from torch_geometric.utils import to_undirected
 
 from gattn import Graph
 from gattn.nn import SuperGATConv
-from gattn.nn._negatives import sample_non_edges
+from gattn.nn._negatives import sample_non_edges, sample_within_graphs
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,37 @@ def test_pairs_are_drawn_inside_each_graph():
     assert torch.equal(batch[pairs[0]], batch[pairs[1]])
     layer(torch.randn(7, 3), edge_index, batch=batch)
     assert layer.get_attention_loss() > 0
+
+
+def test_pairs_drawn_in_graphs_whose_nodes_lie_in_any_order_have_no_edge():
+    torch.manual_seed(0)
+    batch = torch.randint(4, (30,)) * 2  # the graphs between have no nodes
+    edge_index = torch.randint(30, (2, 90))
+    edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
+    adjacent = torch.eye(30, dtype=torch.bool)
+    adjacent[edge_index[0], edge_index[1]] = adjacent[edge_index[1], edge_index[0]] = True
+    free = ~adjacent & (batch[:, None] == batch)
+    pairs = sample_within_graphs(Graph(edge_index, 30), batch, 1000)
+    drawn = torch.zeros_like(free).index_put(tuple(pairs), torch.tensor(True))
+    assert torch.equal(drawn, free)
+    some = sample_within_graphs(Graph(edge_index, 30), batch, 5)
+    assert free[some[0], some[1]].all()
+    assert torch.equal(batch[some[0]].bincount(), torch.tensor([5, 0, 5, 0, 5, 0, 5]))
+    assert sample_within_graphs(Graph(edge_index[:, :0], 0), batch[:0], 5).shape == (2, 0)
+
+
+def test_a_checkpoint_draws_the_same_pairs_again():
+    torch.manual_seed(0)
+    x, batch, edge_index = torch.randn(40, 6), torch.arange(40) // 10, torch.randint(40, (2, 200))
+    edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
+    layer, found = SuperGATConv(6, 4, 2, dropout=0.3, neg_sample_ratio=0.05), []
+    for layer.checkpoint in (False, True):
+        torch.manual_seed(1)
+        layer.zero_grad()
+        layer(x, edge_index, batch=batch)
+        layer.get_attention_loss().backward()
+        found.append(layer.lin.weight.grad.clone())
+    assert torch.equal(*found)
 
 
 def test_a_trained_layer_can_be_copied():
