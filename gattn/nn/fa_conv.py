@@ -20,7 +20,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges, sparse_values, sum_incoming, with_weights
 from gattn.nn._features import as_columns, as_heads, merge_heads, node_pair, project
-from gattn.nn._terms import read_terms
+from gattn.nn._terms import EdgeTerms, read_terms
 from gattn.nn.recording import note, recording
 
 
@@ -54,7 +54,8 @@ class FAConv(AttentionConv):
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
         ValueError: for a wrong shape, a dropout that is no probability, an index out of range, or
-            edge weights where they are computed or none where they are not.
+            edge weights where they are computed or none where they are not, or biases of other
+            edges than the cached ones.
 
     Reference:
         Bo et al., "Beyond low-frequency information in graph convolutional networks" (AAAI 2021).
@@ -119,7 +120,8 @@ class FAConv(AttentionConv):
             edge_weight: w, [e], where it is not computed.
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
-            score_bias: b, [e], is added to the score of each edge, before tanh.
+            score_bias: b, [e], is added to the score of each edge, before tanh; of the cached
+                edges, where ``cached`` is set.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -129,7 +131,7 @@ class FAConv(AttentionConv):
         x, _ = node_pair(x)
         graph, weight = self._weighted(edge_index, edge_weight, x)
         loops = self.normalize and self.add_self_loops
-        terms = read_terms(edge_index, graph, x, None, score_bias, self_loops=loops)
+        terms = self._biases(edge_index, graph, x, score_bias, loops)
         scores = project(self.att_l, x), project(self.att_r, x)
         if self.fused:
             score = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph)
@@ -160,6 +162,30 @@ class FAConv(AttentionConv):
         alpha = F.dropout(alpha, self.dropout, self.training)
         weight = edge_weight.view(-1, *(1,) * (alpha.dim() - 1))
         return x_j * (alpha * weight).to(x_j.dtype).unsqueeze(-1)
+
+    def _biases(
+        self, edge_index: Any, graph: Graph, x: Tensor, score_bias: OptTensor, loops: bool
+    ) -> EdgeTerms:
+        """The biases of the edges of the graph; cached edges must be those that they are given for.
+
+        Raises:
+            TypeError: for a mask: tanh makes a weight of -inf, too.
+            ValueError: for biases of other edges than the cached ones.
+        """
+        if isinstance(score_bias, Tensor) and score_bias.dtype == torch.bool:
+            raise TypeError(f"{self} has no softmax: score_bias must hold numbers; got a mask")
+        if score_bias is not None and self._cached_edge_index is not None:
+            given, _ = read_edges(edge_index, None, x, x, self_loops=loops)
+            pairs, cached = given.edge_index, graph.edge_index
+            if given is not graph and not (
+                pairs.shape == cached.shape and torch.equal(pairs, cached)
+            ):
+                raise ValueError(
+                    "score_bias must belong to the cached edges, in their order; got other edges: "
+                    f"call reset_parameters, or make {self} without cached"
+                )
+            graph = given
+        return read_terms(edge_index, graph, x, None, score_bias, self_loops=loops)
 
     def _weighted(self, edge_index: Any, edge_weight: OptTensor, x: Tensor) -> tuple[Graph, Tensor]:
         """The edges with w_ij: [e]."""
