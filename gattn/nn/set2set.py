@@ -27,7 +27,8 @@ class Set2Set(SegmentReadout):
     Args:
         in_channels: features of a node, d.
         processing_steps: number of steps, T.
-        **kwargs: of ``torch.nn.LSTM``.
+        **kwargs: of ``torch.nn.LSTM``, but for ``batch_first``, ``bidirectional`` and
+            ``proj_size``: it reads one query of the width of x for each graph.
 
     Shapes:
         - **input:** x [n, d]; index [n], in any order, or ptr [g + 1]
@@ -37,7 +38,7 @@ class Set2Set(SegmentReadout):
 
     Raises:
         TypeError: for a list or an array in the place of a tensor.
-        ValueError: where x is not two-dimensional.
+        ValueError: where x is not two-dimensional, or for an option that the LSTM cannot have.
 
     Reference:
         Vinyals, Bengio and Kudlur, "Order matters: sequence to sequence for sets" (ICLR 2016).
@@ -55,6 +56,12 @@ class Set2Set(SegmentReadout):
         super().__init__()
         check_at_least(1, in_channels=in_channels)
         check_at_least(0, processing_steps=processing_steps)
+        for option in ("batch_first", "bidirectional", "proj_size"):
+            if kwargs.get(option):
+                raise ValueError(
+                    f"{option} must be left out, as the LSTM reads one query of {in_channels} "
+                    f"features for each graph; got {option}={kwargs[option]}"
+                )
         self.in_channels = in_channels
         self.out_channels = 2 * in_channels
         self.processing_steps = processing_steps

@@ -9,7 +9,7 @@ from torch.nn import Parameter
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
 from gattn.nn._readout import SegmentReadout
-from gattn.nn.checks import check_at_least
+from gattn.nn.checks import check_at_least, check_tensor
 from gattn.nn.recording import note, recording
 
 
@@ -22,20 +22,22 @@ class SoftmaxAggregation(SegmentReadout):
     ``torch_geometric.nn.SoftmaxAggregation``; softmax and sum run on the kernels.
 
     Args:
-        t: the inverse temperature: 0 gives the mean, infinity the maximum.
+        t: the inverse temperature: 0 gives the mean; the larger it is, the nearer to the maximum.
         learn: whether t is learned.
         semi_grad: whether the weights count as constants in the backward.
         channels: number of features, if each has its own t; else 1.
 
     Shapes:
-        - **input:** x [n, d], or any other shape with the n rows in dimension ``dim``; index [n],
-          in any order, or ptr [g + 1]
+        - **input:** x [n, d], or any other shape with the n rows in dimension ``dim`` where one t
+          serves all features; integers are taken for numbers; index [n], in any order, or
+          ptr [g + 1]
         - **output:** the same with g in place of n; zeros for a set without rows
-        - **weights:** [n, d]; they sum to one over each set
+        - **weights:** those of x; they sum to one over each set
 
     Raises:
         TypeError: for a list or an array in the place of a tensor.
-        ValueError: for settings that exclude one another, or other features than channels.
+        ValueError: for settings that exclude one another, other features than channels, or a
+            dimension that x does not have.
 
     Reference:
         Li et al., "DeeperGCN: all you need to train deeper GCNs" (2020).
@@ -79,9 +81,37 @@ class SoftmaxAggregation(SegmentReadout):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """Sum up the rows of each set, as :class:`SegmentReadout` does, along any dimension."""
-        rows = x.movedim(dim, 0)
-        out = super().forward(rows.flatten(1), index, ptr, dim_size)
-        return out.unflatten(1, rows.shape[1:]).movedim(0, dim)
+        rows = self._rows(x, dim)
+        out = super().forward(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
+        return out.reshape(out.shape[0], *rows.shape[1:]).movedim(0, dim)
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        max_num_elements: int | None = None,
+    ) -> Tensor:
+        """Weight of each number in x, in its shape, as :class:`SegmentReadout` gives them."""
+        rows = self._rows(x, dim)
+        weights = super().attention_weights(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
+        return weights.reshape(rows.shape).movedim(0, dim)
+
+    def _rows(self, x: Tensor, dim: int) -> Tensor:
+        """x with its rows first, in floats: integers become those that PyG's come to."""
+        check_tensor("x", x)
+        if not -x.dim() <= dim < x.dim():
+            raise ValueError(f"x must have a dimension {dim}; got shape {tuple(x.shape)}")
+        if self.channels > 1 and (x.dim() != 2 or dim not in (0, -2)):
+            raise ValueError(
+                f"x must have shape (n, {self.channels}) with dim 0 or -2, where each feature has "
+                f"its own t; got {tuple(x.shape)} with dim {dim}"
+            )
+        if not (x.is_floating_point() or x.is_complex()):
+            x = x.to(self.t.dtype if isinstance(self.t, Tensor) else torch.get_default_dtype())
+        return x.movedim(dim, 0)
 
     def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         alpha = self._weigh(x.detach() if self.semi_grad else x, segments, width)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch_geometric.utils import softmax
 
 from gattn import nn
 from gattn.nn import GraphMultisetTransformer, Set2Set, SoftmaxAggregation
@@ -67,7 +68,39 @@ def test_weights_sum_to_one_over_each_graph():
         torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((7,), 0), ((7,), -1), ((2, 7, 3), -2), ((7, 3, 2), 0), ((3, 7), 1)], ids=str
+)
+def test_softmax_of_rows_in_any_dimension_as_pyg(beside_pyg, shape, dim):
+    theirs, ours = _pair("SoftmaxAggregation", {"t": 0.5})
+    x, index = beside_pyg.draw(*shape), torch.tensor([0, 0, 0, 1, 2, 2, 2])
+    torch.testing.assert_close(ours(x, index, dim=dim), theirs(x, index, dim=dim))
+    weights = ours.attention_weights(x, index, dim=dim)
+    torch.testing.assert_close(weights, softmax(0.5 * x, index, dim=dim))
+
+
+@pytest.mark.parametrize("options", [{}, {"t": 2}, {"t": 0.5}, {"learn": True}], ids=str)
+def test_softmax_of_integers_as_pyg(options):
+    x, index = torch.tensor([[1, 5], [2, 3], [4, 0]]), torch.tensor([0, 0, 1])
+    theirs, ours = (package.SoftmaxAggregation(**options) for package in (pyg, nn))
+    torch.testing.assert_close(ours(x, index), theirs(x, index))
+
+
+@pytest.mark.parametrize(
+    "option", [{"batch_first": True}, {"bidirectional": True}, {"proj_size": 2}]
+)
+def test_the_lstm_of_set2set_reads_one_query_of_the_width_of_x(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} must be left out"):
+        Set2Set(6, 3, **option)
+
+
 def test_errors():
+    with pytest.raises(ValueError, match=r"x must have a dimension -2; got shape \(3,\)"):
+        SoftmaxAggregation()(torch.randn(3), torch.zeros(3).long())
+    with pytest.raises(
+        ValueError, match=r"x must have shape \(n, 6\) .* got \(5, 2, 3\) with dim 0"
+    ):
+        SoftmaxAggregation(learn=True, channels=6)(torch.randn(5, 2, 3), dim=0)
     with pytest.raises(ValueError, match="semi_grad must be off where t is learned"):
         SoftmaxAggregation(learn=True, semi_grad=True)
     with pytest.raises(ValueError, match="channels must be 1 where t is not learned"):
