@@ -42,7 +42,8 @@ class GAT(BasicGNN):
 
     Shapes:
         - **input:** x [n, in_channels]; edges as the layers take them; edge features
-          [e, edge_dim]
+          [e, edge_dim]; edge weights [e], which multiply the messages of every layer (PyG's leaves
+          them out)
         - **output:** [n, out_channels]
 
     Raises:
@@ -61,7 +62,7 @@ class GAT(BasicGNN):
         torch.Size([3, 7])
     """
 
-    supports_edge_weight = False  # pyright: ignore[reportGeneralTypeIssues]
+    supports_edge_weight = True  # pyright: ignore[reportGeneralTypeIssues]
     supports_edge_attr = True  # pyright: ignore[reportGeneralTypeIssues]
 
     def __init__(

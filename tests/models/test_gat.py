@@ -37,6 +37,17 @@ def test_layers_and_dropout():
         GAT(6, 8, 2, heads=3)
 
 
+@pytest.mark.parametrize("v2", [False, True])
+def test_edge_weights_reach_every_layer(v2):
+    torch.manual_seed(0)
+    model, x = GAT(6, 8, 2, 3, heads=2, v2=v2), torch.randn(4, 6)
+    edge_index, weight = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.rand(3)
+    first, last = model.convs
+    hidden = first(x, edge_index, edge_weight=weight).relu()
+    expected = last(hidden, edge_index, edge_weight=weight)
+    torch.testing.assert_close(model(x, edge_index, edge_weight=weight), expected)
+
+
 def kept_for_the_backward(model, x, graph):
     """Bytes that autograd keeps, and what comes out: the output and all gradients."""
     kept = []
