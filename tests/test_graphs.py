@@ -372,6 +372,7 @@ def test_packed_sequences_attend_as_padded_ones():
     torch.testing.assert_close(graphs.pack(out, sizes)[0], wanted[tokens])
     (grad,) = torch.autograd.grad(out.sum(), x)
     assert torch.equal(grad.abs().sum(2) > 0, tokens)
+    assert torch.equal(graphs.pack(x, tokens.long())[0], x[tokens])  # a tokenizer's mask
 
 
 @pytest.mark.parametrize(
@@ -389,6 +390,7 @@ def test_packed_sequences_attend_as_padded_ones():
             "integers or bools; got torch.float32",
         ),
         (lambda x: graphs.pack(x, torch.ones(3).int()), ValueError, r"\(2,\); got \(3,\)"),
+        (lambda x: graphs.pack(x, 2 * torch.ones(2, 3).int()), ValueError, "1 at tokens and 0 at"),
         (lambda x: graphs.pack(x, x[..., 0, None] > 0), ValueError, r"\(2, 3\); got \(2, 3, 1\)"),
         (lambda x: graphs.unpack([1], [1]), TypeError, "rows must be a tensor; got list"),
         (lambda x: graphs.unpack(x[0], [1]), ValueError, r"\(1, ...\); got \(3, 4\)"),

@@ -9,16 +9,16 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
+import gattn
 from benchmarks.core.case import Contender, Topology
 from benchmarks.core.seeds import leaf
 from benchmarks.sides.inputs import CHANNELS, EDGE_DIM, HEADS, WIDTH, edge_attr
-from gattn.nn import ExphormerConv, GTConv
 
 
 class _Messages(MessagePassing):
     """Either layer's attention as one writes it with PyG: sums of values, and the edges' stream."""
 
-    def __init__(self, layer: ExphormerConv | GTConv) -> None:
+    def __init__(self, layer: gattn.nn.ExphormerConv | gattn.nn.GTConv) -> None:
         super().__init__(aggr="add", node_dim=0)
         self.layer = layer
 
@@ -26,7 +26,7 @@ class _Messages(MessagePassing):
         layer = self.layer
         maps = layer.lin_query, layer.lin_key, layer.lin_value
         query, key, value = (linear(x).view(-1, HEADS, CHANNELS) for linear in maps)
-        products = layer.product if isinstance(layer, GTConv) else layer.score
+        products = layer.product if isinstance(layer, gattn.nn.GTConv) else layer.score
         weight = products.lin(features).view(-1, HEADS, CHANNELS) / math.sqrt(CHANNELS)
         stream = self.edge_updater(edge_index, query=query, key=key, weight=weight)
         out = self.propagate(edge_index, stream=stream, value=value, size=(len(x), len(x)))
@@ -43,7 +43,7 @@ class _Messages(MessagePassing):
 def exphormer(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
     """ExphormerConv, its attention alone."""
     torch.manual_seed(0)
-    layer = ExphormerConv(WIDTH, HEADS * CHANNELS, HEADS, edge_dim=EDGE_DIM).to(dtype)
+    layer = gattn.nn.ExphormerConv(WIDTH, HEADS * CHANNELS, HEADS, edge_dim=EDGE_DIM).to(dtype)
     x, features = _inputs(topology, dtype)
     messages = _Messages(layer)
 
@@ -59,7 +59,9 @@ def gt(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
     """GTConv with all that follows its attention: nodes, and below them edges."""
     torch.manual_seed(0)
     width = HEADS * CHANNELS
-    layer = GTConv(WIDTH, width, HEADS, layer_norm=True, batch_norm=False, edge_dim=EDGE_DIM)
+    layer = gattn.nn.GTConv(
+        WIDTH, width, HEADS, layer_norm=True, batch_norm=False, edge_dim=EDGE_DIM
+    )
     layer = layer.to(dtype)
     x, features = _inputs(topology, dtype)
     messages = _Messages(layer)

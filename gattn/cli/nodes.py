@@ -169,7 +169,8 @@ def train(
         metrics = train_run(settings, out, done=done, say=say)
     show_metrics(metrics, "nodes")
     show_runs(metrics["runs"])
-    say(f"{out / 'report.html'} shows it all; gattn nodes predict {out} GRAPH --out OUT.csv")
+    graph = "GRAPH" if nodes is None else "GRAPH --nodes NODES"
+    say(f"{out / 'report.html'} shows it all; gattn nodes predict {out} {graph} --out OUT.csv")
 
 
 @app.command()

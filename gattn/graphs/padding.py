@@ -20,7 +20,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
     Args:
         x: [b, t, ...], a padded batch.
         lengths: how many tokens each sequence has, b ints or an integer tensor [b], the padding
-            being at the end; or a bool tensor [b, t] that is True at tokens, wherever they are (the
+            being at the end; or a tensor [b, t] that is True or 1 at tokens, wherever they are (the
             ``attention_mask`` of a tokenizer; the opposite of torch's ``key_padding_mask``).
 
     Returns:
@@ -49,6 +49,10 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
     if x.dim() < 2:
         raise ValueError(f"x must have shape (b, t, ...); got {tuple(x.shape)}")
     count, length = x.shape[:2]
+    if isinstance(lengths, Tensor) and lengths.dim() == 2 and not lengths.is_floating_point():
+        if not ((lengths == 0) | (lengths == 1)).all():
+            raise ValueError("a mask must hold 1 at tokens and 0 at padding; it holds others")
+        lengths = lengths.bool()
     if isinstance(lengths, Tensor) and lengths.dtype == torch.bool:
         if lengths.shape != x.shape[:2]:
             raise ValueError(

@@ -131,7 +131,11 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
     if not recorder.found:
         raise RuntimeError(
             f"no attention was recorded of this {type(model).__name__}: "
-            + ("it was not called, or runs compiled" if stops else "it holds no layer of gattn.nn")
+            + (
+                "it was not called, or runs compiled"
+                if stops
+                else "it holds no layer of gattn.nn (gattn.convert)"
+            )
         )
 
 

@@ -76,7 +76,7 @@ def why_not(backend: str, device_type: str) -> str:
         return cpu.unavailable_reason()
     if backend == "triton":
         if importlib.util.find_spec("triton") is None:
-            return "triton is not installed (pip install triton)"
+            return "triton is not installed (the extra gpu brings it)"
         if device_type != "cuda" and not interpreted():
             return f"its kernels take CUDA tensors, not those on {device_type}"
     return ""
@@ -120,8 +120,7 @@ def backend_info() -> dict[str, Any]:
 
 def _why_no_triton() -> str:
     """Why nothing here runs on Triton, whatever the tensors; empty where something does."""
-    reason = why_not("triton", "cuda")
-    if reason or interpreted() or torch.cuda.is_available():
-        return reason
+    if interpreted() or torch.cuda.is_available():
+        return why_not("triton", "cuda")
     built = "" if torch.version.cuda or torch.version.hip else ": it is built without CUDA"
     return f"torch sees no CUDA device{built}"
