@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -36,15 +35,8 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Slow tests come first in what each worker is given: none waits for another's at the end."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    others = iter([item for item in items if not item.get_closest_marker("slow")])
-    share = -(-len(items) // workers)
-    shares = [slow[worker::workers] for worker in range(workers)]
-    items[:] = [
-        item for own in shares for item in (*own, *itertools.islice(others, share - len(own)))
-    ]
+    """Slow tests come first, so that no worker waits for another's at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)
