@@ -70,7 +70,8 @@ def metrics_of_whole(
         if (difference := _difference(before, settings)) and _has_work(out):
             raise RunError(f"{out} holds another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in data])
-    if is_first_process() and out.is_dir() and any(out.iterdir()):
+    # Another process of the same run may have made the folders of its checkpoints before this one.
+    if is_first_process() and any(not path.is_dir() for path in out.rglob("*")):
         raise RunError(f"{out} is not empty and holds no run: choose another folder")
     return None
 
