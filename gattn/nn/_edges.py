@@ -13,11 +13,10 @@ from torch_geometric.utils.sparse import set_sparse_value
 
 from gattn.cache import cached
 from gattn.edges import check_not_traced, is_networkx, networkx_rows
-from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
 from gattn.nn._features import as_columns
 from gattn.nn.checks import check_tensor
-from gattn.ops.edge import to_edges
+from gattn.ops.edge import sum_incoming, to_edges
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -280,12 +279,6 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
         entries, alpha, shape, is_coalesced=True, check_invariants=False
     )
     return adj_t, alpha
-
-
-def sum_incoming(edges: Tensor, graph: Graph) -> Tensor:
-    """Sum of what the edges into each destination hold: [n, d] from [e, d]."""
-    ones = edges.new_ones(graph.num_edges, 1)
-    return aggregate(ones, edges.unsqueeze(1), graph.incidence()).squeeze(1)
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:

@@ -18,10 +18,11 @@ from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
 from gattn.kernels.precision import acc_dtype
 from gattn.nn._conv import AttentionConv
-from gattn.nn._edges import edge_sum, read_edges, sparse_values, sum_incoming, with_weights
+from gattn.nn._edges import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn._features import as_columns, as_heads, merge_heads, node_pair, project
 from gattn.nn._terms import EdgeTerms, read_terms
 from gattn.nn.recording import note, recording
+from gattn.ops.edge import sum_incoming
 
 
 class FAConv(AttentionConv):

@@ -21,7 +21,7 @@ from gattn.nn._edges import edge_sum
 from gattn.nn._features import add_bias, glorot_linear, head_scores, project, split_heads
 from gattn.nn.checks import check_at_least, check_tensor
 from gattn.nn.recording import note, recording
-from gattn.ops.edge import to_edges
+from gattn.ops.edge import sum_sources, to_edges
 
 MODES = ("node", "edge")
 
@@ -146,10 +146,8 @@ class HypergraphConv(AttentionConv):
         dtype = acc_dtype(value.dtype)  # of counts, which 16 bits do not hold
         if hyperedge_weight is None:
             hyperedge_weight = value.new_ones(into.num_dst, dtype=dtype)
-        ones = value.new_ones(into.num_edges, 1, dtype=dtype)
         of_hyperedge = _inverse(into.in_degree().to(dtype).view(-1, 1))
-        total = aggregate(ones, hyperedge_weight.to(dtype).view(-1, 1, 1), back)
-        of_node = _inverse(total.squeeze(1))
+        of_node = _inverse(sum_sources(hyperedge_weight.to(dtype).view(-1, 1), back))
         add_up = self._sum if self.fused else self._sum_edge_by_edge
         inside = add_up(alpha, value, of_hyperedge, into)
         out = add_up(alpha, inside, of_node, back)

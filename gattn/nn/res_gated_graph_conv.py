@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Module, ModuleList, Parameter, Sigmoid
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
@@ -27,24 +27,11 @@ from gattn.nn._features import (
     project,
     skip,
 )
+from gattn.nn._row_wise import acts_by_number
 from gattn.nn._terms import EdgeTerms
 from gattn.nn.checks import check_at_least, check_features
 from gattn.nn.recording import note, recording
 from gattn.ops.edgewise import edgewise
-from gattn.torch_internals import has_own_hooks
-
-MODULES = (
-    nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity,
-    nn.LeakyReLU, nn.LogSigmoid, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid,
-    nn.Softplus, nn.Softshrink, nn.Softsign, nn.Tanh, nn.Tanhshrink, nn.Threshold,
-)  # fmt: skip
-FUNCTIONS = (
-    torch.relu, torch.selu, torch.sigmoid, torch.tanh, torch.exp, torch.abs, torch.celu,
-    F.celu, F.elu, F.gelu, F.hardshrink, F.hardsigmoid, F.hardswish, F.hardtanh, F.leaky_relu,
-    F.logsigmoid, F.mish, F.relu, F.relu6, F.selu, F.sigmoid, F.silu, F.softplus, F.softshrink,
-    F.softsign, F.tanh, F.tanhshrink,
-)  # fmt: skip
-"""Gates that act on every number by itself, without a parameter."""
 
 
 class ResGatedGraphConv(AttentionConv):
@@ -125,7 +112,7 @@ class ResGatedGraphConv(AttentionConv):
         zeros(self.bias)
 
     def _own_reason(self) -> str:
-        if _acts_by_number(self.act):
+        if acts_by_number(self.act):
             return ""
         return f"its act, {self.act}, is not known to act on every number by itself"
 
@@ -231,12 +218,6 @@ class ResGatedGraphConv(AttentionConv):
         edge_attr = as_columns(edge_attr)
         check_features("edge_attr", edge_attr, self.edge_dim, self.lin_key.weight)
         return edge_attr
-
-
-def _acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
-    if isinstance(act, Module):
-        return type(act) in MODULES and not has_own_hooks(act)
-    return any(act is known for known in FUNCTIONS)
 
 
 class _Message(NamedTuple):

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn.cache import cached
 from gattn.functional import additive_attention, aggregate
 from gattn.graph import Graph, as_graph
 from gattn.nn import GATConv, SparseDropout
@@ -74,10 +75,11 @@ def apply_stacked(networks: Sequence[AttentionNetwork | GPSNetwork], inputs: Fie
 
 def _into_first(graph: Graph, rows: int) -> Graph:
     """The edges into the first nodes, and their self-loops: what the others get is not read."""
-    if ("into", rows) not in graph.derived:
-        first = Graph(graph.edge_index, (graph.num_src, rows))
-        graph.derived["into", rows] = first.with_self_loops()
-    return graph.derived["into", rows]
+    return cached(
+        graph,
+        ("into", rows),
+        lambda: Graph(graph.edge_index, (graph.num_src, rows)).with_self_loops(),
+    )
 
 
 def _project(layers: Sequence[GATConv], x: Tensor, drop: SparseDropout) -> Tensor:

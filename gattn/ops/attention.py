@@ -12,7 +12,7 @@ from gattn.kernels.precision import to_acc
 from gattn.ops import checks
 from gattn.ops.calls import Tensors, tensors_of
 from gattn.ops.dropout import dropout as drop
-from gattn.ops.edge import aggregate, edge_softmax, to_edges
+from gattn.ops.edge import aggregate, edge_softmax, sum_incoming, to_edges
 from gattn.ops.edgewise import edgewise
 
 EdgeFunction: TypeAlias = Callable[..., Tensor]
@@ -184,15 +184,9 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
     if normalize == "mean":
         total = graph.in_degree().to(own.dtype).unsqueeze(1)
     else:
-        total = _sums(own, graph)
-        total = total.masked_fill(_sums(own.detach().abs(), graph) == 0, 1)
+        total = sum_incoming(own, graph)
+        total = total.masked_fill(sum_incoming(own.detach().abs(), graph) == 0, 1)
     return (own / to_edges(total, graph)).to(scores.dtype)
-
-
-def _sums(scores: Tensor, graph: Graph) -> Tensor:
-    """The sum of the scores of the edges into each node: [n, h]."""
-    ones = scores.new_ones(graph.num_src, scores.shape[1], 1)
-    return aggregate(scores, ones, graph).squeeze(-1)
 
 
 def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:

@@ -49,9 +49,17 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
 
 def to_edges(rows: Tensor, graph: Graph) -> Tensor:
     """The row of each edge's destination, [e, d] of [n, d]; its gradients are summed in order."""
-    back = cached(graph, "to edges", lambda: graph.incidence().transpose())
-    ones = rows.new_ones(graph.num_edges, 1)
-    return aggregate(ones, rows.unsqueeze(1), back).squeeze(1)
+    return sum_sources(rows, cached(graph, "to edges", lambda: graph.incidence().transpose()))
+
+
+def sum_incoming(rows: Tensor, graph: Graph) -> Tensor:
+    """Sum of the rows of the edges into each destination: [n, d] of [e, d]."""
+    return sum_sources(rows, graph.incidence())
+
+
+def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
+    """Sum of the rows of the sources of each destination: [n, d] of [m, d]."""
+    return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
