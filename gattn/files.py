@@ -18,12 +18,13 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     file that was there stands as it was. Several processes may write one file: the last one wins.
 
     Args:
-        path: the file; its folder is there.
+        path: the file.
 
     Yields:
         The path to write, on the same disk.
 
     Raises:
+        FileNotFoundError: its folder is not there.
         OSError: it cannot be written.
 
     Example:
@@ -33,7 +34,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         >>> path.read_text()
         'all of it'
     """
-    path = Path(path)
+    path = _in_a_folder(path)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary
@@ -110,6 +111,11 @@ def _checked_new(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} is there already: remove it, or name another")
+    return _in_a_folder(path)
+
+
+def _in_a_folder(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in")
     return path

@@ -38,7 +38,7 @@ def train(
     out: Annotated[Path, Option(help="The folder of the run: a new one, or one to go on with.")],
     data: Annotated[
         str | None,
-        Argument(metavar="[DATA.csv]", help="A table; without it the CHEMBL2321810 activities."),
+        Argument(metavar="DATA.csv", help="A table; without it the CHEMBL2321810 activities."),
     ] = None,
     smiles: Annotated[
         str | None, Option(help="The column of SMILES.", show_default=RUN.smiles)

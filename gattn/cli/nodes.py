@@ -32,6 +32,10 @@ Graph = Annotated[
 Nodes = Annotated[
     Path | None, Option(help="A table of the nodes, beside a list or table of edges.")
 ]
+Encoding = Annotated[
+    str | None,
+    Option(help="Of tables and lists, as latin-1.", show_default="their mark, else UTF-8"),
+]
 
 
 @app.command()
@@ -40,7 +44,7 @@ def train(
     data: Annotated[
         str | None,
         Argument(
-            metavar="[GRAPH]",
+            metavar="GRAPH",
             help="cora, citeseer, pubmed or a file: GraphML, GML, GEXF, a list or table of edges.",
         ),
     ] = None,
@@ -71,6 +75,7 @@ def train(
             show_default="both ways",
         ),
     ] = None,
+    encoding: Encoding = None,
     runs: Annotated[
         int | None, Option(help="Trainings from other first weights.", show_default=str(RUN.runs))
     ] = None,
@@ -179,6 +184,7 @@ def predict(
     graph: Graph,
     out: Annotated[Path, Option(help="The CSV file to write; it must be new.")],
     nodes: Nodes = None,
+    encoding: Encoding = None,
     coverage: Annotated[
         float, Option(help="How often sets of labels, or intervals, are to hold the truth.")
     ] = RUN.coverage,
@@ -186,7 +192,9 @@ def predict(
     """Predict every node of a graph, also of one that the model has not seen."""
     from gattn.nodes.runs.predict import predict_graph
 
-    count = predict_graph(run, graph, out, nodes=nodes, coverage=coverage, say=say)
+    count = predict_graph(
+        run, graph, out, nodes=nodes, encoding=encoding, coverage=coverage, say=say
+    )
     say(f"{out}: {count:,} nodes")
 
 
@@ -196,8 +204,10 @@ def embed(
     graph: Graph,
     out: Annotated[Path, Option(help="A new file: X.parquet or X.npy.")],
     nodes: Nodes = None,
+    encoding: Encoding = None,
 ) -> None:
     """Write the vectors that the last layer reads."""
     from gattn.nodes.runs.predict import embed_graph
 
-    say(f"{out}: {embed_graph(run, graph, out, nodes=nodes, say=say):,} nodes")
+    count = embed_graph(run, graph, out, nodes=nodes, encoding=encoding, say=say)
+    say(f"{out}: {count:,} nodes")

@@ -20,6 +20,15 @@ NO_TEXT = {
     b"\x1f\x8b": "compressed by gzip",
 }
 """How files begin that are taken for tables."""
+NO_TABLE = {
+    ".sdf": "a file of structures",
+    ".sd": "a file of structures",
+    ".mol": "a structure",
+    ".mol2": "a structure",
+    ".pdb": "a structure",
+    ".parquet": "a Parquet file",
+}
+"""How files end that are taken for tables."""
 
 
 def marked_encoding(path: Path) -> str:
@@ -27,10 +36,12 @@ def marked_encoding(path: Path) -> str:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is a workbook or an archive.
+        ValueError: it is a workbook, an archive or a file of structures.
     """
     with path.open("rb") as file:
         start = file.read(4)
+    if kind := NO_TABLE.get(path.suffix.lower()):
+        raise ValueError(f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are")
     for mark, kind in NO_TEXT.items():
         if start.startswith(mark):
             raise ValueError(f"{path} is {kind}; save it as a CSV file")

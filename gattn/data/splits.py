@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +141,8 @@ def scaffold_split(
         fractions: of train, val and test, adding up to 1; the most that the first two may hold.
 
     Returns:
-        The split, each part in ascending order.
+        The split, each part in ascending order. Where one scaffold (or no ring at all) is that of
+        more molecules than train and val may hold, they are the test part, and a warning says so.
 
     Raises:
         ValueError: a SMILES that RDKit cannot read, or fractions that are no fractions.
@@ -161,6 +163,13 @@ def scaffold_split(
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []
+    most = max(map(len, groups), default=0)
+    if most > train_room + val_room:
+        warnings.warn(
+            f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the test "
+            "part, as they fit into no other: a random split tells more of them",
+            stacklevel=2,
+        )
     for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):
         if len(train) + len(group) <= train_room:
             train += group

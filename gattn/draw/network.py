@@ -1,4 +1,8 @@
-"""A network: nodes in the colour of their class, edges as thick as their attention."""
+"""A network: nodes in the colour of their class, edges as thick as their attention.
+
+An edge has a direction, and its opposite another weight: the half of the line at a node is as thick
+as what this node takes from the other one.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ PALETTE = (
 MARKERS = "os^"
 """Shapes of nodes: the next one for every eight classes, which have the same colours again."""
 LOOKS = len(PALETTE) * len(MARKERS)
+THIN = 0.2
+"""The width of an edge without weight."""
 BESIDE = 16
 """Letters of a class's name of which two stand beside each other below the picture."""
 
@@ -76,6 +82,9 @@ def draw_network(
     dark: bool = False,
 ) -> bytes:  # fmt: skip
     """Draw a network, its nodes laid out by springs and its edges as thick as they weigh.
+
+    The half of a line at its second node is as thick as the weight; the other half is thin, or as
+    thick as the edge that leads back.
 
     Args:
         edge_index: [2, e] pairs of nodes; self-loops are left out.
@@ -170,10 +179,11 @@ def _draw_edges(
 ) -> None:
     from matplotlib.collections import LineCollection
 
-    widths = 0.2 + 2.5 * np.clip(strength, 0, 1)
-    lines = LineCollection(list(ends), linewidths=widths, colors=theme.muted)
-    lines.set_alpha(0.6)
-    axes.add_collection(lines)
+    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # from the middle to the node that takes
+    for drawn, widths in ((ends, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
+        lines = LineCollection(list(drawn), linewidths=widths, colors=theme.muted)
+        lines.set_alpha(0.6)
+        axes.add_collection(lines)
 
 
 def _draw_classes(

@@ -24,7 +24,11 @@ LISTS = (".edgelist", ".edges", ".txt")
 
 
 def read_graph_file(
-    path: str | Path, nodes: str | Path | None = None, *, directed: bool | None = None
+    path: str | Path,
+    nodes: str | Path | None = None,
+    *,
+    directed: bool | None = None,
+    encoding: str | None = None,
 ) -> AttributedGraph:
     """Read a graph from a file, or a citation network by its name.
 
@@ -36,6 +40,8 @@ def read_graph_file(
             nodes of a GML file are named by their labels, or by their ids where two labels are the
             same.
         directed: see :func:`gattn.nodes.reading.read_graph`.
+        encoding: of the text in tables and lists; otherwise what the byte order mark says, and
+            UTF-8 without one.
 
     Returns:
         The graph.
@@ -62,12 +68,12 @@ def read_graph_file(
         if ending not in TABLES + LISTS:
             ends = ", ".join([*MARKUP, *TABLES, *LISTS])
             raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
-        edges, lines = _read_list(path) if ending in LISTS else _read_table(path)
+        edges, lines = (_read_list if ending in LISTS else _read_table)(path, encoding)
         if edges.empty and nodes is None:
             raise GraphError("it has no edges")
         table = None
         if nodes is not None:
-            table, _ = _read_table(Path(nodes))
+            table, _ = _read_table(Path(nodes), encoding)
             if table.empty:
                 raise GraphError(f"{nodes} has no nodes")
         return from_tables(edges, table, directed=bool(directed), lines=lines)
@@ -112,13 +118,16 @@ def _without_names(graph: networkx.Graph) -> networkx.Graph:
     return graph
 
 
-def _read_list(path: Path) -> tuple[pd.DataFrame, list[int]]:
+def _read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:
     """Two names a line, separated by spaces, tabs or a comma; what follows them is not read."""
     rows, lines = [], []
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding=encoding or "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GraphError(f"{path} must be in UTF-8: {error}") from None
+        said = f"it is not {encoding or 'UTF-8'} text: {error}; name its encoding"
+        raise GraphError(said) from None
+    except LookupError:
+        raise GraphError(f"there is no encoding {encoding!r}") from None
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()
         if not words:
@@ -130,7 +139,7 @@ def _read_list(path: Path) -> tuple[pd.DataFrame, list[int]]:
     return pd.DataFrame(rows, columns=["source", "target"]), lines
 
 
-def _read_table(path: Path) -> tuple[pd.DataFrame, list[int]]:
+def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:
     """A table of texts, or of what Parquet holds; missing cells are None."""
     if path.suffix.lower() == ".parquet":
         import pyarrow
@@ -140,7 +149,7 @@ def _read_table(path: Path) -> tuple[pd.DataFrame, list[int]]:
             return table, list(range(1, len(table) + 1))
         except (pyarrow.ArrowInvalid, OSError) as error:
             raise GraphError(f"{path} is no Parquet file: {error}") from error
-    table = open_table(path)
+    table = open_table(path, encoding=encoding)
     if len(set(table.columns)) < len(table.columns):
         raise GraphError(f"{path} has two columns of one name: {', '.join(table.columns)}")
     rows = list(table.rows())

@@ -15,11 +15,11 @@ def run_command(patch, *arguments):
     return done.value.code or 0
 
 
-def runner(patch, capsys, product):
-    """A function that runs a command of a product: its exit code, and what it wrote."""
+def runner(patch, capsys, *product):
+    """A function that runs a command, or those of a product: its exit code, and what it wrote."""
 
     def run(*arguments):
-        code = run_command(patch, product, *arguments)
+        code = run_command(patch, *product, *arguments)
         out, err = capsys.readouterr()
         return code, err if code else out + err
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import gattn
 from tests.cli.commands import runner
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,11 @@ def test_what_there_is(monkeypatch, capsys):
     assert code == 0
     for command in ("train", "predict", "explain", "embed", "evaluate"):
         assert command in told
+
+
+def test_the_version(monkeypatch, capsys):
+    code, told = runner(monkeypatch, capsys)("--version")
+    assert (code, told) == (0, f"gattn {gattn.__version__}\n")
 
 
 @pytest.mark.slow

@@ -156,6 +156,17 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
     assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
 
 
+def test_a_table_of_another_encoding(folder, gattn, tmp_path):
+    nodes = (folder / "nodes.csv").read_text().replace("wing", "flügel")
+    (tmp_path / "nodes.csv").write_bytes(nodes.encode("latin-1"))
+    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "e.npy"]
+    code, told = gattn("embed", folder / "classes", *tables)
+    assert code == 2
+    assert "name its encoding" in told
+    assert gattn("embed", folder / "classes", *tables, "--encoding", "latin-1")[0] == 0
+    assert len(np.load(tmp_path / "e.npy")) == 60
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

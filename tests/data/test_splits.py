@@ -84,6 +84,12 @@ def test_a_scaffold_split_is_deterministic():
     assert torch.equal(parts[0].test, parts[1].test)
 
 
+def test_one_scaffold_of_nearly_all_is_told():
+    with pytest.warns(UserWarning, match="19 of 20 molecules have one scaffold, or none"):
+        split = scaffold_split(["C" * n for n in range(1, 20)] + ["C1CC1"])
+    assert (len(split.train), len(split.test)) == (1, 19)
+
+
 def test_stereo_does_not_make_a_scaffold():
     assert murcko_scaffold("C[C@H]1CC[C@@H](O)CC1") == murcko_scaffold("CC1CCC(O)CC1") == "C1CCCCC1"
     assert murcko_scaffold("CCO") == ""

@@ -221,6 +221,11 @@ def test_no_file_and_no_folder_are_named(path, tmp_path):
         _read(path).save(tmp_path / "nowhere" / "mols")
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*/none to write a\.npz in"):
+        read_smiles(["C"]).save(tmp_path / "none" / "a.npz")
+
+
 def test_loading_needs_no_rdkit(path, tmp_path):
     _read(path).save(tmp_path / "mols")
     code = (

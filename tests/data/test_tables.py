@@ -95,6 +95,13 @@ def test_lines_are_those_that_rows_begin_on(tmp_path):
     assert rows[3].cells == ["N", "1,2,3"]
 
 
+def test_structures_are_no_table(tmp_path):
+    path = tmp_path / "some.sdf"
+    path.write_text("ethanol\n  RDKit\n")
+    with pytest.raises(ValueError, match="is a file of structures; wanted a CSV file, with SMILES"):
+        open_table(path)
+
+
 def test_a_nul_byte_costs_its_cell_alone(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(b"smiles,y\nC\0C,1\nCC,2\n")

@@ -39,20 +39,31 @@ def axes(monkeypatch):
 
 
 def _lines(axes):
-    return next(c for c in axes[0].collections if isinstance(c, LineCollection))
+    """The thin lines, and the halves that are as thick as they weigh."""
+    return [found for found in axes[0].collections if isinstance(found, LineCollection)]
 
 
 def test_an_edge_is_as_thick_as_it_weighs(axes):
     weights = torch.linspace(0, 1, 6, requires_grad=True)
     draw_network(RING, torch.stack([weights, weights], 1))
-    widths = _lines(axes).get_linewidths()
-    assert np.allclose(widths, 0.2 + 2.5 * np.linspace(0, 1, 6))
+    thin, halves = _lines(axes)
+    assert np.allclose(halves.get_linewidths(), 0.2 + 2.5 * np.linspace(0, 1, 6))
+    assert np.allclose(thin.get_linewidths(), 0.2)
+
+
+def test_both_directions_of_an_edge_are_seen(axes):
+    draw_network([[0, 1], [1, 0]], [0.2, 0.9])
+    thin, halves = _lines(axes)
+    (first, second), _ = thin.get_segments()
+    to_second, to_first = halves.get_segments()
+    assert np.allclose(to_second, [(first + second) / 2, second])
+    assert np.allclose(to_first, [(first + second) / 2, first])
 
 
 def test_self_loops_are_left_out(axes):
     loops = torch.arange(6).expand(2, -1)
     draw_network(torch.cat([RING, loops], 1))
-    assert len(_lines(axes).get_segments()) == 6
+    assert [len(lines.get_segments()) for lines in _lines(axes)] == [6, 6]
 
 
 def test_of_a_large_network_some_nodes_are_drawn(axes):
@@ -60,7 +71,7 @@ def test_of_a_large_network_some_nodes_are_drawn(axes):
     draw_network(star, colour=np.arange(41), most=11)
     dots = axes[0].collections[-1].get_offsets()
     assert len(dots) == 11
-    assert len(_lines(axes).get_segments()) == 10
+    assert [len(lines.get_segments()) for lines in _lines(axes)] == [10, 10]
 
 
 def test_classes_have_a_legend_and_nodes_their_labels(axes):

@@ -62,12 +62,17 @@ def test_a_cell_that_is_no_number_is_a_problem_of_its_row():
         (["1", "inf"], "must be finite; it is 'inf' in line 2"),
         (["2", "-1e999"], "must be finite; it is '-1e999' in line 2"),
         (["2", "1e200"], "must be finite; it is '1e200' in line 2, beyond float32"),
-        (["a", "b", "c"], r"holds no numbers \(decimals have a point\): 'a'"),
+        (["a", "b", "c"], r"no numbers \(decimals have a point\) and 3 kinds of text.*: 'a', 'b'"),
     ],
 )
 def test_labels_that_cannot_be_learnt(cells, told):
     with pytest.raises(ValueError, match=told):
         read_labels([[cell] for cell in cells], ["y"])
+
+
+def test_two_kinds_of_text_are_no_numbers_but_classes():
+    with pytest.raises(ValueError, match="no numbers: 'a', 'b'; classes are --task classification"):
+        read_labels([["a"], ["b"], ["a"]], ["y"], "regression")
 
 
 def test_labels_to_be_judged_by_may_be_alike():

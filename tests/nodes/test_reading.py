@@ -172,6 +172,16 @@ def test_what_cannot_be_read_says_why(tmp_path, name, text, nodes, message):
         read_graph_file(path, table)
 
 
+def test_lists_in_another_encoding(tmp_path):
+    path = tmp_path / "e.txt"
+    path.write_bytes("é b\n".encode("latin-1"))
+    assert read_graph_file(path, encoding="latin-1").names == ["é", "b"]
+    with pytest.raises(GraphError, match=r"is not UTF-8 text.*name its encoding"):
+        read_graph_file(path)
+    with pytest.raises(GraphError, match="there is no encoding 'latin-99'"):
+        read_graph_file(path, encoding="latin-99")
+
+
 def test_other_things_are_refused():
     with pytest.raises(TypeError, match="got list"):
         read_graph([(0, 1)])
@@ -226,5 +236,5 @@ def test_a_list_may_have_a_mark_and_commas(tmp_path):
     path.write_text("\ufeff0, 1\n0 2\n", encoding="utf-8")
     assert sorted(read_graph_file(path).names) == ["0", "1", "2"]
     path.write_bytes("å b\n".encode("latin-1"))
-    with pytest.raises(GraphError, match=r"edges\.txt must be in UTF-8"):
+    with pytest.raises(GraphError, match=r"edges\.txt: it is not UTF-8 text"):
         read_graph_file(path)

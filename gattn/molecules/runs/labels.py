@@ -114,11 +114,22 @@ def _numbers(
             raise ValueError(told + ", beyond float32" * any(map(str.isdigit, column[row])))
     known = {value for value in values if value is not None and not math.isnan(value)}
     if not known:
-        example = next(cell for cell, value in zip(column, values) if value is None)
-        raise ValueError(f"column {target!r} holds no numbers (decimals have a point): {example!r}")
+        raise ValueError(_no_numbers(column, target))
     if len(known) == 1 and learnable:
         raise ValueError(f"column {target!r} is constant: every label is {known.pop():g}")
     return values
+
+
+def _no_numbers(column: Sequence[str], target: str) -> str:
+    """What to say of a column of texts that should be learnt as numbers."""
+    kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
+    shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
+    if len(kinds) <= 2:
+        return f"column {target!r} holds no numbers: {shown}; classes are --task classification"
+    return (
+        f"column {target!r} holds no numbers (decimals have a point) and {len(kinds)} kinds of "
+        f"text, where classes are two: {shown}; split more classes into columns of 0 and 1"
+    )
 
 
 def _classes(column: Sequence[str], target: str, learnable: bool) -> list[str | int | None]:

@@ -33,6 +33,8 @@ class NodeRunSettings:
             where there are such parts, else random.
         edges: ``"directed"`` to follow the direction of edges, ``"undirected"`` to go both ways;
             ``"auto"`` goes both ways and says where the graph was directed.
+        encoding: of the text in tables and lists of edges; otherwise what the byte order mark
+            says, and UTF-8 without one.
         runs: trainings, each with other first weights; where parts are drawn, so are they anew
             for every few trainings.
         coverage: the promise of the sets of labels, or intervals, in the run's tables and report.
@@ -50,6 +52,7 @@ class NodeRunSettings:
     task: Task = "auto"
     split: str = "auto"
     edges: Literal["auto", "directed", "undirected"] = "auto"
+    encoding: str | None = None
     runs: int = 1
     coverage: float = 0.9
     workers: int = 2

@@ -44,6 +44,7 @@ def predict_graph(
     out: str | Path,
     *,
     nodes: str | Path | None = None,
+    encoding: str | None = None,
     coverage: float = 0.9,
     say: Callable[[str], None] = lambda line: None,
 ) -> int:
@@ -54,6 +55,7 @@ def predict_graph(
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
         out: the CSV file to write, which must not exist; it appears when it is whole.
         nodes: a table of its nodes.
+        encoding: of the text in tables and lists of edges.
         coverage: how often the sets of labels, or intervals, are to hold the truth.
         say: told in a line each what was decided.
 
@@ -68,7 +70,7 @@ def predict_graph(
     check_share("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = _read(estimator, path, nodes, say)
+        graph = _read(estimator, path, nodes, encoding, say)
         made = estimator.predictor_.predict(graph)
         cells = prediction_cells(estimator, made, coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
@@ -82,6 +84,7 @@ def embed_graph(
     out: str | Path,
     *,
     nodes: str | Path | None = None,
+    encoding: str | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> int:
     """Embed every node of a graph.
@@ -92,6 +95,7 @@ def embed_graph(
         out: what to write, which must not exist: ``.npy`` for an array [n, width] float32, or
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
         nodes: a table of its nodes.
+        encoding: of the text in tables and lists of edges.
         say: told in a line each what was decided.
 
     Returns:
@@ -108,7 +112,7 @@ def embed_graph(
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = _read(estimator, path, nodes, say)
+        graph = _read(estimator, path, nodes, encoding, say)
         made = estimator.predictor_.embed(graph).numpy()
         if ending == ".npy":
             np.save(temporary, made)
@@ -123,10 +127,11 @@ def _read(
     estimator: NodeEstimator,
     path: str | Path,
     nodes: str | Path | None,
+    encoding: str | None,
     say: Callable[[str], None],
 ) -> AttributedGraph:
     """Read a graph for a model, and say what was decided."""
-    graph = read_graph_file(path, nodes, directed=estimator.directed)
+    graph = read_graph_file(path, nodes, directed=estimator.directed, encoding=encoding)
     for note in (*graph.notes, *estimator.predictor_.encoder.unknown(graph)):
         say(note)
     return graph

@@ -66,7 +66,10 @@ def train_run(
     if (whole := metrics_of_whole(out, settings, files)) is not None:
         say(f"{out} holds this run already, and it is whole: nothing to do")
         return whole
-    graph = read_graph_file(settings.data, settings.nodes or None, directed=settings.directed)
+    graph = read_graph_file(
+        settings.data, settings.nodes or None, directed=settings.directed,
+        encoding=settings.encoding,
+    )  # fmt: skip
     estimator, graph, y = _labelled(settings, graph)
     column = split_column(settings)
     encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
