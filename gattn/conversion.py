@@ -31,6 +31,7 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.GATConv: gattn.nn.GATConv,
     pyg.GATv2Conv: gattn.nn.GATv2Conv,
     pyg.GPSConv: gattn.nn.GPSConv,
+    pyg.GeneralConv: gattn.nn.GeneralConv,
     pyg.HANConv: gattn.nn.HANConv,
     pyg.HEATConv: gattn.nn.HEATConv,
     pyg.HGTConv: gattn.nn.HGTConv,
@@ -94,7 +95,6 @@ WITHOUT_TWIN = frozenset(
         "DNAConv",
         "DenseGATConv",
         "FeaStConv",
-        "GeneralConv",
         "JumpingKnowledge",
         "LPAttLayer",
         "MemPooling",
@@ -111,7 +111,6 @@ WITHOUT_TWIN = frozenset(
 """Names of torch's and PyG's modules with attention that stay as they are."""
 
 WHERE_ASKED: dict[str, Callable[[Any], bool]] = {
-    "GeneralConv": lambda theirs: theirs.attention,
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
 """Those of them that attend only where they were made so."""
@@ -324,6 +323,8 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         held.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
         held.update(conv=None, norm=None)  # these are handed over
+    elif kind is gattn.nn.GeneralConv:
+        held.update(l2_normalize=theirs.normalize_l2, bias=theirs.lin_msg.bias is not None)
     elif kind is gattn.nn.HEATConv:
         held.update(
             num_node_types=theirs.hetero_lin.num_types,

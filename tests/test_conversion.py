@@ -106,6 +106,7 @@ def _layers():
         (pyg.GATConv(8, 4, 2, edge_dim=3, residual=True), (x, EDGES, torch.randn(7, 3))),
         (pyg.GATv2Conv((8, 8), 4, share_weights=True), ((x, x), EDGES)),
         (pyg.GPSConv(8, pyg.GINConv(torch.nn.Linear(8, 8)), heads=2), (x, EDGES, BATCH)),
+        (pyg.GeneralConv(8, 4, 3, heads=2, attention=True), (x, EDGES, torch.randn(7, 3))),
         (pyg.HANConv(8, 8, METADATA, heads=2), (x_dict, edges)),
         (pyg.HGTConv(8, 8, METADATA, heads=2), (x_dict, edges)),
         (pyg.HEATConv(8, 4, 2, 2, 3, 3, 2), (x, EDGES, BATCH, kinds, torch.randn(7, 3))),
@@ -243,7 +244,6 @@ ATTENDS = {
     "DNAConv": lambda: pyg.DNAConv(8),
     "DenseGATConv": lambda: pyg.DenseGATConv(8, 8),
     "FeaStConv": lambda: pyg.FeaStConv(8, 8),
-    "GeneralConv": lambda: pyg.GeneralConv(8, 8, attention=True),
     "JumpingKnowledge": lambda: pyg.JumpingKnowledge("lstm", 8, 2),
     "LPAttLayer": lambda: pyg.LPFormer(8, 8).att_layers[0],
     "MemPooling": lambda: pyg.MemPooling(8, 8, 2, 2),
@@ -329,7 +329,6 @@ def test_nothing_in_pyg_that_attends_is_unknown():
 @pytest.mark.parametrize(
     "module",
     [
-        pyg.GeneralConv(8, 8),
         pyg.JumpingKnowledge("cat"),
         pyg.MultiAggregation(["sum", "max"]),
         pyg.GENConv(8, 8, aggr="add"),

@@ -35,7 +35,7 @@ PUBLIC = {
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
         AGNNConv AttentionRecord AttentionalReadout DegreeEncoding ExphormerConv FAConv GATConv
-        GATEConv GATv2Conv GPSConv GTConv GraphAttention GraphMultisetTransformer
+        GATEConv GATv2Conv GPSConv GTConv GeneralConv GraphAttention GraphMultisetTransformer
         GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
         MultiheadAttentionBlock PointTransformerConv PoolingByAttention RGATConv

@@ -15,6 +15,7 @@ from gattn.nn.fa_conv import FAConv
 from gattn.nn.gat_conv import GATConv
 from gattn.nn.gate_conv import GATEConv
 from gattn.nn.gatv2_conv import GATv2Conv
+from gattn.nn.general_conv import GeneralConv
 from gattn.nn.gps_conv import GPSConv
 from gattn.nn.graph_attention import GraphAttention
 from gattn.nn.graph_multiset_transformer import GraphMultisetTransformer
@@ -58,6 +59,7 @@ __all__ = [
     "GATv2Conv",
     "GPSConv",
     "GTConv",
+    "GeneralConv",
     "GraphAttention",
     "GraphMultisetTransformer",
     "GraphTransformerLayer",

@@ -68,6 +68,10 @@ LAYERS = {
         lambda p: p.ResGatedGraphConv(6, 4, edge_dim=3),
         (X, EDGES, WIDE),
     ),
+    "GeneralConv": (
+        lambda p: p.GeneralConv(6, 4, 3, heads=2, attention=True),
+        (X, EDGES, WIDE),
+    ),
     "HEATConv": (
         lambda p: p.HEATConv(6, 4, 2, 2, 3, 3, 2, heads=2),
         (X, EDGES, KINDS[:5], KINDS, WIDE),

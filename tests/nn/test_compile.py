@@ -29,6 +29,7 @@ COMPILED = [
     "GATEConv",
     "RGATConv",
     "ResGatedGraphConv, edges",
+    "GeneralConv, edges",
     "PointTransformerConv",
     "PointTransformerConv, networks",
     "HEATConv",

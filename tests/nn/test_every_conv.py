@@ -14,6 +14,7 @@ from gattn.nn import (
     GATConv,
     GATEConv,
     GATv2Conv,
+    GeneralConv,
     HEATConv,
     PointTransformerConv,
     RGATConv,
@@ -109,7 +110,7 @@ def test_edge_by_edge_gives_the_same(made, beside_pyg):
 def test_sets_of_features_on_one_graph(made, beside_pyg):
     layer, edge_dim = made
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
-    if isinstance(layer, (GATEConv, HEATConv, PointTransformerConv, RGATConv)):
+    if isinstance(layer, (GATEConv, GeneralConv, HEATConv, PointTransformerConv, RGATConv)):
         with pytest.raises(ValueError, match=r"x must have shape \(n, 6\)"):
             layer(x, Graph(edge_index, 7), *edge_attr)
         return
