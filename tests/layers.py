@@ -176,6 +176,12 @@ def _nodes_of_pair(module, x, edge_index, edge_attr):
     return module(x, edge_index, edge_attr)[0]
 
 
+def _features_of_edges(module, x, edge_index, edge_attr):
+    """Of a layer whose edges have as many features as its nodes."""
+    wide = F.pad(edge_attr, (0, x.shape[1] - edge_attr.shape[1]), value=1.0)
+    return module(x, edge_index, wide)[0]
+
+
 TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 
 
@@ -259,6 +265,8 @@ LAYERS = (
           given(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH, layer_norm=True,
                batch_norm=False),
           edge_attr=True, one_set=True, call=_nodes_of_pair),
+    Layer("GRITConv", given(channels=WIDTH, layer_norm=True, batch_norm=False),
+          edge_attr=True, one_set=True, call=_features_of_edges),
     # heterogeneous
     Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
     Layer("HGTConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,

@@ -35,7 +35,8 @@ PUBLIC = {
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
         AGNNConv AttentionRecord AttentionalReadout DegreeEncoding ExphormerConv FAConv GATConv
-        GATEConv GATv2Conv GPSConv GTConv GeneralConv GraphAttention GraphMultisetTransformer
+        GATEConv GATv2Conv GPSConv GRITConv GTConv GeneralConv GraphAttention
+        GraphMultisetTransformer
         GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
         LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
         MultiheadAttentionBlock PointTransformerConv PoolingByAttention RGATConv
@@ -44,14 +45,15 @@ PUBLIC = {
         SuperGATConv TransformerBlock TransformerConv grid_to_nodes nodes_to_grid record_attention
         token_offsets""",
     "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
-    "gattn.structure": """laplacian_eigenvectors path_lengths return_probabilities""",
+    "gattn.structure": """
+        laplacian_eigenvectors path_lengths return_probabilities walk_probabilities""",
     "gattn.testing": """
         AwkwardGraph WorstCase assert_batch_independent assert_edge_order_independent
         assert_permutation_equivariant assert_permutation_invariant awkward_graphs
         random_graphs""",
     "gattn.transforms": """
         AddDegree AddExpander AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE
-        AddShortestPaths AddSinusoidalPE""",
+        AddRelativeRandomWalkPE AddShortestPaths AddSinusoidalPE""",
 }
 HEAVY = (
     *("triton", "rdkit", "lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "pandas"),

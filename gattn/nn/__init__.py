@@ -21,6 +21,7 @@ from gattn.nn.graph_attention import GraphAttention
 from gattn.nn.graph_multiset_transformer import GraphMultisetTransformer
 from gattn.nn.graph_transformer_layer import GraphTransformerLayer
 from gattn.nn.grids import grid_to_nodes, nodes_to_grid
+from gattn.nn.grit_conv import GRITConv
 from gattn.nn.gt_conv import GTConv
 from gattn.nn.han_conv import HANConv
 from gattn.nn.heat_conv import HEATConv
@@ -58,6 +59,7 @@ __all__ = [
     "GATEConv",
     "GATv2Conv",
     "GPSConv",
+    "GRITConv",
     "GTConv",
     "GeneralConv",
     "GraphAttention",

@@ -184,7 +184,7 @@ class WithEdgeValues(NamedTuple):
 
     score: Score
     edge_attr: Tensor
-    """a, [e, d]."""
+    """a, [e, d], or [e, h, d] where each head has its own."""
     edge_proj: Tensor
     """W, [h, c, d]."""
 
@@ -217,7 +217,8 @@ def sum_with_edges(
     out = aggregate(weight, value, graph)
     if edge_attr is None or edge_proj is None:
         return out
-    edges = aggregate(weight, edge_attr.unsqueeze(1).to(value.dtype), graph.incidence())
+    edge_attr = edge_attr if edge_attr.dim() == 3 else edge_attr.unsqueeze(1)
+    edges = aggregate(weight, edge_attr.to(value.dtype), graph.incidence())
     return out + torch.einsum("nhd,hcd->nhc", edges, edge_proj.to(value.dtype))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Dropout, LayerNorm, Linear, Module, Sequential
+from torch.nn import BatchNorm1d, Dropout, LayerNorm, Linear, Module, Sequential
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import activation_resolver
 
@@ -201,3 +201,9 @@ def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) ->
         Linear(channels, hidden), activation_resolver(act), Dropout(dropout),
         Linear(hidden, channels),
     )  # fmt: skip
+
+
+def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
+    """The norms that are asked for, of each row first."""
+    wanted = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
+    return Sequential(*(kind(channels) for kind, is_wanted in wanted if is_wanted))

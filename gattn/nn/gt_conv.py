@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, Sequential
+from torch.nn import Linear, Module
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj
 
@@ -13,7 +13,7 @@ from gattn.graph import Graph
 from gattn.nn._edge_product import EdgeProduct, read_required, summed
 from gattn.nn._features import project, split_heads
 from gattn.nn._scores import EdgeScore, attend
-from gattn.nn.block import feed_forward
+from gattn.nn.block import feed_forward, norms
 from gattn.nn.checks import (
     check_at_least,
     check_features,
@@ -142,14 +142,14 @@ class _Update(Module):
     """What follows the attention: a map, a residual, an MLP, and norms, of nodes or of edges."""
 
     def __init__(
-        self, given: int, width: int, dropout: float, residual: bool, norms: tuple[bool, bool]
+        self, given: int, width: int, dropout: float, residual: bool, wanted: tuple[bool, bool]
     ) -> None:
         super().__init__()
         self.dropout, self.residual = dropout, residual
         self.adds_input = residual and given == width
         self.lin_out = Linear(width, width)
         self.mlp = feed_forward(width, 2 * width, "relu", dropout)
-        self.norm1, self.norm2 = _norm(width, *norms), _norm(width, *norms)
+        self.norm1, self.norm2 = norms(width, *wanted), norms(width, *wanted)
 
     def reset_parameters(self) -> None:
         for module in self.children():
@@ -161,9 +161,3 @@ class _Update(Module):
         y = self.norm1(old + y if self.adds_input else y)
         z = self.mlp(y)
         return self.norm2(y + z if self.residual else z)
-
-
-def _norm(width: int, layer_norm: bool, batch_norm: bool) -> Sequential:
-    """The norms that are asked for, in the authors' order."""
-    wanted = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
-    return Sequential(*(kind(width) for kind, is_wanted in wanted if is_wanted))

@@ -2,6 +2,11 @@
 
 from gattn.structure.laplacian import laplacian_eigenvectors
 from gattn.structure.paths import path_lengths
-from gattn.structure.walks import return_probabilities
+from gattn.structure.walks import return_probabilities, walk_probabilities
 
-__all__ = ["laplacian_eigenvectors", "path_lengths", "return_probabilities"]
+__all__ = [
+    "laplacian_eigenvectors",
+    "path_lengths",
+    "return_probabilities",
+    "walk_probabilities",
+]

@@ -9,6 +9,7 @@ from gattn.transforms.structures import (
     AddDegree,
     AddLaplacianEigenvectorPE,
     AddRandomWalkPE,
+    AddRelativeRandomWalkPE,
     AddShortestPaths,
 )
 
@@ -18,6 +19,7 @@ __all__ = [
     "AddLaplacianEigenvectorPE",
     "AddPosition",
     "AddRandomWalkPE",
+    "AddRelativeRandomWalkPE",
     "AddShortestPaths",
     "AddSinusoidalPE",
 ]

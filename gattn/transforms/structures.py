@@ -10,8 +10,14 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
+from gattn.edges import check_count
 from gattn.graph import Graph
-from gattn.structure import laplacian_eigenvectors, path_lengths, return_probabilities
+from gattn.structure import (
+    laplacian_eigenvectors,
+    path_lengths,
+    return_probabilities,
+    walk_probabilities,
+)
 
 
 class AddLaplacianEigenvectorPE(BaseTransform):
@@ -188,6 +194,67 @@ class AddShortestPaths(BaseTransform):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(max_length={self.max_length})"
+
+
+class AddRelativeRandomWalkPE(BaseTransform):
+    r"""Store all pairs of nodes and how likely a random walk leads from one to the other.
+
+    .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
+
+    Stores ``walk_index``, [2, n^2], the edges j → i of the complete graph as ``edge_index`` holds
+    edges, and ``walk_probability``, [n^2, K]. PyG batches both as it does edges, so that
+    :class:`gattn.nn.GRITConv` runs on ``batch.walk_index`` with these features, mapped to its
+    width. The pairs of a node and itself hold what :class:`AddRandomWalkPE` stores for nodes.
+
+    Args:
+        walk_length: number of probabilities, K; the first is 1 for a node and itself, else 0.
+        complete: whether to store all pairs; else only those that a walk of at most K - 1 steps
+            joins.
+
+    Raises:
+        TypeError: for other than a homogeneous ``Data``.
+        ValueError: for a walk_length < 1.
+
+    Reference:
+        Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
+
+    Example:
+        >>> import torch
+        >>> from gattn.transforms import AddRelativeRandomWalkPE
+        >>> from torch_geometric.data import Data
+        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
+        >>> data = AddRelativeRandomWalkPE(3, complete=False)(data)
+        >>> data.walk_index
+        tensor([[0, 1, 0, 1, 2],
+                [0, 0, 1, 1, 2]])
+        >>> data.walk_probability
+        tensor([[1., 0., 1.],
+                [0., 1., 0.],
+                [0., 1., 0.],
+                [1., 0., 1.],
+                [1., 0., 0.]])
+    """
+
+    def __init__(self, walk_length: int, *, complete: bool = True) -> None:
+        check_count("walk_length", walk_length, 1)
+        self.walk_length = walk_length
+        self.complete = complete
+
+    def forward(self, data: Any) -> Any:
+        """Store them in a copy of data."""
+        nodes, edges = edges_of(data)
+        weight = data.edge_weight if "edge_weight" in data else None
+        over = graphs.complete([nodes], device=edges.device)
+        chance = walk_probabilities(edges, over, steps=self.walk_length, edge_weight=weight)
+        index = over.edge_index
+        if not self.complete:
+            near = (chance > 0).any(1)
+            index, chance = index[:, near], chance[near]
+        data.walk_index, data.walk_probability = index, chance
+        return data
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(walk_length={self.walk_length})"
 
 
 def edges_of(data: Any) -> tuple[int, Tensor]:

@@ -36,6 +36,7 @@ COMPILED = [
     "HypergraphConv",
     "ExphormerConv",
     "GTConv",
+    "GRITConv",
     "HGTConv, two types",
     "HANConv, two types",
     "GPSConv, layer norm",

@@ -3,7 +3,8 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddRandomWalkPE
 
-from gattn.structure import return_probabilities
+from gattn import Graph, graphs
+from gattn.structure import return_probabilities, walk_probabilities
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 2, 4, 4, 4], [1, 0, 2, 1, 3, 2, 4, 2, 4, 0]])
 
@@ -17,6 +18,26 @@ def test_they_are_the_diagonals_of_powers(steps):
     powers = [torch.linalg.matrix_power(walk, step).diagonal() for step in range(1, steps + 1)]
     found = return_probabilities(EDGES, 6, steps=steps, edge_weight=weight)
     torch.testing.assert_close(found.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_between_nodes_they_are_the_entries_of_powers(steps):
+    weight = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix = torch.zeros(6, 6, dtype=torch.float64)
+    matrix[EDGES[0], EDGES[1]] = weight
+    walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1e-9)
+    over = Graph(torch.tensor([[0, 3, 0, 4, 5, 1, 0], [3, 0, 3, 2, 5, 5, 0]]), 6)
+    source, destination = over.edge_index
+    powers = [torch.linalg.matrix_power(walk, step)[destination, source] for step in range(steps)]
+    found = walk_probabilities(EDGES, over, steps=steps, edge_weight=weight)
+    torch.testing.assert_close(found.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
+
+
+def test_of_a_node_and_itself_they_are_those_of_return():
+    loops = Graph(torch.arange(5).expand(2, -1), 5)
+    found = walk_probabilities(EDGES, loops, steps=4)
+    assert torch.equal(found[:, 1:], return_probabilities(EDGES, 5, steps=3))
+    assert found[:, 0].tolist() == [1] * 5
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG's matrix
@@ -39,6 +60,9 @@ def test_empty_graphs():
     none = torch.empty(2, 0, dtype=torch.long)
     assert torch.equal(return_probabilities(none, 3, steps=2), torch.zeros(3, 2))
     assert return_probabilities(none, 0, steps=2).shape == (0, 2)
+    assert walk_probabilities(none, Graph(none, 0), steps=2).shape == (0, 2)
+    found = walk_probabilities(none, graphs.complete([2]), steps=2)
+    assert found.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
 
 
 def test_memory_follows_the_edges():
@@ -57,3 +81,7 @@ def test_bad_input_gets_one_clear_error():
         return_probabilities(EDGES, (5, 6), steps=2)
     with pytest.raises(ValueError, match=r"edge_weight must be \(10,\) values >= 0"):
         return_probabilities(EDGES, 5, steps=2, edge_weight=torch.ones(4))
+    with pytest.raises(TypeError, match=r"over must be a gattn\.Graph"):
+        walk_probabilities(EDGES, EDGES, steps=2)
+    with pytest.raises(ValueError, match="over must join the nodes of one set"):
+        walk_probabilities(EDGES, graphs.bipartite([5], [4]), steps=2)

@@ -5,7 +5,12 @@ from torch_geometric.transforms import Compose
 
 from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias, SinusoidalEncoding
-from gattn.structure import laplacian_eigenvectors, path_lengths, return_probabilities
+from gattn.structure import (
+    laplacian_eigenvectors,
+    path_lengths,
+    return_probabilities,
+    walk_probabilities,
+)
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -65,6 +70,18 @@ def test_shortest_paths_are_batched_as_edges_are():
     assert RelativeBias(4, heads=2)(batch.path_length).shape == (32, 2)
 
 
+def test_relative_walks_are_batched_as_edges_are():
+    weight = torch.tensor([1.0, 1.0, 3.0, 2.0])
+    transform = transforms.AddRelativeRandomWalkPE(4)
+    batch = Batch.from_data_list([transform(_data(edge_weight=weight)) for _ in range(2)])
+    over = Graph(batch.walk_index, batch.num_nodes)
+    expected = walk_probabilities(batch.edge_index, over, steps=4, edge_weight=weight.repeat(2))
+    assert torch.equal(batch.walk_probability, expected)
+    near = transforms.AddRelativeRandomWalkPE(2, complete=False)(_data())
+    assert near.walk_index.tolist() == [[0, 1, 0, 1, 2, 1, 2, 3], [0, 0, 1, 1, 1, 2, 2, 3]]
+    assert near.walk_probability[:2].tolist() == [[1, 0], [0, 1]]
+
+
 def test_near_pairs_alone():
     data = transforms.AddShortestPaths(1, complete=False)(_data())
     assert data.path_index.tolist() == [[0, 1, 0, 1, 2, 1, 2, 3], [0, 0, 1, 1, 1, 2, 2, 3]]
@@ -102,6 +119,7 @@ def test_repr():
         transforms.AddSinusoidalPE(6),
         transforms.AddShortestPaths(2),
         transforms.AddExpander(3, num_virtual_nodes=1),
+        transforms.AddRelativeRandomWalkPE(4),
     ]
     assert [repr(transform) for transform in names] == [
         "AddLaplacianEigenvectorPE(k=3)",
@@ -111,6 +129,7 @@ def test_repr():
         "AddSinusoidalPE(6)",
         "AddShortestPaths(max_length=2)",
         "AddExpander(3, num_virtual_nodes=1, seed=0)",
+        "AddRelativeRandomWalkPE(walk_length=4)",
     ]
     assert len(names) == len(transforms.__all__)
 
