@@ -17,15 +17,15 @@ from torch_geometric.sampler import (
 
 from gattn.graph import Graph, as_graph
 from gattn.sampling import NeighborSampler, TypedNeighborSampler
-from gattn.sampling.batch import EdgeType
+from gattn.sampling.batch import EdgeType, Sample, TypedSample
 
-__all__ = ["PyGSampler", "add_pairs", "pyg_sampler"]
+__all__ = ["PyGSampler", "add_sample", "pyg_sampler"]
 
 
 class PyGSampler(BaseSampler):
     """A sampler of one type of edges or of several.
 
-    The graphs of a sample travel in its metadata, behind what PyG's loader reads there.
+    The sample itself travels in the metadata, behind what PyG's loader reads there.
     """
 
     def __init__(self, sampler: NeighborSampler | TypedNeighborSampler) -> None:
@@ -42,7 +42,7 @@ class PyGSampler(BaseSampler):
                 edge=one.edges,
                 num_sampled_nodes=one.num_nodes,
                 num_sampled_edges=one.num_edges,
-                metadata=(inputs.input_id, inputs.time, one.graph, one.layer_graphs),
+                metadata=(inputs.input_id, inputs.time, one),
             )
         assert inputs.input_type is not None  # PyG's loader asks for it
         typed = self._sampler.sample({inputs.input_type: inputs.node}, seed)
@@ -53,7 +53,7 @@ class PyGSampler(BaseSampler):
             edge=dict(typed.edges),
             num_sampled_nodes=typed.num_nodes,
             num_sampled_edges=typed.num_edges,
-            metadata=(inputs.input_id, inputs.time, typed.graph, typed.layer_graphs),
+            metadata=(inputs.input_id, inputs.time, typed),
         )
 
     def sample_from_nodes(
@@ -92,15 +92,16 @@ def pyg_sampler(
     return PyGSampler(sampler)
 
 
-def add_pairs(batch: Any, out: SamplerOutput | HeteroSamplerOutput) -> None:
-    """Give a batch the pairs of its edges, where PyG found none in the data to replace."""
-    if isinstance(out, SamplerOutput):
+def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
+    """Give a batch its graphs, and the pairs of its edges where PyG found none to replace."""
+    batch.graph, batch.layer_graphs = sample.graph, sample.layer_graphs
+    if isinstance(sample, Sample):
         if "edge_index" not in batch and "adj_t" not in batch:
-            batch.edge_index = torch.stack([out.row, out.col])
+            batch.edge_index = sample.edge_index
         return
-    for edge_type, row in out.row.items():
+    for edge_type, edge_index in sample.edge_index.items():
         if "edge_index" not in batch[edge_type] and "adj_t" not in batch[edge_type]:
-            batch[edge_type].edge_index = torch.stack([row, out.col[edge_type]])
+            batch[edge_type].edge_index = edge_index
 
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:

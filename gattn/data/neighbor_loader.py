@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from gattn.data._pyg_samplers import add_pairs, pyg_sampler
+from gattn.data._pyg_samplers import add_sample, pyg_sampler
 from gattn.edges import check_count
 from gattn.graph import Graph
 from gattn.sampling.batch import EdgeType
@@ -155,11 +155,10 @@ class NeighborLoader(NodeLoader):
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
         """The fields of the sampled nodes and edges, and the graphs."""
         assert out.metadata is not None  # a PyGSampler's
-        input_id, seed_time, graph, layer_graphs = out.metadata
+        input_id, seed_time, sample = out.metadata
         out.metadata = input_id, seed_time
         batch = super().filter_fn(out)
-        batch.graph, batch.layer_graphs = graph, layer_graphs
-        add_pairs(batch, out)
+        add_sample(batch, sample)
         return batch if self._transform is None else self._transform(batch)
 
 

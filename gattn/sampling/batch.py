@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gattn.graph import Graph
+from gattn.kernels import cpu
 from gattn.kernels.layout import bare
 from gattn.kernels.sampling import Draw, Hop, sample_hop
 from gattn.sorting import lay_out_rows
@@ -151,7 +152,7 @@ class Batch:
                 for edge_type, hops in self._hops.items()
             },
             edge_index={
-                edge_type: torch.cat([hop.edge_index for hop in hops], 1)
+                edge_type: _join([hop.edge_index for hop in hops], dim=1)
                 for edge_type, hops in self._hops.items()
             },
             num_nodes=num_nodes,
@@ -204,5 +205,9 @@ def _total(parts: Iterable[Tensor]) -> int:
     return sum(part.numel() for part in parts)
 
 
-def _join(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _join(parts: list[Tensor], dim: int = 0) -> Tensor:
+    if len(parts) == 1:
+        return parts[0]
+    shape = list(parts[0].shape)
+    shape[dim] = sum(part.shape[dim] for part in parts)
+    return torch.cat(parts, dim, out=cpu.empty(parts[0], *shape))

@@ -14,6 +14,8 @@ from gattn.sampling.batch import Batch, EdgeType, Sample, TypedSample
 __all__ = ["NeighborSampler", "TypedNeighborSampler"]
 
 _ONLY: EdgeType = ("", "", "")
+IN_ORDER = 32
+"""So many numbers are written in order in the time that one takes at a random place."""
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -144,7 +146,7 @@ class TypedNeighborSampler:
             batch.grow(fan_outs, self.replace, seed)
         sampled = batch.finish()
         for kind, nodes in sampled.nodes.items():  # not reached by a sample that failed
-            numbers[kind][nodes] = -1
+            _forget(numbers[kind], nodes)
             self._spare[kind].append(numbers[kind])
         return sampled
 
@@ -154,6 +156,14 @@ class TypedNeighborSampler:
             return self._spare[kind].pop()
         except IndexError:
             return torch.full((self.num_nodes[kind],), -1, dtype=torch.int32)
+
+
+def _forget(numbers: Tensor, nodes: Tensor) -> None:
+    """Take their numbers from the nodes of a batch, which are all that have one."""
+    if numbers.numel() < IN_ORDER * nodes.numel():
+        numbers.fill_(-1)
+    else:
+        numbers.index_fill_(0, nodes, -1)
 
 
 def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
