@@ -36,17 +36,17 @@ PUBLIC = {
     "gattn.nn": """
         AGNNConv AttentionRecord AttentionalReadout DegreeEncoding ExphormerConv FAConv GATConv
         GATEConv GATv2Conv GPSConv GRITConv GTConv GeneralConv GraphAttention
-        GraphMultisetTransformer
-        GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv InducedSetAttentionBlock
-        LaplacianEncoding LearnedEncoding LearnedQueryReadout LinearAttention MultiReadout
-        MultiheadAttentionBlock PointTransformerConv PoolingByAttention RGATConv
-        RandomWalkEncoding RelativeBias ResGatedGraphConv Set2Set SetAttentionBlock
-        SetTransformerReadout ShortestPathBias SinusoidalEncoding SoftmaxAggregation SparseDropout
-        SuperGATConv TransformerBlock TransformerConv grid_to_nodes nodes_to_grid record_attention
-        token_offsets""",
+        GraphMultisetTransformer GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv
+        InducedSetAttentionBlock LaplacianEncoding LearnedEncoding LearnedQueryReadout
+        LinearAttention MultiReadout MultiheadAttentionBlock PathFeatureBias PointTransformerConv
+        PoolingByAttention RGATConv RandomWalkEncoding RelativeBias ResGatedGraphConv Set2Set
+        SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding
+        SoftmaxAggregation SparseDropout SuperGATConv TransformerBlock TransformerConv
+        grid_to_nodes nodes_to_grid record_attention token_offsets""",
     "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
     "gattn.structure": """
-        laplacian_eigenvectors path_lengths return_probabilities walk_probabilities""",
+        laplacian_eigenvectors path_features path_lengths return_probabilities
+        walk_probabilities""",
     "gattn.testing": """
         AwkwardGraph WorstCase assert_batch_independent assert_edge_order_independent
         assert_permutation_equivariant assert_permutation_invariant awkward_graphs

@@ -32,7 +32,7 @@ from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
 from gattn.nn.point_transformer_conv import PointTransformerConv
 from gattn.nn.recording import AttentionRecord, record_attention
-from gattn.nn.relative_bias import RelativeBias, ShortestPathBias, token_offsets
+from gattn.nn.relative_bias import PathFeatureBias, RelativeBias, ShortestPathBias, token_offsets
 from gattn.nn.res_gated_graph_conv import ResGatedGraphConv
 from gattn.nn.rgat_conv import RGATConv
 from gattn.nn.set2set import Set2Set
@@ -76,6 +76,7 @@ __all__ = [
     "LinearAttention",
     "MultiReadout",
     "MultiheadAttentionBlock",
+    "PathFeatureBias",
     "PointTransformerConv",
     "PoolingByAttention",
     "RGATConv",

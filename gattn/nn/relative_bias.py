@@ -10,8 +10,8 @@ from torch.nn import Module, Parameter
 
 from gattn.edges import check_count
 from gattn.graph import Graph, check_graph
-from gattn.nn.checks import check_at_least
-from gattn.structure import path_lengths
+from gattn.nn.checks import check_at_least, check_features
+from gattn.structure import path_features, path_lengths
 
 
 class RelativeBias(Module):
@@ -136,6 +136,89 @@ class ShortestPathBias(Module):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.max_length}, heads={self.bias.heads})"
+
+
+class PathFeatureBias(Module):
+    r"""A number per head from the features of the edges on the shortest path between two nodes.
+
+    .. math:: c_{ij} = \frac{1}{d_{ij}} \sum_{t=1}^{d_{ij}} w_t \cdot f_{ijt}
+
+    f are the features of :func:`gattn.structure.path_features`, such as those of bonds, and d the
+    length of the path from j to i; where none of at most L steps leads, the bias is 0.
+
+    Args:
+        max_length: L, the longest path that is followed.
+        edge_dim: features of an edge, d.
+        heads: heads, h.
+
+    Shapes:
+        - **input:** the graph to walk on, of e' edges, the graph of attention, both of the same n
+          nodes, and edge features [e', edge_dim]
+        - **output:** [e, heads]
+
+    Raises:
+        ValueError: for max_length < 1, edge_dim < 1, heads < 1, graphs of different nodes, or
+            features of another shape.
+
+    Reference:
+        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
+        2021).
+
+    Example:
+        >>> import gattn, torch
+        >>> from gattn.nn import PathFeatureBias
+        >>> bonds, among_all = torch.tensor([[0, 1], [1, 0]]), gattn.graphs.complete([2, 1])
+        >>> PathFeatureBias(4, edge_dim=3, heads=2)(bonds, among_all, torch.randn(2, 3)).shape
+        torch.Size([5, 2])
+    """
+
+    def __init__(self, max_length: int, edge_dim: int, heads: int = 1) -> None:
+        super().__init__()
+        check_at_least(1, max_length=max_length, edge_dim=edge_dim, heads=heads)
+        self.max_length, self.edge_dim, self.heads = max_length, edge_dim, heads
+        self.weight = Parameter(torch.empty(heads, max_length, edge_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set all to zero: attention starts unbiased."""
+        torch.nn.init.zeros_(self.weight)
+
+    def forward(self, edges: Any, over: Graph, edge_attr: Tensor) -> Tensor:
+        """Bias of every edge of the graph that attention runs on.
+
+        Args:
+            edges: the graph to walk on, or anything it is made from.
+            over: the graph that attention runs on, of the same nodes.
+            edge_attr: features of ``edges``, in the caller's order.
+
+        Returns:
+            [e, heads], in the order of the caller's edges of ``over``.
+        """
+        check_features("edge_attr", edge_attr, self.edge_dim, self.weight)
+        return self.weigh(*path_features(edges, over, edge_attr, self.max_length))
+
+    def weigh(self, length: Tensor, features: Tensor) -> Tensor:
+        """The bias where paths are known: those that a transform stored.
+
+        Args:
+            length: [e] integers, as :class:`gattn.transforms.AddShortestPaths` stores them.
+            features: [e, max_length, edge_dim].
+
+        Returns:
+            [e, heads].
+
+        Raises:
+            ValueError: for features of another shape.
+        """
+        if features.shape != (len(length), self.max_length, self.edge_dim):
+            wanted = (len(length), self.max_length, self.edge_dim)
+            raise ValueError(f"features must have shape {wanted}; got {tuple(features.shape)}")
+        summed = torch.einsum("etd,htd->eh", features, self.weight)
+        return summed / length.clamp(min=1).unsqueeze(1)
+
+    def __repr__(self) -> str:
+        name = self.__class__.__name__
+        return f"{name}({self.max_length}, edge_dim={self.edge_dim}, heads={self.heads})"
 
 
 def token_offsets(graph: Graph, max_offset: int) -> Tensor:

@@ -14,6 +14,7 @@ from gattn.edges import check_count
 from gattn.graph import Graph
 from gattn.structure import (
     laplacian_eigenvectors,
+    path_features,
     path_lengths,
     return_probabilities,
     walk_probabilities,
@@ -156,9 +157,12 @@ class AddShortestPaths(BaseTransform):
     Args:
         max_length: the longest path told apart from no path at all.
         complete: whether to store all pairs; else only those at most ``max_length`` steps apart.
+        features: whether to store ``path_attr``, [n^2, max_length, d], too: the features
+            ``edge_attr`` of the edges on the way, for :class:`gattn.nn.PathFeatureBias`.
 
     Raises:
         TypeError: for other than a homogeneous ``Data``.
+        ValueError: for features of edges that have none.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -177,19 +181,26 @@ class AddShortestPaths(BaseTransform):
         tensor([0, 1, 3, 1, 0, 3, 3, 3, 0])
     """
 
-    def __init__(self, max_length: int, *, complete: bool = True) -> None:
+    def __init__(self, max_length: int, *, complete: bool = True, features: bool = False) -> None:
         self.max_length = max_length
         self.complete = complete
+        self.features = features
 
     def forward(self, data: Any) -> Any:
         """Store them in a copy of data."""
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
-        index, length = over.edge_index, path_lengths(edges, over, self.max_length)
-        if not self.complete:
-            near = length <= self.max_length
-            index, length = index[:, near], length[near]
-        data.path_index, data.path_length = index, length
+        if self.features:
+            if data.edge_attr is None:
+                raise ValueError(f"data must have edge_attr, as features=True; got {data}")
+            attr = data.edge_attr if data.edge_attr.dim() > 1 else data.edge_attr.unsqueeze(1)
+            length, found = path_features(edges, over, attr, self.max_length)
+        else:
+            length, found = path_lengths(edges, over, self.max_length), None
+        near = slice(None) if self.complete else length <= self.max_length
+        data.path_index, data.path_length = over.edge_index[:, near], length[near]
+        if found is not None:
+            data.path_attr = found[near]
         return data
 
     def __repr__(self) -> str:

@@ -3,8 +3,8 @@ import torch
 
 from gattn import graphs
 from gattn.functional import dot_product_attention
-from gattn.nn import RelativeBias, ShortestPathBias, token_offsets
-from gattn.structure import path_lengths
+from gattn.nn import PathFeatureBias, RelativeBias, ShortestPathBias, token_offsets
+from gattn.structure import path_features, path_lengths
 
 
 def _bias(kinds, heads=2):
@@ -55,6 +55,26 @@ def test_shortest_paths():
     assert torch.equal(module(bonds, over), torch.zeros(10, 2))
 
 
+def test_features_on_the_way():
+    bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
+    kind = torch.randn(4, 3, requires_grad=True)
+    module = PathFeatureBias(2, 3, heads=2)
+    assert not module(bonds, over, kind).any()
+    torch.nn.init.normal_(module.weight)
+    found = module(bonds, over, kind)
+    pair = {pair: at for at, pair in enumerate(map(tuple, over.edge_index.t().tolist()))}
+    first, second = module.weight.unbind(1)
+    assert torch.allclose(found[pair[0, 1]], first @ kind[0])
+    assert torch.allclose(found[pair[2, 0]], (first @ kind[3] + second @ kind[1]) / 2)
+    assert not found[[pair[1, 1], pair[3, 3]]].any()
+    found.sum().backward()
+    assert kind.grad.abs().sum(1).all()
+    with pytest.raises(
+        ValueError, match=r"features must have shape \(10, 2, 3\); got \(10, 1, 3\)"
+    ):
+        module.weigh(*path_features(bonds, over, kind, 1))
+
+
 def test_compiles_in_one_graph():
     torch._dynamo.reset()
     bias, kind = _bias(3), torch.tensor([2, 0, 0, 1])
@@ -65,5 +85,6 @@ def test_compiles_in_one_graph():
 def test_repr_and_errors():
     assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
     assert repr(ShortestPathBias(4, heads=2)) == "ShortestPathBias(4, heads=2)"
+    assert repr(PathFeatureBias(4, 3)) == "PathFeatureBias(4, edge_dim=3, heads=1)"
     with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):
         _bias(3)(torch.tensor([0, 3]))

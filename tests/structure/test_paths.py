@@ -1,9 +1,11 @@
+from itertools import pairwise
+
 import networkx
 import pytest
 import torch
 
 from gattn import Graph, graphs
-from gattn.structure import path_lengths
+from gattn.structure import path_features, path_lengths
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -20,6 +22,37 @@ def test_networkx_agrees(directed, max_length):
     assert torch.equal(found.view(14, 14), expected)
 
 
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("max_length", [1, 3, 20])
+def test_features_are_the_mean_over_all_shortest_paths(directed, max_length):
+    plain = networkx.gnm_random_graph(12, 30, seed=1, directed=directed)
+    graph = graphs.from_networkx(plain)
+    attr = torch.randn(graph.num_edges, 2, dtype=torch.float64, requires_grad=True)
+    place = {pair: at for at, pair in enumerate(map(tuple, graph.edge_index.t().tolist()))}
+    over = graphs.complete([12])
+    length, found = path_features(graph, over, attr, max_length)
+    assert torch.equal(length, path_lengths(graph, over, max_length))
+    wanted, several = torch.zeros_like(found), 0
+    for at, (source, destination) in enumerate(over.edge_index.t().tolist()):
+        steps = int(length[at])
+        if 0 < steps <= max_length:
+            paths = list(networkx.all_shortest_paths(plain, source, destination))
+            several += len(paths) > 1 and steps > 1
+            ways = [attr[[place[pair] for pair in pairwise(path)]] for path in paths]
+            wanted[at, :steps] = torch.stack(ways).mean(0)
+    assert max_length == 1 or several
+    torch.testing.assert_close(found, wanted)
+    grad = torch.randn_like(found)
+    torch.testing.assert_close(*(torch.autograd.grad(out, attr, grad) for out in (found, wanted)))
+
+
+def test_doubled_edges_are_two_paths():
+    double, attr = torch.tensor([[0, 0], [1, 1]]), torch.tensor([[1.0], [3.0]])
+    length, found = path_features(double, Graph(double[:, :1], 2), attr, 2)
+    assert length.tolist() == [1]
+    assert found.tolist() == [[[2.0], [0.0]]]
+
+
 def test_in_the_order_of_the_edges_that_ask():
     chain = torch.tensor([[0, 1, 2], [1, 2, 3]])
     over = Graph(torch.tensor([[3, 0, 0, 1, 0], [0, 3, 1, 1, 3]]), 5)
@@ -31,6 +64,10 @@ def test_empty_graphs():
     none = torch.empty(2, 0, dtype=torch.long)
     assert path_lengths(none, Graph(none, 0), 3).shape == (0,)
     assert path_lengths(none, graphs.complete([2]), 3).tolist() == [0, 4, 4, 0]
+    length, found = path_features(none, graphs.complete([2]), torch.ones(0, 3), 2)
+    assert length.tolist() == [0, 3, 3, 0]
+    assert torch.equal(found, torch.zeros(4, 2, 3))
+    assert path_features(none, Graph(none, 0), torch.ones(0, 3), 2)[1].shape == (0, 2, 3)
 
 
 def test_bad_input_gets_one_clear_error():
@@ -39,3 +76,7 @@ def test_bad_input_gets_one_clear_error():
         path_lengths(none, graphs.complete([2]), -1)
     with pytest.raises(ValueError, match="over must join the nodes of one set"):
         path_lengths(none, graphs.bipartite([1], [2]), 2)
+    with pytest.raises(ValueError, match=r"edge_attr must have shape \(0, d\); got \(2, 1\)"):
+        path_features(none, graphs.complete([2]), torch.ones(2, 1), 2)
+    with pytest.raises(TypeError, match=r"must hold floating numbers; got torch\.int64"):
+        path_features(none, graphs.complete([2]), none.t(), 2)

@@ -7,6 +7,7 @@ from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias, SinusoidalEncoding
 from gattn.structure import (
     laplacian_eigenvectors,
+    path_features,
     path_lengths,
     return_probabilities,
     walk_probabilities,
@@ -82,6 +83,17 @@ def test_relative_walks_are_batched_as_edges_are():
     assert near.walk_probability[:2].tolist() == [[1, 0], [0, 1]]
 
 
+def test_features_of_paths_are_batched_as_edges_are():
+    transform, kind = transforms.AddShortestPaths(2, features=True), torch.arange(4.0)
+    batch = Batch.from_data_list([transform(_data(edge_attr=kind)) for _ in range(2)])
+    graph = Graph(batch.path_index, batch.num_nodes)
+    length, features = path_features(batch.edge_index, graph, kind.repeat(2).unsqueeze(1), 2)
+    assert torch.equal(batch.path_length, length)
+    assert torch.equal(batch.path_attr, features)
+    near = transforms.AddShortestPaths(1, complete=False, features=True)(_data(edge_attr=kind))
+    assert near.path_attr.flatten().tolist() == [0, 1, 0, 0, 3, 2, 0, 0]
+
+
 def test_near_pairs_alone():
     data = transforms.AddShortestPaths(1, complete=False)(_data())
     assert data.path_index.tolist() == [[0, 1, 0, 1, 2, 1, 2, 3], [0, 0, 1, 1, 1, 2, 2, 3]]
@@ -139,6 +151,8 @@ def test_bad_input_gets_one_clear_error():
         transforms.AddDegree()(HeteroData())
     with pytest.raises(TypeError, match="data must be a torch_geometric Data"):
         transforms.AddPosition()(HeteroData())
+    with pytest.raises(ValueError, match="data must have edge_attr, as features=True"):
+        transforms.AddShortestPaths(2, features=True)(_data())
     with pytest.raises(ValueError, match="data must have edge_index"):
         transforms.AddDegree()(Data(num_nodes=3))
     with pytest.raises(ValueError, match="channels must be even"):
