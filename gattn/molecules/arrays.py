@@ -33,7 +33,7 @@ def as_texts(smiles: Iterable[object]) -> list[str]:
 
 
 def as_table(y: Any, rows: int) -> np.ndarray:
-    """Labels [n] or [n, t] as an array [n, t] of objects.
+    """Labels [n] or [n, t] as an array [n, t] of objects, None where one is missing.
 
     Raises:
         ValueError: no labels, another number of rows than molecules, or another shape.
@@ -45,7 +45,8 @@ def as_table(y: Any, rows: int) -> np.ndarray:
         raise ValueError(f"y must be [n] or [n, t]; got an array of shape {list(table.shape)}")
     if len(table) != rows:
         raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
-    return table if table.ndim == 2 else table[:, None]
+    table = table if table.ndim == 2 else table[:, None]
+    return np.where(isna(table), None, table)  # pandas.NA cannot be compared with a class
 
 
 def as_numbers(table: np.ndarray) -> np.ndarray:

@@ -128,7 +128,10 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         return self._score(r2_score, X, y, sample_weight)
 
     def _learn_labels(self, table: np.ndarray) -> None:
-        as_numbers(table)
+        for name, column in zip(self.targets_, as_numbers(table).T):
+            known = column[np.isfinite(column)]
+            if len(known) > 1 and known.min() == known.max():
+                raise ValueError(f"{name} must hold different numbers; every label is {known[0]:g}")
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
         return as_numbers(table)
@@ -203,15 +206,16 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         Returns:
             [n], or [n, t] where y was so, of the classes. NaN in the rows of SMILES that cannot
             be read, with one warning that lists them; an array of whole numbers becomes one of
-            float64 for it, and one of texts an array of objects.
+            float64 for it, and one of texts an array of objects, as one of texts and numbers is.
 
         Raises:
             NotFittedError: the estimator was not fitted.
         """
         second = self._decide(self._predict(X)[0])
-        columns = [
-            _labels(kinds, column) for kinds, column in zip(self.classes_by_target, second.T)
-        ]
+        columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
+        kinds = {column.dtype.kind for column in columns}
+        if "U" in kinds and len(kinds) > 1:  # else NumPy makes texts of the numbers
+            columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
     def predict_proba(self, X: Iterable[str]) -> np.ndarray:

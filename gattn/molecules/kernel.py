@@ -284,10 +284,14 @@ def draw(count: int, most: int, seed: int) -> Tensor:
 
 
 def moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each column's known values; 1 for a constant column."""
+    """Mean and standard deviation of each column's known values; 1 for a constant column.
+
+    Only rounding, which is relative to the mean, makes a constant column differ: values of any
+    unit, however small they are in it, have a scale of their own.
+    """
     mean = values.nanmean(0)
     scale = (values - mean).square().nanmean(0).sqrt()
-    return mean, torch.where(scale > 1e-9 * (1 + mean.abs()), scale, 1.0)
+    return mean, torch.where(scale > 1e-9 * mean.abs(), scale, 1.0)
 
 
 def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:

@@ -237,6 +237,27 @@ def test_several_classes_targets():
     assert 0 <= model.score(SMILES, y) <= 1
 
 
+def test_targets_of_texts_and_of_numbers_keep_their_classes():
+    y = pd.DataFrame({"kind": np.where(AMINE, "amine", "alcohol"), "long": LENGTH > 8})
+    model = MoleculeClassifier(**TINY, model="ridge").fit(SMILES, y.assign(long=y["long"] * 1))
+    assert model.predict(SMILES)[:, 0].tolist() == y["kind"].tolist()
+    assert {type(label) for label in model.predict(SMILES)[:, 1]} == {int}
+
+
+def test_a_gap_of_pandas_is_a_gap():
+    y = pd.Series(AMINE, dtype="boolean")
+    y[0] = pd.NA
+    model = MoleculeClassifier(**TINY, model="ridge").fit(SMILES, y)
+    assert model.classes_.tolist() == [False, True]
+    assert model.score(SMILES, y) == np.mean(model.predict(SMILES)[1:] == AMINE[1:])
+
+
+def test_the_unit_of_labels_does_not_matter():
+    model = MoleculeRegressor(**TINY).fit(SMILES, LENGTH)
+    small = MoleculeRegressor(**TINY).fit(SMILES, 1e-15 * LENGTH)
+    np.testing.assert_allclose(1e15 * small.predict(SMILES), model.predict(SMILES), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "labels", [["amine", "alcohol"], [1, 0], [1.0, -1.0], [True, False]], ids=str
 )
@@ -263,6 +284,7 @@ def test_classes_come_back_as_they_came(labels):
         ([*range(29), -1e200], "row 29, column 0 is -1e.200"),
         ([np.nan] * 30, "at least 2"),
         ([1.0, *[np.nan] * 29], "at least 2"),
+        ([2.5, 2.5, *[np.nan] * 28], "y must hold different numbers; every label is 2.5"),
     ],
 )
 def test_labels_that_are_no_numbers(y, told):
