@@ -171,7 +171,8 @@ class NodeEstimator(KeptEstimator):
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or none was given to a loaded estimator.
         """
-        return self.predictor_.embed(self.read(graph)).numpy()
+        read = self.read(graph)
+        return self.predictor_.embed(read).numpy()
 
     def attention(self, graph: GraphLike | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
         """Give each layer's edges and how much is attended along them.
@@ -183,7 +184,8 @@ class NodeEstimator(KeptEstimator):
             For each layer edges [2, e] from source to destination, with the self-loops that the
             layer adds, and weights [e, h], which add up to 1 over the edges into a node.
         """
-        found = self.predictor_.attention(self.read(graph))
+        read = self.read(graph)
+        found = self.predictor_.attention(read)
         return [(edges.numpy(), weights.numpy()) for edges, weights in found]
 
     def read(self, graph: GraphLike | None) -> AttributedGraph:

@@ -82,11 +82,13 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or none was given to a loaded estimator.
         """
-        return self.classes_[self.predict_proba(graph).argmax(1)]
+        best = self.predict_proba(graph).argmax(1)
+        return self.classes_[best]
 
     def predict_proba(self, graph: GraphLike | None = None) -> np.ndarray:
         """Predict the probability of every class: [n, classes], as :meth:`predict`."""
-        return self.predictor_.predict(self.read(graph)).numpy()
+        read = self.read(graph)
+        return self.predictor_.predict(read).numpy()
 
     def predict_set(self, graph: GraphLike | None = None, coverage: float = 0.9) -> np.ndarray:
         """Give sets of classes that hold the true one as often as promised, for each class apart.
@@ -193,7 +195,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
             NotFittedError: the estimator was not fitted.
             GraphError: the graph lacks an attribute, or none was given to a loaded estimator.
         """
-        return self.predictor_.predict(self.read(graph))[:, 0].numpy()
+        read = self.read(graph)
+        return self.predictor_.predict(read)[:, 0].numpy()
 
     def predict_interval(
         self, graph: GraphLike | None = None, coverage: float = 0.9

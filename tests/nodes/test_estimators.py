@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from torch_geometric.data import Data
 
 from gattn.nodes import NodeClassifier, NodeRegressor
@@ -137,6 +138,14 @@ def test_it_is_an_estimator(fitted):
     assert copy.get_params()["epochs"] == 3
     assert not hasattr(copy, "predictor_")
     assert len(copy.fit(_two_groups()).history_[0].records) == 3
+
+
+@pytest.mark.parametrize("kind", [NodeClassifier, NodeRegressor])
+def test_nothing_before_fit(kind):
+    model = kind()
+    for ask in (model.predict, model.embed, model.attention, model.score):
+        with pytest.raises(NotFittedError):
+            ask()
 
 
 def test_the_same_seed_gives_the_same(fitted):
