@@ -8,12 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels.layout import Layout, bare
 from gattn.ops.edge import aggregate
 
 CHUNK = 8_192
 """Edges at once: some hundred channels of them fit the cache of a core."""
+FEW = 4
+"""So many chunks, as of a batch of molecules, are taken at once: one pass then serves both ends."""
 WORTH = 8
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 
@@ -25,6 +28,8 @@ class Chunk(NamedTuple):
     """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
     graph: Graph
     """From the chunk's edges to these nodes."""
+    by_source: Graph | None
+    """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
     source: Tensor
     """[b], likewise the next two."""
     destination: Tensor
@@ -43,31 +48,66 @@ class Chunk(NamedTuple):
 
     def add(self, values: Tensor, to: Tensor) -> None:
         """Add [b, ...] over the edges of each node, in their order, to all nodes' [n, ...]."""
-        flat = values.reshape(len(values), 1, -1).to(to.dtype)
-        ones = flat.new_ones(len(values), 1)
-        to[self.nodes] += aggregate(ones, flat, self.graph).reshape(-1, *values.shape[1:])
+        to[self.nodes] += _sum(values, self.graph, to.dtype)
+
+    def add_by_source(self, values: Tensor, to: Tensor) -> None:
+        """Add [b, ...] over the edges out of each source, in their order, to all sources' [m, ...].
+
+        The chunk holds all edges.
+        """
+        assert self.by_source is not None
+        to += _sum(values, self.by_source, to.dtype)
 
 
-def chunks(layout: Layout, by: str) -> Iterator[Chunk]:
+def is_few(layout: Layout) -> bool:
+    """Whether all edges are one chunk."""
+    return layout.col.numel() <= FEW * CHUNK
+
+
+def _sum(values: Tensor, graph: Graph, dtype: torch.dtype) -> Tensor:
+    """Sum of the [b, ...] of the edges of each node, [n, ...]."""
+    flat = values.reshape(len(values), 1, -1).to(dtype)
+    ones = flat.new_ones(len(values), 1)
+    return aggregate(ones, flat, graph).reshape(-1, *values.shape[1:])
+
+
+def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
     """The edges in chunks, sorted by their ``"destination"`` or by their ``"source"``."""
-    by_destination = by == "destination"
-    ptr = layout.rowptr if by_destination else layout.colptr
-    edges, device = layout.col.numel(), ptr.device
+    layout = graph.layout
+    edges, device = layout.col.numel(), layout.col.device
+    if is_few(layout):
+        yield from [cached(graph, "all edges", lambda: _all_edges(layout))] if edges else []
+        return
+    ptr = layout.rowptr if by == "destination" else layout.colptr
     starts = torch.arange(0, edges, CHUNK, device=device)
     ends = (starts + CHUNK).clamp(max=edges)
     first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
     last = torch.searchsorted(ptr, ends.to(ptr.dtype))
     for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist():
-        offsets = ptr[low : high + 1].clamp(start, end) - start
-        number = torch.arange(end - start + 1, dtype=ptr.dtype, device=device)
-        own = torch.arange(low, high, dtype=ptr.dtype, device=device)
-        own = own.repeat_interleave(offsets.diff(), output_size=end - start)
-        near = bare(offsets, number[:-1], number[:-1], number, own - low, number[:-1])
-        graph = Graph.from_layout(near)
-        if by_destination:
-            source, destination, edge = layout.col[start:end], own, layout.perm[start:end]
-        else:
-            source, destination = own, layout.row[start:end]
-            edge = layout.perm[layout.csr2csc[start:end].long()]
-        is_repeated = end - start == CHUNK and edges >= WORTH * CHUNK
-        yield Chunk(slice(low, high), graph, source, destination, edge, is_repeated)
+        yield _chunk(layout, by, slice(start, end), slice(low, high))
+
+
+def _chunk(layout: Layout, by: str, part: slice, nodes: slice) -> Chunk:
+    """The edges of some nodes at the end by which all are sorted, or a part of theirs."""
+    ptr = layout.rowptr if by == "destination" else layout.colptr
+    count, edges, device = part.stop - part.start, layout.col.numel(), ptr.device
+    offsets = ptr[nodes.start : nodes.stop + 1].clamp(part.start, part.stop) - part.start
+    number = torch.arange(count + 1, dtype=ptr.dtype, device=device)
+    own = torch.arange(nodes.start, nodes.stop, dtype=ptr.dtype, device=device)
+    own = own.repeat_interleave(offsets.diff(), output_size=count)
+    near = bare(offsets, number[:-1], number[:-1], number, own - nodes.start, number[:-1])
+    graph = Graph.from_layout(near)
+    is_repeated = count == CHUNK and edges >= WORTH * CHUNK
+    if by == "destination":
+        return Chunk(nodes, graph, None, layout.col[part], own, layout.perm[part], is_repeated)
+    edge = layout.perm[layout.csr2csc[part].long()]
+    return Chunk(nodes, graph, None, own, layout.row[part], edge, is_repeated)
+
+
+def _all_edges(layout: Layout) -> Chunk:
+    """All edges by their destination, with the way to their sources."""
+    edges, nodes = layout.col.numel(), layout.rowptr.numel() - 1
+    chunk = _chunk(layout, "destination", slice(0, edges), slice(0, nodes))
+    number = chunk.graph.layout.colptr
+    rows = layout.colptr, layout.csr2csc, number[:-1], number, layout.row, number[:-1]
+    return chunk._replace(by_source=Graph.from_layout(bare(*rows)))

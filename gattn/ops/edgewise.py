@@ -3,7 +3,8 @@
 Edges are taken in the layout's order. Of each chunk the rows of both ends are gathered and the
 function is called, in one compiled step. Backward calls it again and differentiates it: once in the
 order of destinations, for what belongs to them, to edges and to the function itself, and once in
-that of sources. So every sum over edges is one over a contiguous run, the same in every run.
+that of sources. So every sum over edges is one over a contiguous run, the same in every run. A few
+chunks are taken at once, and differentiated once: what goes to sources is summed in their order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, compiled, tensors_of
-from gattn.ops.chunks import Chunk, chunks
+from gattn.ops.chunks import Chunk, chunks, is_few
 from gattn.ops.derivatives import reference_gradients
 from gattn.ops.library import is_transformed
 
@@ -157,7 +158,7 @@ def _differentiate_chunk(
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     out = made = None
-    for chunk in chunks(plan.graph.layout, "destination"):
+    for chunk in chunks(plan.graph, "destination"):
         step = plan.step(_call_chunk, chunk)
         made = _checked(step, plan, tensors, chunk)
         if out is None:
@@ -203,14 +204,17 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """One pass by destination, and one by source where something there wants a gradient."""
+    """One pass by destination; of many edges another by source, if something there wants one."""
     found = [
         torch.zeros_like(t, dtype=acc_dtype(t.dtype)) if need else None
         for t, need in zip(tensors, needed)
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
     given = [tensor.detach() for tensor in tensors]
-    for by, own in (("destination", ("destination", "edge", "function")), ("source", ("source",))):
+    passes = [("destination", {"destination", "edge", "function"}), ("source", {"source"})]
+    if is_few(plan.graph.layout):
+        passes = [("destination", {"destination", "edge", "function", "source"})]
+    for by, own in passes:
         wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
         if wanted:
             _add_gradients(plan, given, grad, by, wanted, found)
@@ -223,7 +227,7 @@ def _add_gradients(
 ) -> None:  # fmt: skip
     """Add those of the tensors at these positions, chunk after chunk."""
     learns = wanted[-1] >= len(plan.places)
-    for chunk in chunks(plan.graph.layout, by):
+    for chunk in chunks(plan.graph, by):
         step = plan.step(_differentiate_chunk, chunk)
         given, rows = tensors, chunk.rows(plan.places)
         if learns:  # sums over all edges are slow where torch fuses them with the gathering
@@ -237,5 +241,7 @@ def _add_gradients(
                 total += gradient
             elif plan.places[position] == "edge":
                 chunk.put(gradient, total)
-            else:
+            elif plan.places[position] == by:
                 chunk.add(gradient, total)
+            else:
+                chunk.add_by_source(gradient, total)
