@@ -178,7 +178,7 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
         names = [str(kind) for kind in run.estimator.classes_.tolist()]
     else:
         colour, names = run.made[:, 0], []
-    caption = "Nodes by prediction; an edge is as thick as the last layer attends along it."
+    caption = "Nodes by prediction; half an edge is as thick as its node attends to the other one."
     if len(run.y) > PICTURED:
         caption += f" Drawn are {PICTURED:,} of {len(run.y):,} nodes, around the largest hub."
     draw = partial(draw_network, edges, alpha, colour, names, most=PICTURED)
