@@ -37,7 +37,8 @@ def attention(
         o_i = \frac{1}{C_i} \sum_{j \in N(i)} f(q_i, k_j, e_{ij})\, g(v_j, e_{ij})
 
     The functions are called with some thousand edges at a time, and again in backward, so that
-    nothing of size edges x channels is stored; torch compiles them where there are many edges.
+    nothing of size edges x channels is stored; torch compiles them where there are many edges. Of
+    up to 32,768 edges, as of a batch of molecules, backward uses what autograd recorded of them.
     Sums run over the edges of one node after the other: the same bits in every run. A second
     derivative, and a forward that torch.compile traces, takes all edges at once.
 

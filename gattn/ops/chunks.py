@@ -16,7 +16,7 @@ from gattn.ops.edge import aggregate
 CHUNK = 8_192
 """Edges at once: some hundred channels of them fit the cache of a core."""
 FEW = 4
-"""So many chunks, as of a batch of molecules, are taken at once: one pass then serves both ends."""
+"""So many chunks, as of a batch of molecules, are taken at once, and kept until backward."""
 WORTH = 8
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 

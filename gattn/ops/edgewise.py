@@ -3,8 +3,10 @@
 Edges are taken in the layout's order. Of each chunk the rows of both ends are gathered and the
 function is called, in one compiled step. Backward calls it again and differentiates it: once in the
 order of destinations, for what belongs to them, to edges and to the function itself, and once in
-that of sources. So every sum over edges is one over a contiguous run, the same in every run. A few
-chunks are taken at once, and differentiated once: what goes to sources is summed in their order.
+that of sources. So every sum over edges is one over a contiguous run, the same in every run.
+
+Of few edges, as of a batch of molecules, what autograd records is kept, and backward calls nothing
+again: that is bounded by their number, and time is what counts there.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from gattn.ops.calls import Call, Tensors, compiled, tensors_of
 from gattn.ops.chunks import Chunk, chunks, is_few
 from gattn.ops.derivatives import reference_gradients
 from gattn.ops.library import is_transformed
+from gattn.ops.recorded import Recorded
 
 HELD = (
     "a function of edges must not hold a tensor that wants a gradient, which it would not get: "
@@ -91,6 +94,17 @@ class _Plan(NamedTuple):
         out = own.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, own)
         return out.to(made.dtype)
 
+    def room(self, made: Tensor) -> Tensor:
+        """Zeros for the result, of which this is a part."""
+        if self.summed:
+            dtype = acc_dtype(made.dtype)
+            return made.new_zeros(self.graph.num_dst, *made.shape[1:], dtype=dtype)
+        return made.new_zeros(self.graph.num_edges, *made.shape[1:])
+
+    def place(self, made: Tensor, chunk: Chunk, out: Tensor) -> None:
+        """Put what a chunk gave where it belongs in the result."""
+        (chunk.add if self.summed else chunk.put)(made, out)
+
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
         """What is done with a chunk, compiled where it pays."""
         return compiled(function, self.call, self.graph.device) if chunk.is_repeated else function
@@ -101,7 +115,11 @@ class _Edgewise(torch.autograd.Function):
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
         ctx.plan, ctx.autocast = plan, _Autocast.now(plan.graph.device)
         ctx.save_for_backward(*tensors)
-        return _forward(plan, [tensor.detach() for tensor in tensors])
+        ctx.recorded, given = None, [tensor.detach() for tensor in tensors]
+        if not is_few(plan.graph.layout) or not plan.graph.num_edges:
+            return _forward(plan, given)
+        out, ctx.recorded = _forward_few(plan, given, ctx.needs_input_grad[1:])
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -110,6 +128,8 @@ class _Edgewise(torch.autograd.Function):
         with ctx.autocast.again():
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
+            if ctx.recorded is not None:
+                return None, *_backward_few(plan, ctx.recorded, tensors, grad)
             return None, *_backward(plan, tensors, grad, ctx.needs_input_grad[1:])
 
 
@@ -159,16 +179,14 @@ def _differentiate_chunk(
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     out = made = None
     for chunk in chunks(plan.graph, "destination"):
-        step = plan.step(_call_chunk, chunk)
-        made = _checked(step, plan, tensors, chunk)
-        if out is None:
-            rows = plan.graph.num_dst if plan.summed else plan.graph.num_edges
-            dtype = acc_dtype(made.dtype) if plan.summed else made.dtype
-            out = made.new_zeros(rows, *made.shape[1:], dtype=dtype)
-        if plan.summed:
-            chunk.add(made, out)
-        else:
-            chunk.put(made, out)
+        step, rows = plan.step(_call_chunk, chunk), chunk.rows(plan.places)
+        # Nothing that is given wants a gradient: what is held would show.
+        with torch.set_grad_enabled(plan.learns):
+            made = _checked(lambda: step(plan.call, tensors, rows), plan, chunk)  # noqa: B023
+        if made.requires_grad:
+            raise ValueError(HELD)
+        out = plan.room(made) if out is None else out
+        plan.place(made, chunk, out)
     if out is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
@@ -176,20 +194,51 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     return out.to(made.dtype)
 
 
-def _checked(
-    step: Callable[..., Tensor], plan: _Plan, tensors: list[Tensor], chunk: Chunk
-) -> Tensor:
-    """Call the step; raise where the function is not one of each edge alone."""
+def _forward_few(
+    plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]
+) -> tuple[Tensor, Recorded]:
+    """All edges at once; gives what autograd recorded, too."""
+    (chunk,) = chunks(plan.graph, "destination")
+    given, recorded = _gather(tensors, chunk.rows(plan.places)), []
+
+    def run() -> Tensor:
+        recorded.append(Recorded.of(plan.call, given, needed))
+        return recorded[0].made
+
+    made = _checked(run, plan, chunk)
+    if plan.learns and recorded[0].holds_others():
+        raise ValueError(HELD)
+    out = plan.room(made)
+    plan.place(made.detach(), chunk, out)
+    return out.to(made.dtype), recorded[0]
+
+
+def _backward_few(
+    plan: _Plan, recorded: Recorded, tensors: Sequence[Tensor], grad: Tensor
+) -> list[Tensor | None]:
+    """The gradients of what the function was given, summed for each node."""
+    (chunk,) = chunks(plan.graph, "destination")
+    own = recorded.gradients(grad.index_select(0, chunk.destination if plan.summed else chunk.edge))
+    places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
+    found: list[Tensor | None] = []
+    for place, tensor, gradient in zip(places, tensors, own):
+        if gradient is not None and place != "function":
+            total = torch.zeros_like(tensor, dtype=acc_dtype(tensor.dtype))
+            add = {"edge": chunk.put, "destination": chunk.add, "source": chunk.add_by_source}
+            add[place](gradient, total)
+            gradient = total.to(tensor.dtype)
+        found.append(gradient)
+    return found
+
+
+def _checked(run: Callable[[], Tensor], plan: _Plan, chunk: Chunk) -> Tensor:
+    """Call the function; raise where it is not one of each edge alone."""
     state = _random_state(plan.graph.device)
-    # Nothing that is given wants a gradient: what is held would show.
-    with torch.set_grad_enabled(plan.learns):
-        made = step(plan.call, tensors, chunk.rows(plan.places))
+    made = run()
     count = len(chunk.edge)
     if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
         came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
-    if made.requires_grad:
-        raise ValueError(HELD)
     if not torch.equal(state, _random_state(plan.graph.device)):
         raise ValueError(RANDOM)
     return made
@@ -204,17 +253,14 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """One pass by destination; of many edges another by source, if something there wants one."""
+    """One pass by destination, and one by source where something there wants a gradient."""
     found = [
         torch.zeros_like(t, dtype=acc_dtype(t.dtype)) if need else None
         for t, need in zip(tensors, needed)
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
     given = [tensor.detach() for tensor in tensors]
-    passes = [("destination", {"destination", "edge", "function"}), ("source", {"source"})]
-    if is_few(plan.graph.layout):
-        passes = [("destination", {"destination", "edge", "function", "source"})]
-    for by, own in passes:
+    for by, own in (("destination", ("destination", "edge", "function")), ("source", ("source",))):
         wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
         if wanted:
             _add_gradients(plan, given, grad, by, wanted, found)
@@ -241,7 +287,5 @@ def _add_gradients(
                 total += gradient
             elif plan.places[position] == "edge":
                 chunk.put(gradient, total)
-            elif plan.places[position] == by:
-                chunk.add(gradient, total)
             else:
-                chunk.add_by_source(gradient, total)
+                chunk.add(gradient, total)
