@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import Linear, Module, Parameter
+from torch.utils.checkpoint import checkpoint
 
 import gattn
 from gattn.functional import aggregate, attention, edge_softmax
@@ -116,6 +117,22 @@ def test_two_runs_give_the_same_bits(hub, given, monkeypatch) -> None:
         out = attention(gaussian, *ends, hub)
         runs.append([out, *torch.autograd.grad(out.sum(), ends)])
     assert all(torch.equal(a, b) for a, b in zip(*runs))
+
+
+@pytest.mark.parametrize("size", [7, 8192])
+def test_backward_runs_twice_and_under_checkpointing(size, hub, given, monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    score, inputs = Perceptron().double(), tuple(given.values())
+
+    def model(query, key, value, edge_attr):
+        return attention(score, query, key, value, hub, edge_attr=edge_attr).tanh()
+
+    out = model(*inputs).square().sum()
+    wanted = torch.autograd.grad(out, inputs, retain_graph=True)
+    again = torch.autograd.grad(out, inputs)
+    out = checkpoint(model, *inputs, use_reentrant=False).square().sum()
+    for found in (again, torch.autograd.grad(out, inputs)):
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted))
 
 
 def test_it_is_equivariant(given) -> None:
