@@ -13,17 +13,28 @@ from typing import Any, TypeVar
 import torch
 import torch_geometric.nn as pyg
 from torch.nn import Module, MultiheadAttention
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import MessagePassing, attention
 from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.models import attentive_fp
+from torch_geometric.nn.models import sgformer as pyg_sgformer
 
 import gattn.nn
 from gattn import pyg_internals
-from gattn.models import AttentiveFP
+from gattn.models import AttentiveFP, Polynormer, SGFormer, sgformer
 from gattn.nn.gps_conv import ATTENTION_OPTIONS
 
 _Model = TypeVar("_Model", bound=Module)
 _log = logging.getLogger("gattn")
+
+OF_THE_SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
+    attention.PolynormerAttention: gattn.nn.PolynormerAttention,
+    attention.SGFormerAttention: gattn.nn.SGFormerAttention,
+    pyg.Polynormer: Polynormer,
+    pyg.SGFormer: SGFormer,
+    pyg_sgformer.GraphModule: sgformer.GraphModule,
+    pyg_sgformer.SGModule: sgformer.SGModule,
+}
+"""PyG's modules all of whose attributes are those that a module here has."""
 
 TWINS: dict[type[Module], type[Module]] = {
     pyg.AGNNConv: gattn.nn.AGNNConv,
@@ -45,6 +56,7 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.TransformerConv: gattn.nn.TransformerConv,
     attentive_fp.GATEConv: gattn.nn.GATEConv,
     pyg.AttentiveFP: AttentiveFP,
+    **OF_THE_SAME_ATTRIBUTES,
 }
 """PyG's layers and models that have one with the same attributes and parameters here."""
 
@@ -102,9 +114,7 @@ WITHOUT_TWIN = frozenset(
         "MultiheadAttentionBlock",
         "PatchTransformerAggregation",
         "PerformerAttention",
-        "PolynormerAttention",
         "QFormer",
-        "SGFormerAttention",
         "ViS_MP",
     }
 )
@@ -282,9 +292,18 @@ def _twin(module: Module) -> Module:
     kind = type(module)
     if _why_not(module):
         return module
+    if kind in OF_THE_SAME_ATTRIBUTES:
+        return _retype(module, OF_THE_SAME_ATTRIBUTES[kind])
     if kind in TWINS:
         return _adopt(module, TWINS[kind])
     return _rebuild(module, REBUILT[kind]) if kind in REBUILT else module
+
+
+def _retype(theirs: Module, kind: type[Module]) -> Module:
+    """A module that has the attributes of PyG's, and its very hooks; its children may change."""
+    twin = kind.__new__(kind)
+    vars(twin).update(vars(theirs), _modules=dict(theirs._modules))
+    return twin
 
 
 def _adopt(theirs: Module, kind: type[Module]) -> Module:
@@ -402,6 +421,10 @@ def _unusual(module: Any) -> str:
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
+    if type(module) in OF_THE_SAME_ATTRIBUTES:  # which call their parts as ours are called
+        for path, part in module.named_modules():
+            if part is not module and (reason := _why_not(part)):
+                return f"its {path} stays, {reason}"
     return _unusual_attention(module)
 
 

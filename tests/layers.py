@@ -65,6 +65,14 @@ class PointTransformer(gattn.nn.PointTransformerConv):
         return super().forward(x, x[..., :3].sin(), edge_index)
 
 
+class WholePolynormer(gattn.models.Polynormer):
+    """With its global attention."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._global = True
+
+
 def _network(*widths):
     """A network of two layers, of each row alone."""
     return torch.nn.Sequential(
@@ -312,6 +320,10 @@ LAYERS = (
           given(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
     Layer("LinearAttention", given(channels=WIDTH, heads=2), batch=True,
           call=lambda m, x, edge_index, batch: m(x, batch)),
+    Layer("SGFormerAttention", given(channels=WIDTH, heads=2, head_channels=3), batch=True,
+          call=lambda m, x, edge_index, batch: m(x, index=batch)),
+    Layer("PolynormerAttention", given(channels=WIDTH, heads=2, head_channels=3), batch=True,
+          call=lambda m, x, edge_index, batch: m(x, index=batch)),
     Layer("InducedSetAttentionBlock", given(channels=WIDTH, num_induced_points=3, heads=2),
           batch=True, call=lambda m, x, edge_index, batch: m(x, _segments(batch))),
     # readouts
@@ -341,6 +353,14 @@ LAYERS = (
           given(in_channels=WIDTH, hidden_channels=8, out_channels=2, edge_dim=EDGE_WIDTH,
                num_layers=2, num_timesteps=2),
           edge_attr=True, batch=True, of_nodes=False),
+    Layer("SGFormer",
+          given(in_channels=WIDTH, hidden_channels=6, out_channels=3, trans_num_layers=1,
+                gnn_num_layers=1, trans_dropout=0.0, gnn_dropout=0.0),
+          batch=True),
+    Layer("Polynormer",
+          given(in_channels=WIDTH, hidden_channels=6, out_channels=3, local_layers=1,
+                global_layers=1, in_dropout=0.0, dropout=0.0, global_dropout=0.0, local_attn=True),
+          made_by=WholePolynormer, batch=True),
 )  # fmt: skip
 
 BY_NAME = {layer.name: layer for layer in LAYERS}

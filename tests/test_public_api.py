@@ -30,7 +30,7 @@ PUBLIC = {
     "gattn.graphs": """
         band batched bipartite box causal complete disjoint edge_features expander from_networkx
         grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
-    "gattn.models": """AttentiveFP GAT inference""",
+    "gattn.models": """AttentiveFP GAT Polynormer SGFormer inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
@@ -39,10 +39,11 @@ PUBLIC = {
         GraphMultisetTransformer GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv
         InducedSetAttentionBlock LaplacianEncoding LearnedEncoding LearnedQueryReadout
         LinearAttention MultiReadout MultiheadAttentionBlock PathFeatureBias PointTransformerConv
-        PoolingByAttention RGATConv RandomWalkEncoding RelativeBias ResGatedGraphConv Set2Set
-        SetAttentionBlock SetTransformerReadout ShortestPathBias SinusoidalEncoding
-        SoftmaxAggregation SparseDropout SuperGATConv TransformerBlock TransformerConv
-        grid_to_nodes nodes_to_grid record_attention token_offsets""",
+        PolynormerAttention PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
+        ResGatedGraphConv SGFormerAttention Set2Set SetAttentionBlock SetTransformerReadout
+        ShortestPathBias SinusoidalEncoding SoftmaxAggregation SparseDropout SuperGATConv
+        TransformerBlock TransformerConv grid_to_nodes nodes_to_grid record_attention
+        token_offsets""",
     "gattn.sampling": """NeighborSampler Sample TypedNeighborSampler TypedSample""",
     "gattn.structure": """
         laplacian_eigenvectors path_features path_lengths return_probabilities

@@ -31,6 +31,7 @@ from gattn.nn.learned_query_readout import LearnedQueryReadout
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.multi_readout import MultiReadout
 from gattn.nn.point_transformer_conv import PointTransformerConv
+from gattn.nn.polynormer_attention import PolynormerAttention
 from gattn.nn.recording import AttentionRecord, record_attention
 from gattn.nn.relative_bias import PathFeatureBias, RelativeBias, ShortestPathBias, token_offsets
 from gattn.nn.res_gated_graph_conv import ResGatedGraphConv
@@ -43,6 +44,7 @@ from gattn.nn.set_attention import (
     SetAttentionBlock,
 )
 from gattn.nn.set_transformer_readout import SetTransformerReadout
+from gattn.nn.sgformer_attention import SGFormerAttention
 from gattn.nn.softmax_aggregation import SoftmaxAggregation
 from gattn.nn.sparse_dropout import SparseDropout
 from gattn.nn.supergat_conv import SuperGATConv
@@ -78,11 +80,13 @@ __all__ = [
     "MultiheadAttentionBlock",
     "PathFeatureBias",
     "PointTransformerConv",
+    "PolynormerAttention",
     "PoolingByAttention",
     "RGATConv",
     "RandomWalkEncoding",
     "RelativeBias",
     "ResGatedGraphConv",
+    "SGFormerAttention",
     "Set2Set",
     "SetAttentionBlock",
     "SetTransformerReadout",

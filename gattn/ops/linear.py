@@ -70,15 +70,39 @@ def linear_attention(
     queries = segments if query_segments is None else query_segments
     _check(query, key, value, segments, queries)
     query, key, values = _features(query, key, value, feature_map)
+    out, total = feature_sums(query, key, values, segments, queries, impl=impl)
+    return (out / total.masked_fill(total == 0, 1.0).unsqueeze(-1)).to(value.dtype)
+
+
+def feature_sums(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    segments: Graph,
+    queries: Graph,
+    *,
+    impl: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""The sums that linear attention divides, of features of either sign.
+
+    Args:
+        query: q, [n, h, c], as all that follow in the dtype that sums are taken in.
+        key: k, [m, h, c].
+        value: v, [m, h, c_v].
+        segments: one edge from each key to its graph, as in :func:`linear_attention`.
+        queries: the same for the queries.
+        impl: force a backend.
+
+    Returns:
+        :math:`\sum_j (q_i \cdot k_j) v_j` [n, h, c_v] and :math:`\sum_j q_i \cdot k_j` [n, h].
+    """
     transformed = torch_internals.transforms_active()
     outer, inner = (_outer, _inner) if transformed else (_Outer.apply, _Inner.apply)
-    memory = outer(key, values, segments, impl)
+    memory = outer(key, value, segments, impl)
     ones = key.new_ones(key.shape[0], 1)
     mass = aggregate(ones, key.flatten(1).unsqueeze(1), segments, impl=impl)
     mass = mass.view(-1, *key.shape[1:])
-    out = inner(query, memory, queries, impl)
-    total = edge_dot(mass, query, queries, impl=impl)
-    return (out / total.masked_fill(total == 0, 1.0).unsqueeze(-1)).to(value.dtype)
+    return inner(query, memory, queries, impl), edge_dot(mass, query, queries, impl=impl)
 
 
 def linear_attention_weights(

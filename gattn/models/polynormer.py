@@ -1,0 +1,193 @@
+"""Polynormer: attention or convolutions along the edges, then linear attention within graphs."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList
+from torch_geometric.nn import GCNConv
+from torch_geometric.typing import Adj
+
+from gattn.graph import Graph
+from gattn.models._gcn import convolve
+from gattn.nn import GATConv, PolynormerAttention
+from gattn.nn.block import graph_among
+from gattn.nn.checks import check_at_least, check_features, check_probability
+
+
+class Polynormer(Module):
+    r"""The Polynormer model: logarithms of class probabilities of every node.
+
+    .. math::
+        y = \mathrm{ReLU}(\mathrm{local}(x, E) + W x), \qquad
+        x \leftarrow (1 - \beta)\, \mathrm{LN}\big(\mathrm{ReLU}(H x) \odot y\big) + \beta y
+
+    for every local layer, and the sum of what these give. Two maps lead to classes: one from that
+    sum, and one from what layers of :class:`gattn.nn.PolynormerAttention` make of it. As in PyG
+    the attribute ``_global`` says which runs: False, at first, or True, once the local layers have
+    been trained. Takes the arguments and the parameters of ``torch_geometric.nn.Polynormer``, and
+    gives its outputs for a single graph. Of several graphs, PyG's counts padded rows as nodes in
+    the attention, so that what it gives for one depends on the largest; here nothing is padded, and
+    each graph attends to its own nodes alone.
+
+    Args:
+        in_channels: features of a node.
+        hidden_channels: features of each head inside.
+        out_channels: classes.
+        local_layers: layers along the edges.
+        global_layers: layers of attention among all nodes.
+        in_dropout: probability of dropping a feature of x in training.
+        dropout: probability of dropping a feature of a local layer in training.
+        global_dropout: probability of dropping a feature of a global layer in training.
+        heads: heads of a layer; the maps of PyG's global layers fit 1 alone.
+        beta: the part of a layer's result that is not multiplied.
+        qk_shared: whether queries and keys of the global attention are the same.
+        pre_ln: whether a layer normalisation comes before each local layer.
+        post_bn: whether a batch normalisation comes after each.
+        local_attn: whether the local layers are :class:`gattn.nn.GATConv`, or graph convolutions.
+
+    Shapes:
+        - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n], whose values
+          are not read, or a :class:`gattn.Graph`; batch [n], the graph of each node, in any order
+        - **output:** [n, out_channels]
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for a setting that is none, a wrong shape or an index out of range.
+
+    Reference:
+        Deng, Yue and Zhang, "Polynormer: polynomial-expressive graph transformer in linear time"
+        (ICLR 2024).
+
+    Example:
+        >>> import torch
+        >>> from gattn.models import Polynormer
+        >>> model = Polynormer(16, 32, 7, local_layers=2, local_attn=True)
+        >>> model(torch.randn(3, 16), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        local_layers: int = 7,
+        global_layers: int = 2,
+        in_dropout: float = 0.15,
+        dropout: float = 0.5,
+        global_dropout: float = 0.5,
+        heads: int = 1,
+        beta: float = 0.9,
+        qk_shared: bool = False,
+        pre_ln: bool = False,
+        post_bn: bool = True,
+        local_attn: bool = False,
+    ) -> None:
+        super().__init__()
+        check_at_least(1, heads=heads, hidden_channels=hidden_channels, out_channels=out_channels)
+        check_at_least(1, local_layers=local_layers)
+        check_at_least(0, in_channels=in_channels, global_layers=global_layers)
+        check_probability("in_dropout", in_dropout)
+        check_probability("dropout", dropout)
+        self._global = False
+        self.in_drop = in_dropout
+        self.dropout = dropout
+        self.pre_ln = pre_ln
+        self.post_bn = post_bn
+        self.beta = beta
+        self.h_lins = ModuleList()
+        self.local_convs = ModuleList()
+        self.lins = ModuleList()
+        self.lns = ModuleList()
+        if pre_ln:
+            self.pre_lns = ModuleList()
+        if post_bn:
+            self.post_bns = ModuleList()
+        inner = heads * hidden_channels
+        for layer in range(local_layers):
+            width = inner if layer else in_channels
+            self.h_lins.append(Linear(width, inner))
+            self.local_convs.append(
+                GATConv(width, hidden_channels, heads, add_self_loops=False, bias=False)
+                if local_attn
+                else GCNConv(width, inner)
+            )
+            self.lins.append(Linear(width, inner))
+            self.lns.append(LayerNorm(inner))
+            if pre_ln:
+                self.pre_lns.append(LayerNorm(width))
+            if post_bn:
+                self.post_bns.append(BatchNorm1d(inner))
+        self.lin_in = Linear(in_channels, inner)
+        self.ln = LayerNorm(inner)
+        options = {"dropout": global_dropout, "qk_shared": qk_shared}
+        self.global_attn = ModuleList(
+            PolynormerAttention(hidden_channels, heads, hidden_channels, beta, **options)
+            for _ in range(global_layers)
+        )
+        self.pred_local = Linear(inner, out_channels)
+        self.pred_global = Linear(inner, out_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        groups = [self.local_convs, self.global_attn, self.lins, self.h_lins, self.lns]
+        groups += [self.pre_lns] if self.pre_ln else []
+        groups += [self.post_bns] if self.post_bn else []
+        groups += [[self.lin_in, self.ln, self.pred_local, self.pred_global]]
+        for group in groups:
+            for module in group:
+                cast(Any, module).reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        batch: Tensor | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> Tensor:
+        """Classify nodes.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            batch: the graph of each node; None for a single graph.
+            batch_size: number of graphs; read from batch where it is not given.
+
+        Returns:
+            The logarithm of each class's probability, a row for each node.
+        """
+        check_features("x", x, self.lin_in.in_features, self.lin_in.weight)
+        local = self._attend_locally(x, graph_among(edge_index, x))
+        if not self._global:
+            return F.log_softmax(self.pred_local(local), dim=-1)
+        x = self.ln(local)
+        for attn in self.global_attn:
+            x = attn(x, index=batch, dim_size=batch_size)
+        return F.log_softmax(self.pred_global(x), dim=-1)
+
+    def _attend_locally(self, x: Tensor, graph: Graph) -> Tensor:
+        """The sum of what the local layers give, [n, h * c]."""
+        x = F.dropout(x, self.in_drop, self.training)
+        total: Tensor | int = 0
+        for layer, conv in enumerate(self.local_convs):
+            if self.pre_ln:
+                x = self.pre_lns[layer](x)
+            own = self.h_lins[layer](x).relu()
+            x = _mix(conv, x, graph) + self.lins[layer](x)
+            if self.post_bn:
+                x = self.post_bns[layer](x)
+            x = F.dropout(x.relu(), self.dropout, self.training)
+            x = (1 - self.beta) * self.lns[layer](own * x) + self.beta * x
+            total = total + x
+        return cast(Tensor, total)
+
+
+def _mix(conv: Module, x: Tensor, graph: Graph) -> Tensor:
+    if isinstance(conv, GCNConv):
+        return convolve(conv, x, graph)
+    return conv(x, graph if isinstance(conv, GATConv) else graph.edge_index)

@@ -1,0 +1,143 @@
+"""SGFormer and Polynormer beside PyG's, whose attention sums in torch's default dtype."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.explain import Explainer, GNNExplainer
+
+import gattn
+from gattn import Graph, models
+from gattn.nn import GATConv
+
+OPTIONS = {
+    "SGFormer": {"trans_dropout": 0.0, "gnn_dropout": 0.0},
+    "SGFormer, cat": {
+        "trans_num_heads": 2, "gnn_num_layers": 1, "aggregate": "cat", "trans_dropout": 0.0,
+        "gnn_dropout": 0.0,
+    },
+    "Polynormer": {"local_layers": 2},
+    "Polynormer, local attention": {
+        "local_layers": 3, "local_attn": True, "qk_shared": True, "pre_ln": True, "post_bn": False,
+    },
+}  # fmt: skip
+NO_DROPOUT = {"in_dropout": 0.0, "dropout": 0.0, "global_dropout": 0.0}
+EDGES = torch.tensor([[0, 1, 2, 3, 2, 5, 4], [1, 0, 2, 1, 3, 4, 5]])
+BATCH = torch.tensor([0, 0, 0, 0, 1, 1])
+
+
+@pytest.fixture(autouse=True)
+def in_double():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+def _pair(beside_pyg, case):
+    name, options = case.split(",")[0], OPTIONS[case]
+    if name == "Polynormer":
+        options = {**NO_DROPOUT, **options}
+    return beside_pyg.pair(name, 6, 8, 3, ours=getattr(models, name), **options)
+
+
+@pytest.fixture(params=[*OPTIONS, "Polynormer, global", "Polynormer, local attention, global"])
+def pair(request, beside_pyg):
+    pair = _pair(beside_pyg, request.param.removesuffix(", global"))
+    for model in pair:
+        if request.param.endswith("global"):
+            model._global = True
+    return pair
+
+
+def test_on_awkward_graphs(beside_pyg, pair):
+    """In training, so that batch norms are PyG's, too; with a loop that PyG has in the graph."""
+    for case in beside_pyg.graphs():
+        if case.size[0] < 2:
+            continue  # a batch norm takes no single row
+        x, one = beside_pyg.draw(case.size[0], 6), torch.zeros(case.size[0], dtype=torch.int64)
+        beside_pyg.check(*pair, x, case.edge_index, one, where=case.name)
+    for theirs, ours in zip(*(model.state_dict().values() for model in pair)):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_each_graph_alone(beside_pyg, pair):
+    theirs, ours = (model.eval() for model in pair)
+    x, none = beside_pyg.draw(6, 6), torch.empty(2, 0, dtype=torch.int64)
+    out = ours(x, EDGES, BATCH)
+    first = theirs(x[:4], EDGES[:, :5], BATCH[:4])
+    second = theirs(x[4:], EDGES[:, 5:] - 4, BATCH[:2])
+    torch.testing.assert_close(out, torch.cat([first, second]))
+    order = torch.tensor([4, 0, 1, 5, 2, 3])
+    place = order.argsort()
+    torch.testing.assert_close(ours(x[order], place[EDGES], BATCH[order], batch_size=3), out[order])
+    torch.testing.assert_close(ours(x[:1], none), theirs(x[:1], none, BATCH[:1]))
+    assert ours(x[:0], none).shape == (0, 3)
+    assert torch.equal(ours(x, Graph(EDGES, 6), BATCH), out)
+
+
+def test_a_converted_model(beside_pyg, pair):
+    theirs = copy.deepcopy(pair[0]).eval()
+    x, one = beside_pyg.draw(6, 6), torch.zeros(6, dtype=torch.int64)
+    expected, calls = theirs(x, EDGES, one), []
+    theirs.register_forward_hook(lambda *_: calls.append(1))
+    converted = gattn.convert(theirs)
+    assert type(converted) is type(pair[1])
+    assert vars(converted).keys() == vars(pair[1]).keys()
+    torch.testing.assert_close(converted(x, EDGES, one), expected)
+    assert calls == [1]
+    torch.testing.assert_close(converted.state_dict(), pair[1].state_dict())
+    held = {id(parameter) for parameter in converted.parameters()}
+    assert {id(p) for name in ("params1", "params2") for p in getattr(converted, name, [])} <= held
+
+
+def test_a_convolution_that_somebody_looks_into_runs_as_pygs(beside_pyg):
+    model = _pair(beside_pyg, "SGFormer")[1].eval()
+    x, seen = beside_pyg.draw(6, 6), []
+    expected = model(x, EDGES)
+    handles = [
+        model.graph_conv.convs[0].register_message_forward_hook(lambda *_: seen.append(1)),
+        model.graph_conv.convs[1].register_forward_hook(lambda *_: seen.append(2)),
+    ]
+    torch.testing.assert_close(model(x, EDGES), expected)
+    assert seen == [1, 2]
+    for handle in handles:
+        handle.remove()
+    model.graph_conv.convs[0].normalize = False
+    assert not torch.allclose(model(x, EDGES), expected)
+
+
+def test_explained_as_pygs(beside_pyg):
+    found = []
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "log_probs"}
+    for model in _pair(beside_pyg, "SGFormer"):
+        torch.manual_seed(0)
+        explainer = Explainer(
+            model.eval(), GNNExplainer(epochs=3), explanation_type="model", edge_mask_type="object",
+            model_config=config,
+        )  # fmt: skip
+        x = beside_pyg.draw(6, 6)
+        found.append(explainer(x, EDGES, batch=torch.zeros(6, dtype=torch.int64)).edge_mask)
+    torch.testing.assert_close(*found)
+
+
+def test_another_local_layer(beside_pyg):
+    model, x = _pair(beside_pyg, "Polynormer")[1], beside_pyg.draw(6, 6)
+    model.local_convs[1] = pyg.SAGEConv(8, 8)
+    assert model(x, EDGES).shape == (6, 3)
+    converted = models.Polynormer(6, 8, 3, local_layers=1, local_attn=True)
+    assert type(converted.local_convs[0]) is GATConv
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"aggregate must be one of .*; got 'mean'"):
+        models.SGFormer(6, 8, 3, aggregate="mean")
+    with pytest.raises(ValueError, match="dropout must be a probability"):
+        models.SGFormer(6, 8, 3, trans_dropout=2.0)
+    with pytest.raises(ValueError, match="x must have 6 features"):
+        models.SGFormer(6, 8, 3)(torch.randn(6, 5), EDGES)
+    with pytest.raises(ValueError, match="local_layers must be an int >= 1; got 0"):
+        models.Polynormer(6, 8, 3, local_layers=0)
+    with pytest.raises(ValueError, match=r"index must have shape \(6,\)"):
+        models.SGFormer(6, 8, 3)(torch.randn(6, 6), EDGES, BATCH[:3])
