@@ -22,7 +22,7 @@ from gattn.ops import library
 class Operator:
     """A function of gattn.functional with the shapes of its tensors.
 
-    Letters: n, m, e, h, c, d as everywhere, u heads of value, w channels of value.
+    Letters: n, m, e, h, c, d as everywhere, u heads of value, w channels of value, b heads of bias.
     """
 
     function: Callable[..., Any]
@@ -42,7 +42,8 @@ class Operator:
     ) -> dict[str, torch.Tensor]:
         """Normal draws on the graph's device, as leaves."""
         sizes = {"n": graph.num_dst, "m": graph.num_src, "e": graph.num_edges}
-        sizes |= {"h": heads, "c": channels, "d": 3, "u": heads, "w": channels + 1} | dims
+        sizes |= {"h": heads, "c": channels, "d": 3, "u": heads, "w": channels + 1}
+        sizes |= {"b": heads} | dims
         generator = torch.Generator().manual_seed(seed)
         return {
             name: torch.randn([sizes[x] for x in letters], generator=generator, dtype=torch.float64)
@@ -74,11 +75,12 @@ class Family:
     weights: Callable[..., Any]
     """Its twin, which gives the weights."""
     score: Callable[..., torch.Tensor]
-    """The score [e, h] of tensors with a row for each edge, and of the settings, all by name."""
+    """The score [e, h], without the bias, of tensors with a row for each edge, and of the settings,
+    all by name."""
     variants: dict[str, Operator]
     """Ways to call it: "" without what may be absent, "edges" with all of that."""
-    drops: str | None = None
-    """The input whose -inf drops an edge."""
+    drops: tuple[str, ...] = ("bias",)
+    """The inputs whose -inf drops an edge."""
     edges_in_value: bool = False
     """Whether W a_ij is added to the values, too."""
     gradients_apart: tuple[str, ...] = ()
@@ -98,8 +100,8 @@ def additive_score(query_score, key_score, edge_score=0.0, *, negative_slope):
     return _leaky(query_score + key_score + edge_score, negative_slope)
 
 
-def dot_product_score(query, key, bias=0.0, edge_attr=None, edge_proj=None, *, scale):
-    return scale * (query * (key + _edges(edge_attr, edge_proj))).sum(-1) + bias
+def dot_product_score(query, key, edge_attr=None, edge_proj=None, *, scale):
+    return scale * (query * (key + _edges(edge_attr, edge_proj))).sum(-1)
 
 
 def mlp_score(query, key, weight, edge_attr=None, edge_proj=None, *, activation, negative_slope):
@@ -112,6 +114,7 @@ SCALARS = {"query_score": "nh", "key_score": "mh"}
 QKV = {"query": "nhc", "key": "mhc", "value": "mhc"}
 QKW = {"query": "nhc", "key": "mhc", "weight": "hc"}
 EDGES = {"edge_attr": "ed", "edge_proj": "hcd"}
+TERMS = {"bias": "eb", "edge_weight": "e"}
 
 FAMILIES = {
     "additive": Family(
@@ -120,9 +123,11 @@ FAMILIES = {
         additive_score,
         {
             "": Operator(F.additive_attention, SCALARS | {"value": "mhc"}),
-            "edges": Operator(F.additive_attention, SCALARS | {"value": "muc", "edge_score": "eh"}),
+            "edges": Operator(
+                F.additive_attention, SCALARS | {"value": "muc", "edge_score": "eh"} | TERMS
+            ),
         },
-        drops="edge_score",
+        drops=("edge_score", "bias"),
     ),
     "dot_product": Family(
         F.dot_product_attention,
@@ -130,10 +135,9 @@ FAMILIES = {
         dot_product_score,
         {
             "": Operator(F.dot_product_attention, QKV),
-            "wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "bias": "eh"}),
-            "edges": Operator(F.dot_product_attention, QKV | {"bias": "eh"} | EDGES),
+            "wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "bias": "eb"}),
+            "edges": Operator(F.dot_product_attention, QKV | EDGES | TERMS),
         },
-        drops="bias",
         edges_in_value=True,
         gradients_apart=("edge_proj",),
     ),
@@ -144,9 +148,9 @@ FAMILIES = {
         {
             "": Operator(F.mlp_attention, QKW, shared={"value": "key"}),
             "wide": Operator(F.mlp_attention, QKW | {"value": "mhw"}),
-            "edges": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES),
+            "edges": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES | TERMS),
             "tanh": Operator(
-                F.mlp_attention, QKV | {"weight": "hc"} | EDGES, {"activation": "tanh"}
+                F.mlp_attention, QKV | {"weight": "hc"} | EDGES | TERMS, {"activation": "tanh"}
             ),
         },
     ),

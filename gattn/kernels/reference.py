@@ -19,14 +19,19 @@ def additive_attention(
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j softmax_j(LeakyReLU(a_i + b_j + c_ij)) v_j, with a, b, c scalars per head."""
+    """out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
+
+    a, b and c are scalars per head, w is one per edge.
+    """
     score = _additive_score(query_score, key_score, edge_score, layout, negative_slope)
-    return _attend(score, value, layout, seed, dropout)
+    return _attend(_biased(score, bias, layout), value, edge_weight, layout, seed, dropout)
 
 
 def dot_product_attention(
@@ -36,14 +41,16 @@ def dot_product_attention(
     bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij)."""
-    score = _dot_product_score(query, key, bias, edge_attr, edge_proj, layout, scale)
-    return _attend(score, value, layout, seed, dropout, _project(edge_attr, edge_proj, layout))
+    """out_i = sum_j w_ij softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij)."""
+    score = _dot_product_score(query, key, edge_attr, edge_proj, layout, scale)
+    score, projected = _biased(score, bias, layout), _project(edge_attr, edge_proj, layout)
+    return _attend(score, value, edge_weight, layout, seed, dropout, projected)
 
 
 def mlp_attention(
@@ -53,16 +60,22 @@ def mlp_attention(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
     activation: str,
     negative_slope: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j softmax_j(w . act(q_i + k_j + W a_ij)) v_j; value None means key."""
+    """out_i = sum_j w_ij softmax_j(u . act(q_i + k_j + W a_ij) + bias_ij) v_j.
+
+    u is the ``weight`` of the score, w_ij the ``edge_weight``; value None means key.
+    """
     edges = edge_attr, edge_proj
     score = _mlp_score(query, key, weight, *edges, layout, activation, negative_slope)
-    return _attend(score, key if value is None else value, layout, seed, dropout)
+    value = key if value is None else value
+    return _attend(_biased(score, bias, layout), value, edge_weight, layout, seed, dropout)
 
 
 def mlp_score(
@@ -98,7 +111,7 @@ def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
     """q_i . k_j for every edge and head, in the caller's order: [e, h]."""
-    score = _dot_product_score(query, key, None, None, None, layout, 1.0)
+    score = _dot_product_score(query, key, None, None, layout, 1.0)
     return _to_caller(score, layout).to(query.dtype)
 
 
@@ -138,21 +151,17 @@ def _additive_score(
 def _dot_product_score(
     query: Tensor,
     key: Tensor,
-    bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
     layout: Layout,
     scale: float,
 ) -> Tensor:
-    """scale q_i . (k_j + W a_ij) + bias_ij in CSR order: [e, h]."""
+    """scale q_i . (k_j + W a_ij) in CSR order: [e, h]."""
     keys = _repeat_heads(_to_acc(key)[layout.col.long()], query.shape[1])
     projected = _project(edge_attr, edge_proj, layout)
     if projected is not None:
         keys = keys + projected
-    score = scale * (_to_acc(query)[layout.destinations()] * keys).sum(-1)
-    if bias is not None:
-        score = score + _to_acc(bias)[layout.perm.long()]
-    return score
+    return scale * (_to_acc(query)[layout.destinations()] * keys).sum(-1)
 
 
 def _mlp_score(
@@ -172,6 +181,11 @@ def _mlp_score(
         hidden = hidden + projected
     hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
     return (_to_acc(weight) * hidden).sum(-1)
+
+
+def _biased(score: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
+    """Scores and the bias of each edge, [e, h] or [e, 1], in CSR order."""
+    return score if bias is None else score + _to_acc(bias)[layout.perm.long()]
 
 
 def _to_acc(x: Tensor) -> Tensor:
@@ -206,12 +220,15 @@ def _softmax(score: Tensor, layout: Layout) -> Tensor:
 def _attend(
     score: Tensor,
     value: Tensor,
+    edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
     dropout: float,
     edge_value: Tensor | None = None,
 ) -> Tensor:
     alpha = _drop(_softmax(score, layout), seed, dropout)
+    if edge_weight is not None:
+        alpha = alpha * _to_acc(edge_weight)[layout.perm.long()].unsqueeze(1)
     return _sum(alpha, value, layout, edge_value)
 
 

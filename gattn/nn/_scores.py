@@ -20,69 +20,63 @@ from gattn.functional import (
     mlp_attention_weights,
 )
 from gattn.graph import Graph
-from gattn.nn._edges import edge_sum
 from gattn.nn._terms import NO_TERMS, EdgeTerms
 from gattn.nn.recording import note, recording
-from gattn.ops.mlp import mlp_scores
 
 
 class Score(Protocol):
     """A score of the edges, in the terms of its operator."""
 
-    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
-        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
         ...
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
         ...
 
-    def plus(self, terms: EdgeTerms, graph: Graph) -> Score:
+    def plus(self, terms: EdgeTerms) -> Score:
         """This score and the bias of each edge."""
         ...
 
-    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        """Sum of the values by weights [e, h] that are given, [n, h, c]."""
-        ...
-
-
-def _sum_values(_: Score, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-    """Sum of the values by weights [e, h] that are given, [n, h, c]; edges bring nothing."""
-    return aggregate(weight.to(value.dtype), value, graph)
-
 
 class AdditiveScore(NamedTuple):
-    """LeakyReLU(a_i + b_j + c_ij), of scalars: see :func:`gattn.functional.additive_attention`."""
+    """LeakyReLU(a_i + b_j + c_ij) + bias, of scalars.
+
+    See :func:`gattn.functional.additive_attention`.
+    """
 
     query: Tensor
     key: Tensor
     edge: Tensor | None = None
     negative_slope: float = 0.2
+    bias: Tensor | None = None
 
-    def plus(self, terms: EdgeTerms, graph: Graph) -> EdgeScore:
-        """This score and the bias of each edge, which the operator would take before LeakyReLU."""
-        score = edge_sum(self.query, self.key, graph)
-        score = score if self.edge is None else score + self.edge
-        return EdgeScore(terms.biased(F.leaky_relu(score, self.negative_slope)))
+    def plus(self, terms: EdgeTerms) -> AdditiveScore:
+        """This score and the bias of each edge."""
+        return self._replace(bias=terms.bias_like(self.query))
 
-    sum = _sum_values
-
-    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
-        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
         return additive_attention(
-            self.query, self.key, value, graph,
-            edge_score=self.edge, negative_slope=self.negative_slope, dropout=dropout,
+            self.query, self.key, value, graph, edge_score=self.edge, bias=self.bias,
+            edge_weight=edge_weight, negative_slope=self.negative_slope, dropout=dropout,
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
         return additive_attention_weights(
-            self.query, self.key, graph, edge_score=self.edge, negative_slope=self.negative_slope
-        )
+            self.query, self.key, graph,
+            edge_score=self.edge, bias=self.bias, negative_slope=self.negative_slope,
+        )  # fmt: skip
 
 
 class MLPScore(NamedTuple):
-    """w . act(q_i + k_j + W a_ij): see :func:`gattn.functional.mlp_attention`."""
+    """w . act(q_i + k_j + W a_ij) + bias: see :func:`gattn.functional.mlp_attention`."""
 
     query: Tensor
     key: Tensor
@@ -91,23 +85,20 @@ class MLPScore(NamedTuple):
     edge_proj: Tensor | None = None
     activation: str = "leaky_relu"
     negative_slope: float = 0.2
+    bias: Tensor | None = None
 
-    def plus(self, terms: EdgeTerms, graph: Graph) -> EdgeScore:
-        """This score and the bias of each edge, for which the operator has no place."""
-        score = mlp_scores(
-            self.query, self.key, self.weight, graph,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj,
-            activation=self.activation, negative_slope=self.negative_slope,
-        )  # fmt: skip
-        return EdgeScore(terms.biased(score))
+    def plus(self, terms: EdgeTerms) -> MLPScore:
+        """This score and the bias of each edge."""
+        return self._replace(bias=terms.bias_like(self.query))
 
-    sum = _sum_values
-
-    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
-        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
         return mlp_attention(
             self.query, self.key, value, self.weight, graph,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj,
+            bias=self.bias, edge_weight=edge_weight,
             activation=self.activation, negative_slope=self.negative_slope, dropout=dropout,
         )  # fmt: skip
 
@@ -115,7 +106,7 @@ class MLPScore(NamedTuple):
         """The weights before dropout, [e, h]."""
         return mlp_attention_weights(
             self.query, self.key, self.weight, graph,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj,
+            edge_attr=self.edge_attr, edge_proj=self.edge_proj, bias=self.bias,
             activation=self.activation, negative_slope=self.negative_slope,
         )  # fmt: skip
 
@@ -133,22 +124,20 @@ class DotScore(NamedTuple):
     bias: Tensor | None = None
     scale: float | None = None
 
-    def plus(self, terms: EdgeTerms, graph: Graph) -> DotScore:
+    def plus(self, terms: EdgeTerms) -> DotScore:
         """This score and the bias of each edge."""
-        bias = self.bias
-        if bias is None:
-            bias = self.query.new_zeros(graph.num_edges, self.query.shape[1])
-        return self._replace(bias=terms.biased(bias))
+        own = self.bias
+        bias = terms.bias_like(self.query) if own is None else terms.biased(own)
+        return self._replace(bias=bias)
 
-    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        """Sum of the values, and of what the edges bring, by weights [e, h]: [n, h, c]."""
-        return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
-
-    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
-        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
         return dot_product_attention(
             self.query, self.key, value, graph, scale=self.scale, bias=self.bias,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj, dropout=dropout,
+            edge_attr=self.edge_attr, edge_proj=self.edge_proj, edge_weight=edge_weight,
+            dropout=dropout,
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
@@ -164,15 +153,16 @@ class EdgeScore(NamedTuple):
 
     score: Tensor
 
-    def plus(self, terms: EdgeTerms, graph: Graph) -> EdgeScore:
+    def plus(self, terms: EdgeTerms) -> EdgeScore:
         """This score and the bias of each edge."""
         return EdgeScore(terms.biased(self.score))
 
-    sum = _sum_values
-
-    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
-        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
-        return self.sum(F.dropout(self.weights(graph), dropout), value, graph)
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        weight = _applied(self.weights(graph), dropout, edge_weight)
+        return aggregate(weight.to(value.dtype), value, graph)
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
@@ -188,38 +178,32 @@ class WithEdgeValues(NamedTuple):
     edge_proj: Tensor
     """W, [h, c, d]."""
 
-    def plus(self, terms: EdgeTerms, graph: Graph) -> WithEdgeValues:
+    def plus(self, terms: EdgeTerms) -> WithEdgeValues:
         """This score and the bias of each edge."""
-        return self._replace(score=self.score.plus(terms, graph))
+        return self._replace(score=self.score.plus(terms))
 
-    def sum(self, weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        """Sum of the values, and of what the edges bring, by weights [e, h]: [n, h, c]."""
-        return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values and of what the edges bring, [n, h, c].
 
-    def attend(self, value: Tensor, graph: Graph, dropout: float) -> Tensor:
-        """Sum of the values [m, h, c] by the weights, [n, h, c]."""
-        return self.sum(F.dropout(self.weights(graph), dropout), value, graph)
+        W multiplies the sums of a, not every a.
+        """
+        weight = _applied(self.weights(graph), dropout, edge_weight).to(value.dtype)
+        features = self.edge_attr if self.edge_attr.dim() == 3 else self.edge_attr.unsqueeze(1)
+        edges = aggregate(weight, features.to(value.dtype), graph.incidence())
+        brought = torch.einsum("nhd,hcd->nhc", edges, self.edge_proj.to(value.dtype))
+        return aggregate(weight, value, graph) + brought
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
         return self.score.weights(graph)
 
 
-def sum_with_edges(
-    weight: Tensor,
-    value: Tensor,
-    graph: Graph,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-) -> Tensor:
-    """Sum of weight (v_j + W a_ij), [n, h, c]: W multiplies the sums of a, not every a."""
-    weight = weight.to(value.dtype)
-    out = aggregate(weight, value, graph)
-    if edge_attr is None or edge_proj is None:
-        return out
-    edge_attr = edge_attr if edge_attr.dim() == 3 else edge_attr.unsqueeze(1)
-    edges = aggregate(weight, edge_attr.to(value.dtype), graph.incidence())
-    return out + torch.einsum("nhd,hcd->nhc", edges, edge_proj.to(value.dtype))
+def _applied(alpha: Tensor, dropout: float, edge_weight: Tensor | None) -> Tensor:
+    """What the values of a composed score are summed with, [e, h]."""
+    weight = F.dropout(alpha, dropout)
+    return weight if edge_weight is None else weight * edge_weight.unsqueeze(1)
 
 
 def attend(
@@ -248,10 +232,6 @@ def attend_unrecorded(
 ) -> tuple[Tensor, Tensor | None]:
     """As :func:`attend`. The weights are the softmax's, without those that the terms bring."""
     if terms.bias is not None:
-        score = score.plus(terms, graph)
-    if terms.weight is None:
-        out = score.attend(value, graph, dropout)
-        return out, score.weights(graph) if want_weights else None
-    weights = score.weights(graph)
-    out = score.sum(terms.weighted(F.dropout(weights, dropout)), value, graph)
-    return out, weights if want_weights else None
+        score = score.plus(terms)
+    out = score.attend(value, graph, dropout, terms.weight_like(value))
+    return out, score.weights(graph) if want_weights else None

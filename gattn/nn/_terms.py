@@ -51,6 +51,16 @@ class EdgeTerms(NamedTuple):
             bias.squeeze(1) if score.dim() == 1 else tile_heads(bias, 1, score.shape[1])
         )
 
+    def bias_like(self, score: Tensor) -> Tensor | None:
+        """b in the dtype and the heads of a tensor [*, h, ...]: [e, h], or [e, 1] for all heads."""
+        if self.bias is None or self.bias.shape[1] == 1:
+            return None if self.bias is None else self.bias.to(score.dtype)
+        return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
+
+    def weight_like(self, value: Tensor) -> Tensor | None:
+        """w in the dtype of a tensor: [e]."""
+        return None if self.weight is None else self.weight.to(value.dtype)
+
     def weighted(self, messages: Tensor) -> Tensor:
         """What the edges bring, [e, ...], times w."""
         if self.weight is None:
@@ -156,7 +166,10 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
         edges = graph.num_edges
         weights.append(like.new_ones(edges) if weight is None else weight)
         biases.append(like.new_zeros(edges, heads) if bias is None else bias.expand(-1, heads))
-    return EdgeTerms(torch.cat(weights), torch.cat(biases))
+    return EdgeTerms(
+        None if all(terms.weight is None for terms in parts) else torch.cat(weights),
+        None if all(terms.bias is None for terms in parts) else torch.cat(biases),
+    )
 
 
 class _Told(threading.local):

@@ -16,7 +16,10 @@ from gattn.ops.shapes import Out, acc, out_acc
 
 ADDITIVE = Family(
     "additive",
-    inputs={"query_score": "n h", "key_score": "m h", "value": "m u c", "edge_score": "e h?"},
+    inputs={
+        "query_score": "n h", "key_score": "m h", "value": "m u c", "edge_score": "e h?",
+        "bias": "e b?", "edge_weight": "e?",
+    },
     settings={"negative_slope": float, "dropout": float},
     flags=["save_positive_part"],
     outputs={
@@ -27,7 +30,8 @@ ADDITIVE = Family(
         "out_acc": out_acc("n h c"),
     },
     reference=reference.additive_attention,
-)
+    costly=["bias", "edge_weight"],
+)  # fmt: skip
 
 
 def additive_attention(
@@ -37,6 +41,8 @@ def additive_attention(
     graph: Graph,
     *,
     edge_score: Tensor | None = None,
+    bias: Tensor | None = None,
+    edge_weight: Tensor | None = None,
     negative_slope: float = 0.2,
     dropout: float = 0.0,
     impl: str | None = None,
@@ -44,9 +50,9 @@ def additive_attention(
     r"""Attend over incoming edges with an additive score of node and edge scalars.
 
     .. math::
-        \mathrm{out}_i = \sum_{j \in N(i)} \alpha_{ij} v_j, \qquad
-        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}\,
-        \mathrm{LeakyReLU}(a_i + b_j + c_{ij})
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\mathrm{LeakyReLU}(a_i + b_j + c_{ij}) + \beta_{ij}\bigr)
 
     Args:
         query_score: a, of shape [n, h]; fp32, fp64, bf16 or fp16, as all that follow.
@@ -54,6 +60,9 @@ def additive_attention(
         value: v, [m, h_v, c]; its h_v heads serve the h heads in turn (h_v divides h).
         graph: the edges, from m sources to n destinations.
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
+        bias: beta, [e, h] in the caller's edge order, or [e, 1] for all heads;
+            -inf drops an edge.
+        edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
         negative_slope: slope of the LeakyReLU below zero; 1 makes it the identity.
         dropout: probability of dropping a weight after the softmax; applied as given.
         impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
@@ -75,13 +84,14 @@ def additive_attention(
         >>> gattn.functional.additive_attention(a, b, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    _check(query_score, key_score, edge_score, graph, negative_slope, value)
+    terms = bias, edge_weight
+    _check(query_score, key_score, edge_score, *terms, graph, negative_slope, value)
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
     checks.check_grouped("value", query_score.shape[1], value.shape[1])
     checks.check_probability("dropout", dropout)
     graph, (key_score, value) = graph.gather_sources(key_score, value)
     seed = checks.new_seed(dropout, value.device, graph.first_edge)
-    inputs = query_score, key_score, value, edge_score
+    inputs = query_score, key_score, value, edge_score, *terms
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
@@ -94,18 +104,22 @@ def additive_attention_weights(
     graph: Graph,
     *,
     edge_score: Tensor | None = None,
+    bias: Tensor | None = None,
     negative_slope: float = 0.2,
     impl: str | None = None,
 ) -> Tensor:
-    """Weights of :func:`additive_attention`, before dropout, one per edge and head.
+    r"""Weights of :func:`additive_attention`, before dropout, one per edge and head.
 
-    .. math:: \\alpha_{ij} = \\mathrm{softmax}_{j \\in N(i)} \\mathrm{LeakyReLU}(a_i + b_j + c_{ij})
+    .. math::
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\mathrm{LeakyReLU}(a_i + b_j + c_{ij}) + \beta_{ij}\bigr)
 
     Args:
         query_score: a, [n, h].
         key_score: b, [m, h].
         graph: the edges.
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
+        bias: beta, [e, h] or [e, 1] in the caller's edge order.
         negative_slope: slope of the LeakyReLU below zero.
         impl: force a backend.
 
@@ -126,32 +140,37 @@ def additive_attention_weights(
         >>> gattn.functional.additive_attention_weights(a, b, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    _check(query_score, key_score, edge_score, graph, negative_slope)
+    _check(query_score, key_score, edge_score, bias, None, graph, negative_slope)
     graph, (key_score,) = graph.gather_sources(key_score)
     source, destination = graph.edge_index
-    query, key, edge = to_acc(query_score, key_score, edge_score)
+    query, key, edge, bias = to_acc(query_score, key_score, edge_score, bias)
     score = query[destination] + key[source]
     if edge is not None:
         score = score + edge
-    alpha = edge_softmax(F.leaky_relu(score, negative_slope), graph, impl=impl)
-    return alpha.to(query_score.dtype)
+    score = F.leaky_relu(score, negative_slope)
+    score = score if bias is None else score + bias
+    return edge_softmax(score, graph, impl=impl).to(query_score.dtype)
 
 
 def _check(
     query_score: Tensor,
     key_score: Tensor,
     edge_score: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     graph: Graph,
     negative_slope: float,
     value: Tensor | None = None,
 ) -> None:
     checks.check_graph(graph)
     checks.check_floats(
-        graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value
-    )
+        graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value,
+        bias=bias, edge_weight=edge_weight,
+    )  # fmt: skip
     checks.check_shape("query_score", query_score, graph.num_dst, "h")
     heads = query_score.shape[1]
     checks.check_shape("key_score", key_score, graph.num_src, heads)
     if edge_score is not None:
         checks.check_shape("edge_score", edge_score, graph.num_edges, heads)
+    checks.check_edge_terms(bias, edge_weight, graph.num_edges, heads)
     checks.check_number("negative_slope", negative_slope)

@@ -92,6 +92,18 @@ def check_edge_features(
         check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
 
 
+def check_edge_terms(
+    bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
+) -> None:
+    """Raise unless what is given of them is [e, h] or [e, 1], and [e]."""
+    if bias is not None:
+        check_shape("bias", bias, num_edges, "h")
+        if bias.shape[1] not in (1, heads):
+            raise ValueError(f"bias must have {heads} heads, or one for all; got {bias.shape[1]}")
+    if edge_weight is not None:
+        check_shape("edge_weight", edge_weight, num_edges)
+
+
 def new_seed(dropout: float, device: torch.device, first_edge: int = 0) -> Tensor | None:
     """What the generator of dropout is keyed on, or None without dropout: [2] int64.
 

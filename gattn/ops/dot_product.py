@@ -18,8 +18,8 @@ from gattn.ops.shapes import Out, acc, out_acc
 DOT_PRODUCT = Family(
     "dot_product",
     inputs={
-        "query": "n h c", "key": "m h c", "value": "m h w", "bias": "e h?",
-        "edge_attr": "e d?", "edge_proj": "h c d?",
+        "query": "n h c", "key": "m h c", "value": "m h w", "bias": "e b?",
+        "edge_attr": "e d?", "edge_proj": "h c d?", "edge_weight": "e?",
     },
     settings={"scale": float, "dropout": float},
     outputs={
@@ -30,7 +30,7 @@ DOT_PRODUCT = Family(
         "edge_out": acc("n h d", "edge_proj", "needs_backward"),
     },
     reference=reference.dot_product_attention,
-    costly=["edge_attr"],
+    costly=["bias", "edge_attr", "edge_weight"],
 )  # fmt: skip
 
 
@@ -44,13 +44,14 @@ def dot_product_attention(
     bias: Tensor | None = None,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
+    edge_weight: Tensor | None = None,
     dropout: float = 0.0,
     impl: str | None = None,
 ) -> Tensor:
     r"""Attend over incoming edges with a dot-product score.
 
     .. math::
-        \mathrm{out}_i = \sum_{j \in N(i)} \alpha_{ij} (v_j + W a_{ij}), \qquad
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} (v_j + W a_{ij}), \qquad
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
         \bigl(\tau\, q_i \cdot (k_j + W a_{ij}) + b_{ij}\bigr)
 
@@ -63,9 +64,10 @@ def dot_product_attention(
         value: v, [m, h, c_v]; c_v = c where there are edge features.
         graph: the edges, from m sources to n destinations.
         scale: tau; None means 1 / sqrt(c), 1 gives the embedded Gaussian.
-        bias: b, [e, h] in the caller's edge order; -inf drops an edge.
+        bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an edge.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
+        edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
         dropout: probability of dropping a weight after the softmax; applied as given.
         impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
@@ -87,18 +89,19 @@ def dot_product_attention(
         >>> gattn.functional.dot_product_attention(q, k, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    _check(query, key, bias, edge_attr, edge_proj, graph, value)
+    edges = bias, edge_attr, edge_proj, edge_weight
+    _check(query, key, *edges, graph, value)
     heads, channels = query.shape[1:]
     checks.check_shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
     checks.check_probability("dropout", dropout)
     graph, (key, value) = graph.gather_sources(key, value)
     seed = checks.new_seed(dropout, value.device, graph.first_edge)
     scale = _resolve_scale(scale, channels)
-    plan = sdpa.plan_for(graph, query, value, (bias, edge_attr, seed), impl)
+    plan = sdpa.plan_for(graph, query, value, (*edges, seed), impl)
     if plan is not None:
         on_edges = functools.partial(dot_product_attention, scale=scale)
         return sdpa.attend(query, key, value, graph, scale, plan, on_edges)
-    inputs = query, key, value, bias, edge_attr, edge_proj
+    inputs = query, key, value, *edges
     return DOT_PRODUCT.attend(inputs, graph.layout, seed, (scale, dropout), impl)
 
 
@@ -124,7 +127,7 @@ def dot_product_attention_weights(
         key: k, [m, h, c].
         graph: the edges.
         scale: tau; None means 1 / sqrt(c).
-        bias: b, [e, h] in the caller's edge order.
+        bias: b, [e, h] or [e, 1] in the caller's edge order.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
         impl: force a backend.
@@ -146,7 +149,7 @@ def dot_product_attention_weights(
         >>> gattn.functional.dot_product_attention_weights(q, k, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    _check(query, key, bias, edge_attr, edge_proj, graph)
+    _check(query, key, bias, edge_attr, edge_proj, None, graph)
     channels = query.shape[2]
     scale, dtype = _resolve_scale(scale, channels), query.dtype
     query, key, bias, edge_attr, edge_proj = to_acc(query, key, bias, edge_attr, edge_proj)
@@ -184,17 +187,17 @@ def _check(
     bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    edge_weight: Tensor | None,
     graph: Graph,
     value: Tensor | None = None,
 ) -> None:
     checks.check_graph(graph)
     checks.check_floats(
         graph, query=query, key=key, value=value, bias=bias, edge_attr=edge_attr,
-        edge_proj=edge_proj,
+        edge_proj=edge_proj, edge_weight=edge_weight,
     )  # fmt: skip
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     heads, channels = query.shape[1:]
     checks.check_shape("key", key, graph.num_src, heads, channels)
-    if bias is not None:
-        checks.check_shape("bias", bias, graph.num_edges, heads)
+    checks.check_edge_terms(bias, edge_weight, graph.num_edges, heads)
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)

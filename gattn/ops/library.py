@@ -34,7 +34,7 @@ OPERATORS: dict[str, Operator] = {}
 
 LENGTHS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
-    "w": "value_channels", "d": "features",
+    "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
 """What the C++ kernels call the lengths that letters stand for; None for those that they are told
 otherwise, as by a layout. A shape may have no other letter."""

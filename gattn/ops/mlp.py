@@ -18,7 +18,10 @@ ACTIVATIONS = ("leaky_relu", "tanh")
 EDGES = {"edge_attr": "e d?", "edge_proj": "h c d?"}
 MLP = Family(
     "mlp",
-    inputs={"query": "n h c", "key": "m h c", "value": "m h w?", "weight": "h c", **EDGES},
+    inputs={
+        "query": "n h c", "key": "m h c", "value": "m h w?", "weight": "h c", **EDGES,
+        "bias": "e b?", "edge_weight": "e?",
+    },
     instead={"value": "key"},
     settings={"activation": ACTIVATIONS, "negative_slope": float, "dropout": float},
     outputs={
@@ -28,8 +31,8 @@ MLP = Family(
         "out_acc": out_acc("n h w"),
     },
     reference=reference.mlp_attention,
-    costly=["edge_attr"],
-)
+    costly=["edge_attr", "bias", "edge_weight"],
+)  # fmt: skip
 _score = Operator(
     "mlp_score",
     inputs={"query": "n h c", "key": "m h c", "weight": "h c", **EDGES},
@@ -50,6 +53,8 @@ def mlp_attention(
     *,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
+    bias: Tensor | None = None,
+    edge_weight: Tensor | None = None,
     activation: str = "leaky_relu",
     negative_slope: float = 0.2,
     dropout: float = 0.0,
@@ -58,9 +63,9 @@ def mlp_attention(
     r"""Attend over incoming edges with the score of a one-layer perceptron.
 
     .. math::
-        \mathrm{out}_i = \sum_{j \in N(i)} \alpha_{ij} v_j, \qquad
-        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}\,
-        w \cdot \mathrm{act}(q_i + k_j + W a_{ij})
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(w \cdot \mathrm{act}(q_i + k_j + W a_{ij}) + b_{ij}\bigr)
 
     The edge term is projected inside the kernel: no tensor of size e x h x c is formed.
 
@@ -73,6 +78,9 @@ def mlp_attention(
         graph: the edges, from m sources to n destinations.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
+        bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an edge.
+        edge_weight: w_ij, [e] in the caller's edge order, or None for one; no part of the
+            softmax.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
         dropout: probability of dropping a weight after the softmax; applied as given.
@@ -100,12 +108,13 @@ def mlp_attention(
         torch.Size([3, 8, 16])
     """
     checks.check_number("negative_slope", negative_slope)
-    _check(query, key, weight, edge_attr, edge_proj, activation, graph, value)
+    edges = edge_attr, edge_proj, bias, edge_weight
+    _check(query, key, weight, *edges, activation, graph, value)
     checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
     checks.check_probability("dropout", dropout)
     graph, (key, value) = graph.gather_sources(key, value)
     seed = checks.new_seed(dropout, value.device, graph.first_edge)
-    inputs = query, key, None if value is key else value, weight, edge_attr, edge_proj
+    inputs = query, key, None if value is key else value, weight, *edges
     settings = activation, negative_slope, dropout
     return MLP.attend(inputs, graph.layout, seed, settings, impl)
 
@@ -118,6 +127,7 @@ def mlp_attention_weights(
     *,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
+    bias: Tensor | None = None,
     activation: str = "leaky_relu",
     negative_slope: float = 0.2,
     impl: str | None = None,
@@ -125,7 +135,8 @@ def mlp_attention_weights(
     r"""Weights of :func:`mlp_attention`, before dropout, one per edge and head.
 
     .. math::
-        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}\, w \cdot \mathrm{act}(q_i + k_j + W a_{ij})
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(w \cdot \mathrm{act}(q_i + k_j + W a_{ij}) + b_{ij}\bigr)
 
     Args:
         query: q, [n, h, c].
@@ -134,6 +145,7 @@ def mlp_attention_weights(
         graph: the edges.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
+        bias: b, [e, h] or [e, 1] in the caller's edge order.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
         impl: force a backend.
@@ -155,31 +167,13 @@ def mlp_attention_weights(
         >>> gattn.functional.mlp_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    score = mlp_scores(
-        query, key, weight, graph, edge_attr=edge_attr, edge_proj=edge_proj,
-        activation=activation, negative_slope=negative_slope, impl=impl,
-    )  # fmt: skip
-    return edge_softmax(score, graph, impl=impl).to(query.dtype)
-
-
-def mlp_scores(
-    query: Tensor,
-    key: Tensor,
-    weight: Tensor,
-    graph: Graph,
-    *,
-    edge_attr: Tensor | None = None,
-    edge_proj: Tensor | None = None,
-    activation: str = "leaky_relu",
-    negative_slope: float = 0.2,
-    impl: str | None = None,
-) -> Tensor:
-    """The scores of :func:`mlp_attention`, [e, h] in the caller's order, in fp32 or wider."""
     checks.check_number("negative_slope", negative_slope)
-    _check(query, key, weight, edge_attr, edge_proj, activation, graph)
+    _check(query, key, weight, edge_attr, edge_proj, bias, None, activation, graph)
     graph, (key,) = graph.gather_sources(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)
-    return _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
+    score = _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
+    score = score if bias is None else score + bias
+    return edge_softmax(score, graph, impl=impl).to(query.dtype)
 
 
 def _check(
@@ -188,6 +182,8 @@ def _check(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     activation: str,
     graph: Graph,
     value: Tensor | None = None,
@@ -195,12 +191,13 @@ def _check(
     checks.check_graph(graph)
     checks.check_floats(
         graph, query=query, key=key, value=value, weight=weight, edge_attr=edge_attr,
-        edge_proj=edge_proj,
+        edge_proj=edge_proj, bias=bias, edge_weight=edge_weight,
     )  # fmt: skip
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     heads, channels = query.shape[1:]
     checks.check_shape("key", key, graph.num_src, heads, channels)
     checks.check_shape("weight", weight, heads, channels)
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
+    checks.check_edge_terms(bias, edge_weight, graph.num_edges, heads)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")

@@ -1,8 +1,8 @@
 """Shapes in letters: the lengths that an operator's inputs have, and room for its outputs.
 
 n destination nodes, m source nodes, e edges, h heads, c channels, d edge features; u and w are the
-heads and the channels of a value that has its own (h_v and c_v in docstrings). A shape that ends in
-"?" is that of an input that may be absent: "e h?".
+heads and the channels of a value that has its own (h_v and c_v in docstrings), b the heads of a
+bias, which are h or 1. A shape that ends in "?" is that of an input that may be absent: "e h?".
 """
 
 from __future__ import annotations

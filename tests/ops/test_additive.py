@@ -31,7 +31,9 @@ def test_a_row_of_one_edge_copies_its_value(operators):
         assert found["key_score"][1].eq(0).all()
 
 
-@pytest.mark.parametrize("frozen", ["query_score", "key_score", "value", "edge_score"])
+@pytest.mark.parametrize(
+    "frozen", ["query_score", "key_score", "value", "edge_score", "bias", "edge_weight"]
+)
 def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
     operator = operators["additive, edges"]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
@@ -54,14 +56,14 @@ def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
 
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
 def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
-    """Three-term scores far beyond 1 / eps: the softmax is one-hot in backward, too."""
+    """Scores of several terms far beyond 1 / eps: the softmax is one-hot in backward, too."""
     inputs = operators["additive, edges"].inputs(random_graph, 8, 4, dtype=torch.float32)
     big = {
-        name: (t.detach() * (1 if name == "value" else size)).requires_grad_()
+        name: (t.detach() * (1 if name in ("value", "edge_weight") else size)).requires_grad_()
         for name, t in inputs.items()
     }
     wanted = operators["additive, edges"].gradients(big, random_graph, impl="reference")
     found = operators["additive, edges"].gradients(big, random_graph, impl="cpu")
     torch.testing.assert_close(found["value"], wanted["value"], rtol=1e-3, atol=1e-3)
-    for name in ("query_score", "key_score", "edge_score"):
+    for name in ("query_score", "key_score", "edge_score", "bias"):
         torch.testing.assert_close(found[name], wanted[name], rtol=1e-2, atol=1e-3)

@@ -77,16 +77,18 @@ def test_a_letter_without_a_length_is_refused():
 def test_the_schema_of_a_family():
     assert str(ADDITIVE.forward.overload._schema) == (
         "gattn::additive_forward(Tensor query_score, Tensor key_score, Tensor value, "
-        "Tensor? edge_score, Tensor[] layout, Tensor? seed, float negative_slope, float dropout, "
-        "bool save_positive_part, bool needs_backward, str backend) "
+        "Tensor? edge_score, Tensor? bias, Tensor? edge_weight, Tensor[] layout, Tensor? seed, "
+        "float negative_slope, float dropout, bool save_positive_part, bool needs_backward, "
+        "str backend) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     )
     assert str(DOT_PRODUCT.backward.overload._schema) == (
         "gattn::dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, "
-        "Tensor? bias, Tensor? edge_attr, Tensor? edge_proj, Tensor out_acc, Tensor row_max, "
-        "Tensor row_sum, Tensor edge_out, Tensor[] layout, Tensor? seed, float scale, "
-        "float dropout, bool wants_edge_attr, str backend) "
-        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+        "Tensor? bias, Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, "
+        "Tensor out_acc, Tensor row_max, Tensor row_sum, Tensor edge_out, Tensor[] layout, "
+        "Tensor? seed, float scale, float dropout, bool wants_bias, bool wants_edge_attr, "
+        "bool wants_edge_weight, str backend) "
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
     )
 
 
@@ -98,7 +100,7 @@ def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
     n, e = random_graph.num_dst, random_graph.num_edges
     x = torch.randn(n, 2, 4, dtype=dtype)
     extra = (torch.randn(e, 3, dtype=dtype), torch.randn(2, 4, 3, dtype=dtype))
-    given = (x, x, x, None, *(extra if edges else (None, None)))
+    given = (x, x, x, None, *(extra if edges else (None, None)), None)
     with torch.device("meta"):
         meta = [None if t is None else t.to("meta") for t in given]
         layout = [t.to("meta") for t in random_graph.layout]

@@ -41,6 +41,8 @@ def test_every_wrong_rank(operator, random_graph):
         for change in (lambda t: t[None], lambda t: t.flatten()):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
             inputs[name] = change(inputs[name])
+            if inputs[name].shape == operator.inputs(random_graph, 2, 4)[name].shape:
+                continue  # a vector is flat
             with pytest.raises(ValueError, match=r"must have shape \(.*\); got \("):
                 operator(inputs, random_graph)
 

@@ -15,7 +15,7 @@ def split():
     """An attention's twin, and what its weights are to be summed with."""
 
     def of(attention, inputs):
-        inputs = dict(inputs)
+        inputs = {name: t for name, t in inputs.items() if name != "edge_weight"}
         value = inputs.pop("value", inputs.get("key"))
         return attention.but(function=FAMILIES[attention.family].weights, shared={}), inputs, value
 
@@ -30,8 +30,9 @@ def test_they_are_the_weights_that_apply(attention, impl, split, random_graph):
     twin, rest, value = split(attention, inputs)
     weights = twin(rest, random_graph, impl=impl)
     assert weights.shape == (random_graph.num_edges, 4)
+    applied = weights * inputs.get("edge_weight", torch.ones(random_graph.num_edges))[:, None]
     torch.testing.assert_close(
-        aggregate(weights, value, random_graph), attention(inputs, random_graph)
+        aggregate(applied, value, random_graph), attention(inputs, random_graph)
     )
     sums = torch.zeros(25, 4, dtype=weights.dtype)
     sums = sums.index_add(0, random_graph.edge_index[1], weights)

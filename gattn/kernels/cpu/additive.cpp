@@ -2,12 +2,15 @@
 //
 //   s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head
 //
+// The bias, weight and dropout of an edge are those of edge_terms.h: p below is alpha, k what it is
+// multiplied by.
+//
 // Forward reads, per edge, one row of value (h_v c elements) and h key scores; it writes n h c
 // and, for backward, O+ - p+ O (`out_pos_centered`), with O+ and p+ the output and the softmax mass
 // over the edges with z > 0.
 //
 // AdditiveBackward in one pass over the edges, of a gradient that sums to zero over a row:
-//   ds_ij = p_ij (<dO_i, v_j> - D_i), D_i = <dO_i, O_i>
+//   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
 //   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without edges; where it is not asked for,
 //           the difference is absent
 // One walk over the edges out of each source gives dv_j and db_j. The derivation is in
@@ -22,7 +25,7 @@ namespace {
 #define ADDITIVE_FIELDS(FIELD)                                                         \
   FIELD(Dtype, dtype)                                                                  \
   GATTN_LAYOUT_FIELDS(FIELD)                                                           \
-  GATTN_DROPOUT_FIELDS(FIELD)                                                          \
+  GATTN_TERMS_FIELDS(FIELD)                                                            \
   FIELD(i64, heads) FIELD(i64, value_heads) FIELD(i64, channels)                       \
   FIELD(double, negative_slope)                                                        \
   FIELD(Rows, query_score) FIELD(Rows, key_score) FIELD(Rows, value)                   \
@@ -136,7 +139,7 @@ template <class T, class I, int C> struct AdditiveBackward {
   T *grad_key_score, *grad_value, *grad_edge_score;
   i64 heads, lanes, value_heads, channels;
   A negative_slope;
-  Mask<A> mask;
+  EdgeTerms<T, I> terms;
 
   Buffer<A> b, v, z, p, ds;
   Buffer<i64> value_offset;
@@ -146,7 +149,7 @@ template <class T, class I, int C> struct AdditiveBackward {
   i64 shared_size() const { return 0; }
   void prepare() {
     b.resize(lanes), v.resize(value_heads * c()), value_offset.resize(heads);
-    mask.prepare(block);
+    terms.prepare();
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
     fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
@@ -160,6 +163,7 @@ template <class T, class I, int C> struct AdditiveBackward {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       scores(at, count);
+      if (terms.bias) terms.add_bias(p.data(), at, count);
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
         const A *weight = p.data() + t * lanes, *change = ds.data() + t * lanes;
@@ -209,25 +213,25 @@ template <class T, class I, int C> struct AdditiveBackward {
     }
   }
 
-  // alpha after dropout into p, the gradient of z into ds.
+  // alpha times its factors into p, the gradient of z into ds.
   void gradients(i64 first, i64 count) {
-    A *flat = p.data(), *inner = ds.data();
+    A *flat = p.data(), *change = ds.data();
     exponentials(flat, count * lanes);
-    const auto csr2csc = graph.csr2csc;
-    const A* kept = mask ? mask.draw(count, [=](i64 t) { return csr2csc[first + t]; }) : nullptr;
-    if (kept) multiply_lanes(inner, kept, count * lanes);
+    if (terms.has_factors()) terms.scale_products(change, first, count);
     for (i64 t = 0; t < count; ++t) {
-      const A *own = packed + graph.row[first + t] * (4 * heads), *sum = z.data() + t * lanes;
-      A *alpha = p.data() + t * lanes, *change = ds.data() + t * lanes;
+      const A* own = packed + graph.row[first + t] * (4 * heads);
+      A *alpha = flat + t * lanes, *grad_score = change + t * lanes;
       const A *inverse = own + 2 * heads, *delta = own + 3 * heads;
-      const A below = negative_slope;
       for_lanes(lanes, [=](i64 x) {
         const A weight = alpha[x] * inverse[x];
         alpha[x] = weight;
-        change[x] = weight * (change[x] - delta[x]) * (sum[x] > 0 ? A(1) : below);
+        grad_score[x] = weight * (grad_score[x] - delta[x]);
       });
     }
-    if (kept) multiply_lanes(flat, kept, count * lanes);
+    if (terms.grad_bias) terms.store_bias_gradients(change, first, count);
+    const A below = negative_slope, *sum = z.data();
+    for_lanes(count * lanes, [=](i64 y) { change[y] *= sum[y] > 0 ? A(1) : below; });
+    if (terms.has_factors()) terms.scale_weights(flat, first, count);
   }
 
   void end(const A* state, i64 source) const {
@@ -262,6 +266,7 @@ void additive_backward(const AdditiveArgs& args) {
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     pack_destinations<T, C>(args, packed.get());
     const Edges<I> edges(args);
+    const WalkTerms<T, I> terms(args, true);
     const AdditiveBackward<T, I, C> body{
         .graph = edges,
         .key_score = args.key_score,
@@ -277,9 +282,10 @@ void additive_backward(const AdditiveArgs& args) {
         .value_heads = args.value_heads,
         .channels = args.channels,
         .negative_slope = A(args.negative_slope),
-        .mask = mask_of<A>(args.seed, args.dropout, args.heads),
+        .terms = terms.terms(args),
     };
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);
+    terms.store_gradients(args);
   });
 }
 

@@ -59,6 +59,10 @@ template <class T> consteval const char* kind_of() {
   FIELD(const void*, colptr) FIELD(const void*, row) FIELD(const void*, csr2csc) \
   FIELD(i64, n) FIELD(i64, m) FIELD(i64, e) FIELD(i64, is_int64)
 #define GATTN_DROPOUT_FIELDS(FIELD) FIELD(const i64*, seed) FIELD(double, dropout)
+#define GATTN_TERMS_FIELDS(FIELD)                                                       \
+  GATTN_DROPOUT_FIELDS(FIELD)                                                           \
+  FIELD(Rows, bias) FIELD(Rows, edge_weight) FIELD(i64, bias_heads)                     \
+  FIELD(void*, grad_bias) FIELD(void*, grad_edge_weight)
 // clang-format on
 
 // The entry of a table: a kernel by its name, its arguments unpacked.

@@ -6,23 +6,22 @@
 //
 //   m' = max(m, max s)    l = l exp(m - m') + sum exp(s - m')    acc = acc exp(m - m') + sum w v
 //
-// with w = exp(s - m') after dropout. At the end out = acc / l. A Score fills a block's scores and
-// may sum more beside the values:
+// with w = exp(s - m') after dropout and times the edge's own weight. At the end out = acc / l. A
+// Score fills a block's scores, to which the bias of each edge is added, and may sum more beside
+// the values:
 //   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
 //   values_ahead         rows of values to prefetch: fewer where the score gathers rows, too
 //   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
 //   void take(A* extra, A* mass, first, count, before, after, rows, value_offset)   add a block to
-//                        them, with the weights before and after dropout
+//                        them, with the weights before and after dropout and the edges' own
 //   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
 //                        the row's output before it is written
 #pragma once
 
-#include "dispatch.h"
-#include "rows.h"
+#include "edge_terms.h"
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 block = 32;
 constexpr i64 ahead = 16;  // rows between asking for a gathered row and using it
 
 // What does not depend on the number of channels is compiled once and called a block at a time:
@@ -78,12 +77,6 @@ template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
   for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
 }
 
-// to *= from, [count].
-template <class A>
-inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count) {
-  for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
-}
-
 // Where the sum of head x of a row begins in a row of values, whose heads may be fewer.
 inline void fill_value_offsets(i64* offsets, i64 heads, i64 value_heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) offsets[x] = (x % value_heads) * channels;
@@ -98,9 +91,9 @@ template <class Score, class T, class I, int C> struct AttentionForward {
   T* out;
   A *out_acc, *row_max, *row_sum;
   i64 num_edges, heads, lanes, value_heads, channels;
-  Mask<A> mask;
+  EdgeTerms<T, I> terms;
 
-  Buffer<A> scores, dropped, block_sum, factor;
+  Buffer<A> scores, weighted, block_sum, factor;
   Buffer<i64> value_offset;
   Buffer<const T*> rows;
 
@@ -111,8 +104,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
 
   void prepare() {
     scores.resize(block * lanes);
-    dropped.resize(mask ? block * lanes : 0);
-    mask.prepare(block);
+    weighted.resize(terms.has_factors() ? block * lanes : 0);
+    terms.prepare();
     block_sum.resize(lanes), factor.resize(lanes);
     value_offset.resize(heads);
     rows.resize(block);
@@ -142,14 +135,15 @@ template <class Score, class T, class I, int C> struct AttentionForward {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) rows[t] = value[col[at + t]];
       score.scores(at, count, scores.data());
+      if (terms.bias) terms.add_bias(scores.data(), at, count);
       if (online_softmax_step(scores.data(), count, heads, lanes, v.m, v.l, v.mass, factor.data(),
                               block_sum.data()))
         scale_sums(v);
       const A* weight = scores.data();
-      if (mask) {
-        const A* kept = mask.draw(count, [=](i64 t) { return at + t; });
-        A* left = dropped.data();
-        for_lanes(count * lanes, [=](i64 y) { left[y] = weight[y] * kept[y]; });
+      if (terms.has_factors()) {
+        const A* factors = terms.factors(at, count);
+        A* left = weighted.data();
+        for_lanes(count * lanes, [=](i64 y) { left[y] = weight[y] * factors[y]; });
         weight = left;
       }
       for (i64 t = 0; t < count; ++t) {
@@ -205,6 +199,7 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
             i64 value_channels) {
   using A = acc_t<T>;
   const Edges<I> edges(args);
+  const WalkTerms<T, I> terms(args);
   const AttentionForward<Score, T, I, C> body{
       .score = score,
       .col = edges.col,
@@ -218,7 +213,7 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
       .lanes = lanes_of(args.heads),
       .value_heads = value_heads,
       .channels = value_channels,
-      .mask = mask_of<A>(args.seed, args.dropout, args.heads),
+      .terms = terms.terms(args),
   };
   walk_rows(edges.rowptr, edges.n, args.heads * (value_channels + 8), body);
 }

@@ -1,20 +1,21 @@
 // Dot-product attention with factored edge features, of TransformerConv, AGNNConv, the
 // learned-query readout and self-attention:
 //
-//   s_ij = scale (q_i . k_j + u_i . a_ij) + bias_ij     u_i = W^T q_i, [h, d]
+//   s_ij = scale (q_i . k_j + u_i . a_ij)     u_i = W^T q_i, [h, d]
 //   out_i = O_i + W E_i     O_i = sum_j alpha_ij v_j    E_i = sum_j alpha_ij a_ij, [h, d]
 //
-// Forward reads, per edge, a row of k and one of v (2 h c elements), d features and h biases; per
-// row of the output it multiplies twice with W, which stays in cache. Where there are features and
-// backward may follow, it writes O and E beside out.
+// The bias, weight and dropout of an edge are those of edge_terms.h: k below is what alpha is
+// multiplied by. Forward reads, per edge, a row of k and one of v (2 h c elements) and d features;
+// per row of the output it multiplies twice with W, which stays in cache. Where there are features
+// and backward may follow, it writes O and E beside out.
 //
 // Backward is two walks. Over the edges into each destination, k and v are gathered again, alpha
 // and the score's gradient are formed,
-//   ds_ij = alpha_ij (<dO_i, v_j> + (W^T dO_i) . a_ij - D_i), D_i = <dO_i, O_i + W E_i>
+//   ds_ij = alpha_ij (k_ij (<dO_i, v_j> + (W^T dO_i) . a_ij) - D_i), D_i = <dO_i, O_i + W E_i>
 // dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij, dW = sum_i q_i du_i^T + dO_i E_i^T,
-// da and dbias are finished, and alpha (after dropout) and scale ds are handed over, [e, h] in CSR
-// order. Over the edges out of each source, dk_j = sum_i ds_ij q_i and dv_j = sum_i alpha_ij dO_i
-// then gather q and dO and compute nothing else. The derivation is in docs/kernels.md.
+// da, db and dw are finished, and k alpha and scale ds are handed over, [e, h] in CSR order. Over
+// the edges out of each source, dk_j = sum_i ds_ij q_i and dv_j = sum_i k_ij alpha_ij dO_i then
+// gather q and dO and compute nothing else. The derivation is in docs/kernels.md.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -25,15 +26,15 @@ namespace {
 #define DOT_PRODUCT_FIELDS(FIELD)                                                                  \
   FIELD(Dtype, dtype)                                                                              \
   GATTN_LAYOUT_FIELDS(FIELD)                                                                       \
-  GATTN_DROPOUT_FIELDS(FIELD)                                                                      \
+  GATTN_TERMS_FIELDS(FIELD)                                                                        \
   FIELD(i64, heads) FIELD(i64, channels) FIELD(i64, value_channels) FIELD(i64, features)           \
   FIELD(double, scale)                                                                             \
-  FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value) FIELD(Rows, bias)                         \
+  FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value)                                           \
   FIELD(Rows, edge_attr) FIELD(Rows, edge_proj)                                                    \
   FIELD(void*, out) FIELD(void*, out_acc) FIELD(void*, row_max) FIELD(void*, row_sum)              \
   FIELD(void*, edge_out)                                                                           \
   FIELD(Rows, grad_out)                                                                            \
-  FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value) FIELD(void*, grad_bias) \
+  FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value)                         \
   FIELD(void*, grad_edge_attr) FIELD(void*, grad_edge_proj)
 // clang-format on
 GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
@@ -101,7 +102,7 @@ template <class T, class I, int C> struct DotProductScore {
   static constexpr i64 values_ahead = ahead;
 
   Edges<I> graph;
-  Table<const T> query, key, value, bias, edge_attr, edge_proj;
+  Table<const T> query, key, value, edge_attr, edge_proj;
   i64 heads, lanes, channels, value_channels, features;
   A scale;
   A* edge_out;
@@ -147,7 +148,6 @@ template <class T, class I, int C> struct DotProductScore {
       if (at + ahead < graph.e) {
         prefetch(key[graph.col[at + ahead]], heads * c);
         if (features) prefetch(edge_attr[graph.perm[at + ahead]], features);
-        if (bias) prefetch(bias[graph.perm[at + ahead]], heads);
       }
       const T* k = key[j];
       A* own = s + t * lanes;
@@ -159,9 +159,6 @@ template <class T, class I, int C> struct DotProductScore {
     }
     const A factor = scale;
     for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
-    if (bias)
-      for (i64 t = 0; t < count; ++t)
-        axpy<0>(s + t * lanes, A(1), bias[graph.perm[first + t]], heads);
   }
 
   void take(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*, const i64*) {
@@ -185,7 +182,6 @@ template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotPr
       .query = args.query,
       .key = args.key,
       .value = args.value,
-      .bias = args.bias,
       .edge_attr = args.edge_attr,
       .edge_proj = args.edge_proj,
       .heads = args.heads,
@@ -204,9 +200,9 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   DotProductScore<T, I, C> score;
   Table<const T> grad_out;
   const A *out, *edge_out, *row_max, *row_sum;
-  T *grad_query, *grad_bias, *grad_edge_attr;
+  T *grad_query, *grad_edge_attr;
   A *alpha, *grad_score;
-  Mask<A> mask;
+  EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
 
@@ -218,7 +214,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   i64 state_size() const { return heads() * (c() + features()); }
   i64 shared_size() const { return heads() * c() * features(); }  // dW, a sum over all rows
   void prepare() {
-    score.prepare(), mask.prepare(block);
+    score.prepare(), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes());
     g.resize(heads() * cv()), grad_edge_out.resize(heads() * features()),
         grad_attr.resize(features());
@@ -251,6 +247,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
+      if (terms.bias) terms.add_bias(s.data(), at, count);
       inner_products(at, count);
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
@@ -277,9 +274,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
       const i64 at = first + t;
       if (at + ahead < graph.e) {
         prefetch(score.value[graph.col[at + ahead]], heads() * cv());
-        const i64 edge = graph.perm[at + ahead];
-        if (grad_edge_attr) prefetch<1>(grad_edge_attr + edge * features(), features());
-        if (grad_bias) prefetch<1>(grad_bias + edge * heads(), heads());
+        if (grad_edge_attr)
+          prefetch<1>(grad_edge_attr + graph.perm[at + ahead] * features(), features());
       }
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
@@ -290,7 +286,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
                        lanes(), features());
   }
 
-  // alpha after dropout into s, scale times the score's gradient into ds.
+  // alpha times its factors into s, scale times the score's gradient into ds.
   void gradients(i64 first, i64 count) {
     A *flat = s.data(), *inner = ds.data();
     const A *own_shift = shift.data(), *inv = inverse.data(), *own_delta = delta.data();
@@ -300,18 +296,17 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
       for_lanes(lanes(), [=](i64 x) { exponent[x] -= own_shift[x]; });
     }
     exponentials(flat, count * lanes());
-    const A* kept = mask ? mask.draw(count, [=](i64 t) { return first + t; }) : nullptr;
-    if (kept) multiply_lanes(inner, kept, count * lanes());
+    if (terms.has_factors()) terms.scale_products(inner, first, count);
     for (i64 t = 0; t < count; ++t) {
       A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
       for_lanes(lanes(), [=](i64 x) {
         p[x] *= inv[x];
         change[x] = p[x] * (change[x] - own_delta[x]);
       });
-      if (grad_bias) store(grad_bias + score.graph.perm[first + t] * heads(), change, heads());
-      for_lanes(lanes(), [=](i64 x) { change[x] *= factor; });
     }
-    if (kept) multiply_lanes(flat, kept, count * lanes());
+    if (terms.grad_bias) terms.store_bias_gradients(inner, first, count);
+    for_lanes(count * lanes(), [=](i64 y) { inner[y] *= factor; });
+    if (terms.has_factors()) terms.scale_weights(flat, first, count);
   }
 
   void edge_gradient(const A* change, const A* weight, i64 edge) {
@@ -392,6 +387,7 @@ void dot_product_backward(const DotProductArgs& args) {
     const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
     const i64 size = heads * args.channels * args.features;
     const Buffer<A> total(size);
+    const WalkTerms<T, I> terms(args);
     const DotProductBackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args),
         .grad_out = args.grad_out,
@@ -400,13 +396,13 @@ void dot_product_backward(const DotProductArgs& args) {
         .row_max = static_cast<const A*>(args.row_max),
         .row_sum = static_cast<const A*>(args.row_sum),
         .grad_query = static_cast<T*>(args.grad_query),
-        .grad_bias = static_cast<T*>(args.grad_bias),
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
         .alpha = alpha.get(),
         .grad_score = grad_score.get(),
-        .mask = mask_of<A>(args.seed, args.dropout, heads),
+        .terms = terms.terms(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
+    terms.store_gradients(args);
     store(static_cast<T*>(args.grad_edge_proj), total.data(), size);
     const DotProductBackwardBySource<T, I, C> by_source{
         .graph = edges,

@@ -2,15 +2,15 @@
 //
 //   s_ij = w . act(z_ij), z_ij = q_i + k_j + W a_ij
 //
-// Forward reads, per edge, a row of k, one of v (none where v is k) and d features. W a is formed
-// a block of edges at a time, in cache.
+// The bias, weight and dropout of an edge are those of edge_terms.h; k below is what alpha is
+// multiplied by. Forward reads, per edge, a row of k, one of v (none where v is k) and d features.
+// W a is formed a block of edges at a time, in cache.
 //
 // Backward is two walks. Over the edges into each destination,
-//   ds_ij = alpha_ij (<dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
-// gives dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T and da = W^T dz; alpha (after
-// dropout) and ds are handed over, [e, h] in CSR order. Over the edges out of each source, with z
-// formed again, dk_j = sum_i dz_ij and dv_j = sum_i alpha_ij dO_i. The derivation is in
-// docs/kernels.md.
+//   ds_ij = alpha_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
+// gives dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T and da = W^T dz; k alpha and ds are
+// handed over, [e, h] in CSR order. Over the edges out of each source, with z formed again,
+// dk_j = sum_i dz_ij and dv_j = sum_i k_ij alpha_ij dO_i. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
@@ -24,7 +24,7 @@ enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
 #define MLP_FIELDS(FIELD)                                                                \
   FIELD(Dtype, dtype)                                                                    \
   GATTN_LAYOUT_FIELDS(FIELD)                                                             \
-  GATTN_DROPOUT_FIELDS(FIELD)                                                            \
+  GATTN_TERMS_FIELDS(FIELD)                                                              \
   FIELD(i64, heads) FIELD(i64, channels) FIELD(i64, value_channels) FIELD(i64, features) \
   FIELD(Activation, activation) FIELD(double, negative_slope)                            \
   FIELD(Rows, query) FIELD(Rows, key) FIELD(Rows, value) FIELD(Rows, weight)             \
@@ -197,7 +197,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   A *alpha, *grad_score;
-  Mask<A> mask;
+  EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
 
@@ -209,7 +209,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   // Sums over all rows: dw, then dW as [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
-    score.prepare(), mask.prepare(block);
+    score.prepare(), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
     if (!grad_edge_attr) return;
@@ -230,6 +230,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
+      if (terms.bias) terms.add_bias(s.data(), at, count);
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
         const A* change = ds.data() + t * lanes();
@@ -256,7 +257,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
     }
   }
 
-  // alpha after dropout into s, the score's gradient into ds.
+  // alpha times its factors into s, the score's gradient into ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     A *flat = s.data(), *products = ds.data();
@@ -274,8 +275,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
       for_lanes(lanes(), [=](i64 x) { exponent[x] -= own_shift[x]; });
     }
     exponentials(flat, count * lanes());
-    const A* kept = mask ? mask.draw(count, [=](i64 t) { return first + t; }) : nullptr;
-    if (kept) multiply_lanes(products, kept, count * lanes());
+    if (terms.has_factors()) terms.scale_products(products, first, count);
     for (i64 t = 0; t < count; ++t) {
       A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
       for_lanes(lanes(), [=](i64 x) {
@@ -283,7 +283,8 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
         change[x] = p[x] * (change[x] - own_delta[x]);
       });
     }
-    if (kept) multiply_lanes(flat, kept, count * lanes());
+    if (terms.grad_bias) terms.store_bias_gradients(products, first, count);
+    if (terms.has_factors()) terms.scale_weights(flat, first, count);
   }
 
   void weight_gradient(A* to, i64 t, const A* change) {
@@ -428,6 +429,7 @@ void mlp_backward(const MLPArgs& args) {
     const i64 heads = args.heads, size = heads * args.channels, features = args.features;
     const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
     const Buffer<A> total(size * (1 + features));
+    const WalkTerms<T, I> terms(args);
     const MLPBackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args, args.query, args.key),
         .value = value_of(args),
@@ -440,9 +442,10 @@ void mlp_backward(const MLPArgs& args) {
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
         .alpha = alpha.get(),
         .grad_score = grad_score.get(),
-        .mask = mask_of<A>(args.seed, args.dropout, heads),
+        .terms = terms.terms(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), by_destination, total.data());
+    terms.store_gradients(args);
     store(static_cast<T*>(args.grad_weight), total.data(), size);
     store_transposed(static_cast<T*>(args.grad_edge_proj), total.data() + size, features, size);
     const MLPBackwardBySource<T, I, C> by_source{

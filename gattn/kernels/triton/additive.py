@@ -1,16 +1,16 @@
-"""Additive attention: out_i = sum_j softmax_j(LeakyReLU(a_i + b_j + c_ij)) v_j.
+"""Additive attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
 
 Serves GATConv, HANConv, GATEConv, and the readouts with learned queries; forward and backward.
 
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c:
 
     forward   per edge         F s + h s + 4     v_j, b_j; col
-              with c_ij        h s + 4           c_ij; perm
+              with c_ij        h s + 4           c_ij; perm; as much with bias_ij, s with w_ij
               per row          F s + h s + 2 h w + 8
               for backward     F w               O+ - p+ O
     backward  per row          2 F s + F w + h (2 s + 6 w)    dO, O, O+ - p+ O -> da and four terms
               per edge         F s + 4 h w + 4   dO_i and the terms of i; row
-              with c_ij        2 h s + 8         c_ij -> dc_ij; csr2csc, perm
+              with c_ij        2 h s + 8         c_ij -> dc_ij; csr2csc, perm; likewise bias, w
               per source       2 F s + 2 h s + 8 v_j -> dv_j, b_j -> db_j
 
 The backward is one pass over the edges, by source. The gradient of a softmax sums to zero over a
@@ -35,13 +35,17 @@ from gattn.kernels.triton.launch import (
     contiguous,
     dropout_args,
     empty_sum,
+    head_gradients,
     launch,
+    per_head,
     round_out,
+    sum_heads,
 )
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_factor,
     dropout_keep,
+    edge_number,
     expand_last,
     gather,
     head_channel_offsets,
@@ -67,6 +71,8 @@ def additive_forward(
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     negative_slope: float,
@@ -95,6 +101,7 @@ def additive_forward(
     plan.run(
         additive_forward_kernel,
         col, perm, *contiguous(query_score, key_score, value, edge_score),
+        *contiguous(per_head(bias, heads), edge_weight),
         *sums[:4], *splits,
         negative_slope=negative_slope, **drop,
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
@@ -110,6 +117,8 @@ def additive_backward(
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
@@ -118,8 +127,10 @@ def additive_backward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of query_score, key_score, value and, where given, edge_score."""
+    wants_bias: bool,
+    wants_edge_weight: bool,
+) -> tuple[Tensor, ...]:
+    """Return the gradients of query_score, key_score, value, edge_score, bias and edge_weight."""
     _, _, perm, _, row, csr2csc, *_ = layout
     (n, heads), (m, value_heads, channels) = query_score.shape, value.shape
     query_score, key_score, value, edge_score, grad_out = contiguous(
@@ -128,6 +139,8 @@ def additive_backward(
     grad_query = query_score.new_empty(n, heads)
     grad_key = key_score.new_empty(m, heads)
     grad_edge = None if edge_score is None else edge_score.new_empty(edge_score.shape)
+    grad_bias = head_gradients(bias, wants_bias, row_sum)
+    grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
     is_grouped = value_heads != heads
     grad_value = empty_sum(value, is_grouped, m, heads, channels)
     row_terms = row_max.new_empty(n, heads, 4)
@@ -151,7 +164,8 @@ def additive_backward(
         additive_backward_key_kernel,
         graph_ptr, row, csr2csc, perm,
         *of_rows,
-        key_score, value, edge_score, grad_value, grad_key, grad_edge,
+        key_score, value, edge_score, *contiguous(per_head(bias, heads), edge_weight),
+        grad_value, grad_key, grad_edge, grad_bias, grad_weight,
         splits.a, splits.c,
         negative_slope=negative_slope, **dropout_args(seed, dropout),
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
@@ -160,12 +174,14 @@ def additive_backward(
     if is_grouped:  # head h reads the value's head h % h_v
         by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
         grad_value = by_value_head.sum(1).to(value.dtype)
-    return grad_query, grad_key, grad_value, value.new_empty(0) if grad_edge is None else grad_edge
+    of_edges = grad_edge, sum_heads(grad_bias, bias), sum_heads(grad_weight, edge_weight)
+    of_edges = (value.new_empty(0) if grad is None else grad for grad in of_edges)
+    return grad_query, grad_key, grad_value, *of_edges
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def additive_forward_kernel(
-    offsets, col, perm, query_score, key_score, value, edge_score,
+    offsets, col, perm, query_score, key_score, value, edge_score, bias, edge_weight,
     row_max, row_sum, out, out_pos_centered,
     split_max, split_sum, split_out, split_out_pos, split_mass_pos,
     num_rows, num_splits,
@@ -197,12 +213,15 @@ def additive_forward_kernel(
             position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
             j = tl.load(col + position, mask=valid, other=0)
             z = a[None] + gather(key_score, j, valid, head, head_mask, HEADS, ACC)
-            if edge_score is not None:
+            if (edge_score is not None) or (bias is not None):
                 edge = tl.load(perm + position, mask=valid, other=0)
+            if edge_score is not None:
                 z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
             v = gather(value, j, valid, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
             zs += (z,)
             score = leaky_relu(z, negative_slope)
+            if bias is not None:
+                score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
             scores += (tl.where(expand_last(valid), score, float("-inf")),)
             values += (v,)
         weights, rescale, m_i = online_softmax_step(scores, m_i)
@@ -219,6 +238,10 @@ def additive_forward_kernel(
             if seed is not None:
                 position = edge_positions(first, last, step + u * SLOTS, SLOTS)[0]
                 weight = tl.where(dropout_keep(seed, position, head, threshold, HEADS), weight, 0.0)
+            if edge_weight is not None:
+                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+                edge = tl.load(perm + position, mask=valid, other=0)
+                weight *= edge_number(edge_weight, edge, valid, ACC)
             acc += expand_last(weight) * values[u]
             if out_pos_centered is not None:
                 acc_pos += expand_last(tl.where(zs[u] > 0, weight, 0.0)) * values[u]
@@ -294,7 +317,8 @@ def write_row_terms(
 def additive_backward_key_kernel(
     offsets, graph_ptr, row_index, csr2csc, perm,
     grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
-    key_score, value, edge_score, grad_value, grad_key, grad_edge,
+    key_score, value, edge_score, bias, edge_weight,
+    grad_value, grad_key, grad_edge, grad_bias, grad_edge_weight,
     split_grad_value, split_grad_key,
     num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -302,7 +326,8 @@ def additive_backward_key_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are sources: dv_j and db_j, sums over the edges out of j; dc_ij of each edge.
+    """Rows are sources: dv_j and db_j, sums over the edges out of j; dc_ij of each edge, and what
+    its bias and its weight have of every head.
 
     With graph_ptr, the program first does the part of `additive_backward_query_kernel` for the
     nodes of its graph.
@@ -341,13 +366,17 @@ def additive_backward_key_kernel(
                 i = tl.load(row_index + position, mask=valid, other=0)
                 grads += (gather(grad_out, i, valid, offset, mask, HEADS * CHANNELS, ACC),)
                 z = b[None] + gather(row_terms, i, valid, head * 4, head_mask, HEADS * 4, ACC)
-                if edge_score is not None:
+                if (edge_score is not None) or (bias is not None):
                     csr_position = tl.load(csr2csc + position, mask=valid, other=0)
                     edge = tl.load(perm + csr_position, mask=valid, other=0)
+                if edge_score is not None:
                     z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
+                score = leaky_relu(z, negative_slope)
+                if bias is not None:
+                    score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
                 m_row = gather(row_terms, i, valid, head * 4 + 1, head_mask, HEADS * 4, ACC)
                 inv_sum = gather(row_terms, i, valid, head * 4 + 2, head_mask, HEADS * 4, ACC)
-                alpha = tl.exp(leaky_relu(z, negative_slope) - m_row) * inv_sum
+                alpha = tl.exp(score - m_row) * inv_sum
                 zs += (z,)
                 alphas += (tl.where(expand_last(valid), alpha, 0.0),)
                 deltas += (gather(row_terms, i, valid, head * 4 + 3, head_mask, HEADS * 4, ACC),)
@@ -361,13 +390,23 @@ def additive_backward_key_kernel(
                     factor = dropout_factor(seed, csr_position, head, threshold, keep_scale, HEADS)
                     alpha_drop *= factor
                     grad_alpha *= factor
+                if (edge_score is not None) or (bias is not None) or (edge_weight is not None):
+                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                    edge = tl.load(perm + csr_position, mask=valid, other=0)
+                if edge_weight is not None:
+                    if grad_edge_weight is not None:
+                        grad_w = alpha * grad_alpha
+                        scatter(grad_edge_weight, edge, valid, head, head_mask, grad_w, HEADS)
+                    weight = edge_number(edge_weight, edge, valid, ACC)
+                    alpha_drop *= weight
+                    grad_alpha *= weight
                 acc += expand_last(alpha_drop) * grads[u]
                 grad_score = alpha * (grad_alpha - deltas[u])
+                if grad_bias is not None:
+                    scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 grad_z = grad_score * tl.where(zs[u] > 0, 1.0, negative_slope)
                 acc_key += grad_z
                 if grad_edge is not None:
-                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
-                    edge = tl.load(perm + csr_position, mask=valid, other=0)
                     scatter(grad_edge, edge, valid, head, head_mask, grad_z, HEADS)
             step += SLOTS * UNROLL
 

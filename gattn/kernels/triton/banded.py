@@ -100,19 +100,18 @@ def backward(
     out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
+    grad_bias: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return the gradients of query, key, value and, where given, bias."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of query, key and value; that of the bias goes where room for it is."""
     rowptr, col, perm, colptr, row, *_ = layout
     n, m, heads = query.shape[0], key.shape[0], query.shape[1]
     block_m = BLOCK_M[query.dtype]
     grad_out, query, key, value, bias = contiguous(grad_out, query, key, value, bias)
-    grad_query, grad_key, grad_value, grad_bias = (
-        None if t is None else t.new_empty(t.shape) for t in (query, key, value, bias)
-    )
+    grad_query, grad_key, grad_value = (t.new_empty(t.shape) for t in (query, key, value))
     delta = row_max.new_empty(n, heads)
     inputs = grad_out, query, key, value, bias, row_max, row_sum, delta
     options = dropout_args(seed, dropout) | _constants(query, value) | {"scale": scale}
@@ -124,7 +123,7 @@ def backward(
         dot_product_banded_backward_key_kernel, (-(-m // block_m), heads), WARPS,
         rowptr, col, perm, colptr, row, *inputs, grad_key, grad_value, n, m, **options,
     )  # fmt: skip
-    return grad_query, grad_key, grad_value, grad_bias
+    return grad_query, grad_key, grad_value
 
 
 def _constants(query: Tensor, value: Tensor) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""Dot-product attention: softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) over v_j and a_ij.
+"""Dot-product attention: w_ij softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) of v_j and a_ij.
 
 Serves TransformerConv, AGNNConv, HGTConv, GPSConv, GraphAttention, self-attention over sets,
-causal and band attention; forward and backward. Where every destination's sources are consecutive,
-`banded` takes over.
+causal and band attention; forward and backward. Where every destination's sources are consecutive
+and edges have neither features nor weights, `banded` takes over.
 
 The edge term is factored: u = W^T q, [n, h, d], is formed before the walk over the edges and W E
 after it, where E_i = sum_j alpha_ij a_ij is [n, h, d], so that an edge costs d numbers and not h c.
@@ -11,13 +11,13 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F
 
     forward   per edge          2 F s + 4             k_j, v_j; col
               with features     d s + 4               a_ij; perm
-              with bias         h s + 4               b_ij; perm
+              with bias         h s + 4               b_ij; perm; s + 4 with w_ij
               per row           2 F s + 2 h w + 4     q_i, out, statistics
               with features     2 G w                 u_i, E_i
     backward, by destination
               per edge          2 F s + 2 h w + 4     k_j, v_j; alpha and scale ds written; col
               with features     2 d s + 2 h w + 8     a_ij -> da_ij
-              with bias         2 h s + 4             b_ij -> db_ij
+              with bias         2 h s + 4             b_ij -> db_ij; s + h w + 4 with w_ij -> dw_ij
               per row           4 F s + 2 h w + 4     q_i, dO_i, O_i -> dq_i
               with features     4 G w                 u_i, dE_i, E_i -> du_i
     backward, by source (`edge.weighted_sum_kernel`)
@@ -44,12 +44,16 @@ from gattn.kernels.triton.launch import (
     contiguous,
     dropout_args,
     empty_sum,
+    head_gradients,
+    per_head,
     round_out,
+    sum_heads,
 )
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_factor,
     dropout_keep,
+    edge_number,
     expand_last,
     gather,
     head_channel_offsets,
@@ -76,6 +80,7 @@ def dot_product_forward(
     bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    edge_weight: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
@@ -87,7 +92,9 @@ def dot_product_forward(
     out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty where backward does not ask
     for them, and out_acc also where it equals out.
     """
-    if edge_attr is None and banded.serves(layout, query, value, bias, seed):
+    bias = per_head(bias, query.shape[1])
+    has_edges = edge_attr is not None or edge_weight is not None
+    if not has_edges and banded.serves(layout, query, value, bias, seed):
         outputs = banded.forward(
             query, key, value, bias, layout, seed, scale, dropout, needs_backward
         )
@@ -111,7 +118,7 @@ def dot_product_forward(
     drop = dropout_args(seed, dropout)
     plan.run(
         dot_product_forward_kernel,
-        col, perm, *contiguous(query, key, value, bias, edge_query, edge_attr),
+        col, perm, *contiguous(query, key, value, bias, edge_query, edge_attr, edge_weight),
         *sums[:4], *splits[:4],
         scale=scale, **drop,
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
@@ -135,6 +142,7 @@ def dot_product_backward(
     bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    edge_weight: Tensor | None,
     out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
@@ -143,27 +151,33 @@ def dot_product_backward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
+    wants_bias: bool,
     wants_edge_attr: bool,
+    wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of query, key, value, bias, edge_attr and edge_proj."""
-    if edge_attr is None and banded.serves(layout, query, value, bias, seed):
+    """Return the gradients of query, key, value, bias, edge_attr, edge_proj and edge_weight."""
+    given_bias, bias = bias, per_head(bias, query.shape[1])
+    grad_bias = head_gradients(bias, wants_bias, row_sum)
+    grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
+    has_edges = edge_attr is not None or edge_weight is not None
+    if not has_edges and banded.serves(layout, query, value, bias, seed):
         grads = banded.backward(
-            grad_out, query, key, value, bias, out_acc, row_max, row_sum,
+            grad_out, query, key, value, bias, out_acc, row_max, row_sum, grad_bias,
             layout, seed, scale, dropout,
         )  # fmt: skip
-        return tuple(query.new_empty(0) if g is None else g for g in (*grads, None, None))
+        grads = *grads, sum_heads(grad_bias, given_bias), None, None, None
+        return tuple(query.new_empty(0) if g is None else g for g in grads)
     _, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
-    grad_out, query, key, value, bias, edge_attr = contiguous(
-        grad_out, query, key, value, bias, edge_attr
+    grad_out, query, key, value, bias, edge_attr, edge_weight = contiguous(
+        grad_out, query, key, value, bias, edge_attr, edge_weight
     )
     edge_query = grad_edge_out = grad_edge_query = None
     if edge_proj is not None:
         edge_query, grad_edge_out = (_to_features(t, edge_proj) for t in (query, grad_out))
         grad_edge_query = torch.empty_like(edge_query)
     grad_query = empty_sum(query, edge_proj is not None, *query.shape)
-    grad_bias = None if bias is None else bias.new_empty(bias.shape)
     edge_alpha = row_max.new_empty(col.numel(), heads)
     edge_grad_dot = row_max.new_empty(col.numel(), heads)
 
@@ -177,9 +191,10 @@ def dot_product_backward(
     plan.run(
         dot_product_backward_query_kernel,
         graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
-        grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
+        grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr, edge_weight,
         out_acc, edge_out, row_max, row_sum,
-        grad_query, grad_edge_query, splits.a, splits.b, grad_bias, edge_alpha, edge_grad_dot,
+        grad_query, grad_edge_query, splits.a, splits.b, grad_bias, grad_weight,
+        edge_alpha, edge_grad_dot,
         scale=scale, **dropout_args(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
@@ -202,7 +217,9 @@ def dot_product_backward(
         grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)
         grad_edge_proj = _outer(query, grad_edge_query) + _outer(grad_out, edge_out)
         grad_edge_proj = grad_edge_proj.to(edge_proj.dtype)
-    grads = grad_query, grad_key, grad_value, grad_bias, grad_edge_attr, grad_edge_proj
+    grad_bias, grad_weight = sum_heads(grad_bias, given_bias), sum_heads(grad_weight, edge_weight)
+    of_edges = grad_bias, grad_edge_attr, grad_edge_proj, grad_weight
+    grads = grad_query, grad_key, grad_value, *of_edges
     return tuple(query.new_empty(0) if g is None else g for g in grads)
 
 
@@ -224,7 +241,7 @@ def _outer(x: Tensor, features: Tensor) -> Tensor:
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def dot_product_forward_kernel(
-    offsets, col, perm, query, key, value, bias, edge_query, edge_attr,
+    offsets, col, perm, query, key, value, bias, edge_query, edge_attr, edge_weight,
     row_max, row_sum, out, edge_out, split_max, split_sum, split_out, split_edge_out,
     num_rows, num_splits,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -284,6 +301,10 @@ def dot_product_forward_kernel(
             if seed is not None:
                 position = edge_positions(first, last, step + u * SLOTS, SLOTS)[0]
                 weight = tl.where(dropout_keep(seed, position, head, threshold, HEADS), weight, 0.0)
+            if edge_weight is not None:
+                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+                edge = tl.load(perm + position, mask=valid, other=0)
+                weight *= edge_number(edge_weight, edge, valid, ACC)
             acc += expand_last(weight) * values[u]
             if edge_attr is not None:
                 edge_acc += expand_last(weight) * attrs[u]
@@ -309,10 +330,10 @@ def dot_product_forward_kernel(
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def dot_product_backward_query_kernel(
     offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr,
+    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr, edge_weight,
     out_acc, edge_out, row_max, row_sum,
     grad_query, grad_edge_query, split_grad_query, split_grad_edge_query, grad_bias,
-    edge_alpha, edge_grad_dot,
+    grad_edge_weight, edge_alpha, edge_grad_dot,
     num_rows, num_splits,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -322,8 +343,8 @@ def dot_product_backward_query_kernel(
 ):  # fmt: skip
     """Rows are destinations: dq_i, du_i, and for every edge what the other passes need.
 
-    That is alpha_ij after dropout, and scale ds_ij, the gradient of the dot product, [e, h] each
-    in CSR order. With graph_ptr, dk_j and dv_j follow in the same program.
+    That is alpha_ij after dropout and times w_ij, and scale ds_ij, the gradient of the dot product,
+    [e, h] each in CSR order. With graph_ptr, dk_j and dv_j follow in the same program.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -384,9 +405,17 @@ def dot_product_backward_query_kernel(
                     factor = dropout_factor(seed, position, head, threshold, keep_scale, HEADS)
                     alpha_drop *= factor
                     grad_alpha *= factor
+                if (grad_bias is not None) or (edge_weight is not None):
+                    edge = tl.load(perm + position, mask=valid, other=0)
+                if edge_weight is not None:
+                    if grad_edge_weight is not None:
+                        grad_w = alpha * grad_alpha
+                        scatter(grad_edge_weight, edge, valid, head, head_mask, grad_w, HEADS)
+                    weight = edge_number(edge_weight, edge, valid, ACC)
+                    alpha_drop *= weight
+                    grad_alpha *= weight
                 grad_score = alpha * (grad_alpha - delta[None])
                 if grad_bias is not None:
-                    edge = tl.load(perm + position, mask=valid, other=0)
                     scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 grad_dot = grad_score * scale
                 acc += expand_last(grad_dot) * keys[u]

@@ -182,6 +182,24 @@ def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
     return [None if t is None else t.contiguous() for t in tensors]
 
 
+def per_head(bias: Tensor | None, heads: int) -> Tensor | None:
+    """The bias of each edge in every head, [e, h], of one [e, h] or [e, 1]."""
+    return None if bias is None else bias.expand(-1, heads)
+
+
+def head_gradients(term: Tensor | None, is_wanted: bool, like: Tensor) -> Tensor | None:
+    """Room for the gradient of a bias or weight of each edge, for every head of ``like`` [n, h]."""
+    return None if term is None or not is_wanted else like.new_empty(len(term), like.shape[1])
+
+
+def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
+    """The gradient of a bias [e, h] or [e, 1], or of weights [e], from that for every head."""
+    if grad is None or term is None:
+        return None
+    heads = term.shape[1] if term.dim() == 2 else 1
+    return grad.sum_to_size(len(term), heads).view(term.shape).to(term.dtype)
+
+
 def empty_sum(like: Tensor, in_acc_dtype: bool, *shape: int) -> Tensor:
     """Room for a sum: in the dtype that sums run in, or in that of ``like``."""
     return like.new_empty(shape, dtype=acc_dtype(like.dtype) if in_acc_dtype else like.dtype)

@@ -1,4 +1,4 @@
-"""MLP attention, forward: out_i = sum_j softmax_j(w . act(q_i + k_j + W a_ij)) v_j.
+"""MLP attention, forward: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
 
 Serves GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score. The backward is
 in `mlp_backward`.
@@ -8,6 +8,7 @@ values add F s per edge where they are not the keys; W and w stay in cache:
 
     forward   per edge          F s + 4               k_j; col
               with features     d s + 4               a_ij; perm
+              with bias         h s + 4               bias_ij; perm; s + 4 with w_ij
               per row           2 F s + 2 h w + 4     q_i, out, statistics
     score     per edge          F s + h s + 8         k_j, the score; col, perm
 """
@@ -28,11 +29,13 @@ from gattn.kernels.triton.launch import (
     contiguous,
     dropout_args,
     empty_sum,
+    per_head,
     round_out,
 )
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_keep,
+    edge_number,
     expand_last,
     gather,
     head_channel_offsets,
@@ -57,6 +60,8 @@ def mlp_forward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     activation: str,
@@ -82,6 +87,7 @@ def mlp_forward(
     plan.run(
         mlp_forward_kernel,
         col, perm, *contiguous(query, key, value, weight, edge_attr, features_first(edge_proj)),
+        *contiguous(per_head(bias, heads), edge_weight),
         *sums[:3], *splits[:3],
         negative_slope=negative_slope, **drop,
         **mlp_constants(channels, value_channels, edge_attr, activation),
@@ -174,7 +180,7 @@ def add_edge_term(z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def mlp_forward_kernel(
-    offsets, col, perm, query, key, value, weight, edge_attr, edge_proj_t,
+    offsets, col, perm, query, key, value, weight, edge_attr, edge_proj_t, bias, edge_weight,
     row_max, row_sum, out, split_max, split_sum, split_out,
     num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -209,14 +215,18 @@ def mlp_forward_kernel(
             else:
                 values += (gather(value, j, valid, value_offset, value_mask, width, ACC),)
             z = q[None] + k
-            if edge_attr is not None:
+            if (edge_attr is not None) or (bias is not None):
                 edge = tl.load(perm + position, mask=valid, other=0)
+            if edge_attr is not None:
                 z = add_edge_term(
                     z, edge_attr, edge_proj_t, edge, valid, offset, mask,
                     FEATURES, HEADS * CHANNELS, ACC,
                 )  # fmt: skip
             y = activation_and_grad(z, negative_slope, ACTIVATION)[0]
-            scores += (tl.where(expand_last(valid), tl.sum(w * y, 3), float("-inf")),)
+            score = tl.sum(w * y, 3)
+            if bias is not None:
+                score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
+            scores += (tl.where(expand_last(valid), score, float("-inf")),)
         exp_scores, rescale, m_i = online_softmax_step(scores, m_i)
         l_i *= rescale
         acc *= expand_last(rescale)
@@ -227,6 +237,10 @@ def mlp_forward_kernel(
                 position = edge_positions(first, last, step + u * SLOTS, SLOTS)[0]
                 keep = dropout_keep(seed, position, head, threshold, HEADS)
                 exp_score = tl.where(keep, exp_score, 0.0)
+            if edge_weight is not None:
+                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+                edge = tl.load(perm + position, mask=valid, other=0)
+                exp_score *= edge_number(edge_weight, edge, valid, ACC)
             acc += expand_last(exp_score) * values[u]
         step += SLOTS * UNROLL
 

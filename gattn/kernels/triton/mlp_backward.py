@@ -1,11 +1,12 @@
-"""MLP attention, backward: the gradients of out_i = sum_j softmax_j(s_ij) v_j.
+"""MLP attention, backward: the gradients of out_i = sum_j w_ij softmax_j(s_ij + bias_ij) v_j.
 
 The score is s_ij = w . act(z_ij) with z_ij = q_i + k_j + W a_ij. Serves GATv2Conv and
-GraphAttention(score="additive"). With the softmax's grad_score ds_ij = alpha_ij (<dO_i, v_j> -
+GraphAttention(score="additive"). With the softmax's grad_score ds_ij = alpha_ij (w_ij <dO_i, v_j> -
 <dO_i, O_i>) and dz_ij = ds_ij w act'(z_ij):
 
-    dq_i = sum_j dz_ij      dk_j = sum_i dz_ij      dv_j = sum_i alpha_ij dO_i
+    dq_i = sum_j dz_ij      dk_j = sum_i dz_ij      dv_j = sum_i w_ij alpha_ij dO_i
     dw = sum_ij ds_ij act(z_ij)      dW = sum_ij dz_ij a_ij^T      da_ij = W^T dz_ij
+    dbias_ij = ds_ij      dw_ij = sum over heads of alpha_ij <dO_i, v_j>
 
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c; the
 values add F s per edge where they are not the keys; W and w stay in cache:
@@ -13,6 +14,7 @@ values add F s per edge where they are not the keys; W and w stay in cache:
     by destination
               per edge          F s + 2 h w + 4       k_j; alpha and ds written; col
               with features     d s + 8               a_ij; perm, destination written
+              with bias         h s + h w + 4         bias_ij -> dbias_ij; perm; likewise w_ij
               per row           4 F s + 2 h w + 4     q_i, dO_i, O_i -> dq_i
               per program       F w                   partial dw
     by source
@@ -36,7 +38,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gattn.kernels.triton.launch import ACCUMULATOR, Sums, contiguous, dropout_args, launch
+from gattn.kernels.triton.launch import (
+    ACCUMULATOR,
+    Sums,
+    contiguous,
+    dropout_args,
+    head_gradients,
+    launch,
+    per_head,
+    sum_heads,
+)
 from gattn.kernels.triton.mlp import (
     activation_and_grad,
     add_edge_term,
@@ -47,6 +58,7 @@ from gattn.kernels.triton.mlp import (
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_factor,
+    edge_number,
     expand_last,
     gather,
     head_channel_offsets,
@@ -79,6 +91,8 @@ def mlp_backward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
+    bias: Tensor | None,
+    edge_weight: Tensor | None,
     out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
@@ -88,8 +102,10 @@ def mlp_backward(
     negative_slope: float,
     dropout: float,
     wants_edge_attr: bool,
+    wants_bias: bool,
+    wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of query, key, value, weight, edge_attr and edge_proj.
+    """Return the gradients of all inputs but the first, which is one itself.
 
     That of value is empty where value is None: the key's holds both.
     """
@@ -105,6 +121,8 @@ def mlp_backward(
     )
     edge_alpha, edge_grad_score = row_max.new_empty(e, heads), row_max.new_empty(e, heads)
     destination = None if edge_attr is None else col.new_empty(e)
+    grad_bias = head_gradients(bias, wants_bias, row_sum)
+    grad_edge_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
     constants = mlp_constants(channels, value_channels, edge_attr, activation)
 
     graph_ptr = graph_ptr_of(layout)
@@ -116,8 +134,10 @@ def mlp_backward(
     plan.run(
         mlp_backward_query_kernel,
         graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
-        grad_out, query, key, value, weight, edge_attr, edge_proj_t, out_acc, row_max, row_sum,
-        grad_query, splits.a, partial_grad_weight, edge_alpha, edge_grad_score, destination,
+        grad_out, query, key, value, weight, edge_attr, edge_proj_t,
+        *contiguous(per_head(bias, heads), edge_weight), out_acc, row_max, row_sum,
+        grad_query, splits.a, partial_grad_weight, grad_bias, grad_edge_weight,
+        edge_alpha, edge_grad_score, destination,
         plan.programs,
         negative_slope=negative_slope, **dropout_args(seed, dropout), **constants,
         programs=programs,
@@ -136,9 +156,10 @@ def mlp_backward(
             negative_slope=negative_slope, **constants,
         )  # fmt: skip
         plan.merge(splits, sums)
-    grads = [grad_query, grad_key, grad_value, grad_weight, None, None]
+    of_terms = sum_heads(grad_bias, bias), sum_heads(grad_edge_weight, edge_weight)
+    grads = [grad_query, grad_key, grad_value, grad_weight, None, None, *of_terms]
     if edge_attr is not None:
-        grads[4:] = _edge_gradients(
+        grads[4:6] = _edge_gradients(
             destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t,
             edge_grad_score, negative_slope, activation, wants_edge_attr,
         )  # fmt: skip
@@ -196,8 +217,10 @@ def _edge_gradients(
 @triton.jit(do_not_specialize=["num_rows", "num_splits", "num_programs"])
 def mlp_backward_query_kernel(
     offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, query, key, value, weight, edge_attr, edge_proj_t, out_acc, row_max, row_sum,
-    grad_query, split_grad_query, partial_grad_weight, edge_alpha, edge_grad_score, destination,
+    grad_out, query, key, value, weight, edge_attr, edge_proj_t, bias, edge_weight,
+    out_acc, row_max, row_sum,
+    grad_query, split_grad_query, partial_grad_weight, grad_bias, grad_edge_weight,
+    edge_alpha, edge_grad_score, destination,
     num_programs, num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -207,9 +230,9 @@ def mlp_backward_query_kernel(
 ):  # fmt: skip
     """Rows are destinations: dq_i, a partial dw, and for every edge what the other passes need.
 
-    That is alpha_ij after dropout and ds_ij, [e, h] in CSR order. A program takes every
-    num_programs(0)-th work item, so that few partial dw are written. With graph_ptr, dk_j and dv_j
-    follow in the same program.
+    That is alpha_ij after dropout and times w_ij, and ds_ij, [e, h] in CSR order. A program takes
+    every num_programs(0)-th work item, so that few partial dw are written. With graph_ptr, dk_j and
+    dv_j follow in the same program.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -248,8 +271,9 @@ def mlp_backward_query_kernel(
             for u in tl.static_range(UNROLL):
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 z = q[None] + keys[u]
-                if edge_attr is not None:
+                if (edge_attr is not None) or (bias is not None) or (edge_weight is not None):
                     edge = tl.load(perm + position, mask=valid, other=0)
+                if edge_attr is not None:
                     z = add_edge_term(
                         z, edge_attr, edge_proj_t, edge, valid, offset, mask,
                         FEATURES, HEADS * CHANNELS, ACC,
@@ -257,6 +281,8 @@ def mlp_backward_query_kernel(
                     tl.store(destination + position, row[None] + position * 0, mask=valid)
                 y, act_grad = activation_and_grad(z, negative_slope, ACTIVATION)
                 score = tl.sum(w * y, 3)
+                if bias is not None:
+                    score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
                 grad_alpha = tl.sum(g[None] * values[u], 3)
                 alpha = tl.exp(score - m_row[None]) * inv_sum[None]
                 alpha = tl.where(expand_last(valid), alpha, 0.0)
@@ -265,7 +291,16 @@ def mlp_backward_query_kernel(
                     factor = dropout_factor(seed, position, head, threshold, keep_scale, HEADS)
                     alpha_drop *= factor
                     grad_alpha *= factor
+                if edge_weight is not None:
+                    if grad_edge_weight is not None:
+                        grad_w = alpha * grad_alpha
+                        scatter(grad_edge_weight, edge, valid, head, head_mask, grad_w, HEADS)
+                    of_edge = edge_number(edge_weight, edge, valid, ACC)
+                    alpha_drop *= of_edge
+                    grad_alpha *= of_edge
                 grad_score = alpha * (grad_alpha - delta[None])
+                if grad_bias is not None:
+                    scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 acc += expand_last(grad_score) * w * act_grad
                 acc_weight += expand_last(grad_score) * y
                 scatter(edge_alpha, position, valid, head, head_mask, alpha_drop, HEADS)

@@ -48,6 +48,12 @@ def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.cons
 
 
 @triton.jit
+def edge_number(table, edge, valid, ACC: tl.constexpr):
+    """One number of each edge, for all heads: [K, R, 1]."""
+    return expand_last(tl.load(table + edge.to(tl.int64), mask=valid, other=0.0).to(ACC))
+
+
+@triton.jit
 def scatter(table, index, valid, offset, mask, x, STRIDE: tl.constexpr):
     """Write rows of a table, in its type."""
     tl.store(element_ptrs(table, index, offset, STRIDE), x, mask=element_mask(valid, mask))
