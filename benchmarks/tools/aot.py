@@ -77,7 +77,7 @@ class ShapeClass:
 
 
 BANDED = ("dot_product",)
-"""Families that have kernels of their own for runs, without features of the edges."""
+"""Families that have kernels of their own for runs, without features and weights of the edges."""
 
 
 def call_all(shape: ShapeClass) -> None:
@@ -110,13 +110,14 @@ def call(
     """Call an operator's launcher on empty tensors and on what is given; its outputs by name."""
     n = m = nodes(shape)
     lengths = {"n": n, "m": m, "k": m, "e": EDGES, "h": shape.heads, "u": shape.heads}
-    lengths |= {"c": shape.channels, "w": shape.channels, "d": EDGE_DIM}
+    lengths |= {"c": shape.channels, "w": shape.channels, "d": EDGE_DIM, "b": shape.heads}
     args: dict[str, Any] = {"seed": None, **dict.fromkeys(operator.flags, True)}
     if shape.options:
         args["seed"] = empty(2, dtype=torch.int64)
     for name, letters in operator.shapes.items():
         size = [lengths[letter] for letter in letters.rstrip("?").split()]
-        is_left_out = not shape.options or (shape.path == "runs" and "d" in letters)
+        is_of_general = name == "edge_weight" or "d" in letters  # runs have no place for these
+        is_left_out = not shape.options or (shape.path == "runs" and is_of_general)
         if letters.endswith("?") and (is_left_out or name in operator.instead):
             args[name] = None
         else:

@@ -98,9 +98,12 @@ def test_functions_take_a_part():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     q, k, v = torch.randn(3, NODES, 2, 4, dtype=torch.float64)
     score, weight = torch.randn(EDGES, 2).double(), torch.randn(2, 4).double()
+    bias, of_edge = torch.randn(EDGES, 1).double(), torch.rand(EDGES).double()
     calls = {
         "dot": lambda i, e, g: functional.dot_product_attention(q[i], k[i], v[i], g),
-        "mlp": lambda i, e, g: functional.mlp_attention(q[i], k[i], v[i], weight, g),
+        "mlp": lambda i, e, g: functional.mlp_attention(
+            q[i], k[i], v[i], weight, g, bias=bias[e], edge_weight=of_edge[e]
+        ),
         "additive": lambda i, e, g: functional.additive_attention(
             q[i, :, 0], k[i, :, 0], v[i], g, edge_score=score[e]
         ),

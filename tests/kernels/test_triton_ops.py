@@ -20,7 +20,15 @@ import gattn
 from gattn import Graph
 from gattn.kernels import facts, philox
 from gattn.nn.segments import lay_out
-from tests.families import ATTENTION, EDGES, FAMILIES, OPERATORS, Operator, distinct_settings
+from tests.families import (
+    ATTENTION,
+    EDGES,
+    FAMILIES,
+    OPERATORS,
+    TERMS,
+    Operator,
+    distinct_settings,
+)
 from tests.kernels import interpreter
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -139,9 +147,11 @@ def cases_of_families() -> Iterator[tuple[str, Case]]:
 
 CASES = dict(cases_of_families())
 CASES |= {
-    "additive, grouped values": Case(OPERATORS["additive, edges"], {"u": 2}, {"negative_slope": 0}),
+    "additive, grouped values": Case(
+        OPERATORS["additive, edges"], {"u": 2, "b": 1}, {"negative_slope": 0}
+    ),
     "mlp, edges and shared values": Case(
-        OPERATORS["mlp"].but(shapes=OPERATORS["mlp"].shapes | EDGES), {}, {}
+        OPERATORS["mlp"].but(shapes=OPERATORS["mlp"].shapes | EDGES | TERMS), {"b": 1}, {}
     ),
     "edge_softmax": Case(OPERATORS["edge_softmax"], {}, {}),
     "aggregate": Case(OPERATORS["aggregate"], {"u": 2}, {}),
@@ -210,8 +220,26 @@ def test_graphs_made_of_runs(name, variant, monkeypatch):
     g, case = RUNS[name](), CASES[variant]
     calls = []
     monkeypatch.setattr(launch, "launch", lambda *args, **kwargs: calls.append(args[0]))
-    check(case.operator, g, 2, 5, torch.float32, **case.options)
+    dims = {"b": 1 if name == "band" else 2}
+    check(case.operator, g, 2, 5, torch.float32, dims=dims, **case.options)
     assert not calls  # the tiles of the general path were not asked
+
+
+def test_weights_of_edges_on_runs():
+    """The general path takes them, and a bias of all heads."""
+    operator = OPERATORS["dot_product"].but(shapes=OPERATORS["dot_product"].shapes | TERMS)
+    check(operator, gattn.graphs.complete([24], device=DEVICE), 2, 5, dims={"b": 1})
+
+
+@pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])
+def test_terms_of_edges_that_need_no_gradient(name):
+    g, operator = graph("plain"), OPERATORS[name]
+    tensors, found = operator.inputs(g, 2, 5), {}
+    for term in TERMS:
+        tensors[term].requires_grad_(False)
+    for impl in ("reference", "triton"):
+        found[impl] = operator.gradients(tensors, g, impl=impl)
+    torch.testing.assert_close(found["triton"], found["reference"])
 
 
 def test_a_number_that_is_not_finite_stays_in_its_block():

@@ -83,7 +83,8 @@ def _errors(operator, inputs, graph, channels, options):
 
     Sums are kept in fp32 at least, and a 16-bit result is rounded once: half a unit of its last
     place. Elsewhere, where an exact gradient cancels, what remains is the rounding of <dO, O>: the
-    scale of an inner product over channels and edge features counts.
+    scale of an inner product over channels and edge features counts. With weights of edges nothing
+    cancels to the last bit: that rounding grows with them, and goes through a second product.
     """
     exact = {k: t.detach().double().requires_grad_(t.requires_grad) for k, t in inputs.items()}
     exact = operator.gradients(exact, graph, impl="reference", **options)
@@ -96,6 +97,8 @@ def _errors(operator, inputs, graph, channels, options):
     inner = math.sqrt(channels)
     if "edge_attr" in inputs:
         inner *= 1 + inputs["edge_attr"].shape[1]
+    if "edge_weight" in inputs:
+        inner *= math.sqrt(channels) * max([1.0, *inputs["edge_weight"].detach().abs().tolist()])
     errors = {}
     for name, wanted in exact.items():
         assert found[name].dtype == dtype, name

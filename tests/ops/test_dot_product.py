@@ -18,7 +18,7 @@ def test_scales(scale, operators, compare, random_graph):
     compare(operators["dot_product, edges"], random_graph, 3, 8, scale=scale)
 
 
-@pytest.mark.parametrize("frozen", ["query", "key", "value", "bias", "edge_attr", "edge_proj"])
+@pytest.mark.parametrize("frozen", ["query", "value", "bias", "edge_attr", "edge_weight"])
 def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
     operator = operators["dot_product, edges"]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])

@@ -23,7 +23,7 @@ def test_slopes(variant, slope, operators, compare, random_graph):
     compare(operators[variant], random_graph, 3, 8, negative_slope=slope)
 
 
-@pytest.mark.parametrize("frozen", ["query", "key", "value", "weight", "edge_attr", "edge_proj"])
+@pytest.mark.parametrize("frozen", ["query", "weight", "edge_attr", "bias", "edge_weight"])
 def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
     operator = operators["mlp, edges"]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])

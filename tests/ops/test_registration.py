@@ -44,7 +44,8 @@ def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
         inputs = operator.inputs(tiny, 2, 4)
         operator.gradients(inputs, tiny, **({"dropout": dropout} if operator.family else {}))
         if operator.family:
-            of_scores = {name: t for name, t in inputs.items() if name != "value"}
+            of_values = "value", "edge_weight"
+            of_scores = {name: t for name, t in inputs.items() if name not in of_values}
             operator.but(function=FAMILIES[operator.family].weights, shared={})(of_scores, tiny)
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     (node_scores(x, x[:1].detach()).sum() + drop_numbers(x, 0.5).sum()).backward()

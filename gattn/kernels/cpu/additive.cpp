@@ -141,7 +141,7 @@ template <class T, class I, int C> struct AdditiveBackward {
   A negative_slope;
   EdgeTerms<T, I> terms;
 
-  Buffer<A> b, v, z, p, ds;
+  Buffer<A> b, v, z, p, ds, nothing;
   Buffer<i64> value_offset;
 
   i64 c() const { return width<C>(channels); }
@@ -149,7 +149,7 @@ template <class T, class I, int C> struct AdditiveBackward {
   i64 shared_size() const { return 0; }
   void prepare() {
     b.resize(lanes), v.resize(value_heads * c()), value_offset.resize(heads);
-    terms.prepare();
+    terms.prepare(), nothing.resize(lanes);
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
     fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
@@ -163,7 +163,7 @@ template <class T, class I, int C> struct AdditiveBackward {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       scores(at, count);
-      if (terms.bias) terms.add_bias(p.data(), at, count);
+      if (terms.bias) add_bias(at, count);
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
         const A *weight = p.data() + t * lanes, *change = ds.data() + t * lanes;
@@ -204,12 +204,22 @@ template <class T, class I, int C> struct AdditiveBackward {
       } else {
         for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
       }
-      const A* shift = own + heads;
+      // With a bias the shift comes after it, as in forward.
+      const A* shift = terms.bias ? nothing.data() : own + heads;
       const A below = negative_slope;
       for_lanes(lanes, [=](i64 x) {
         const A lowered = below * sum[x];
         exponent[x] = (sum[x] > 0 ? sum[x] : lowered) - shift[x];
       });
+    }
+  }
+
+  void add_bias(i64 first, i64 count) {
+    terms.add_bias(p.data(), first, count);
+    for (i64 t = 0; t < count; ++t) {
+      const A* shift = packed + graph.row[first + t] * (4 * heads) + heads;
+      A* exponent = p.data() + t * lanes;
+      for_lanes(lanes, [=](i64 x) { exponent[x] -= shift[x]; });
     }
   }
 
