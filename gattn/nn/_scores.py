@@ -185,15 +185,9 @@ class WithEdgeValues(NamedTuple):
     def attend(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values and of what the edges bring, [n, h, c].
-
-        W multiplies the sums of a, not every a.
-        """
-        weight = _applied(self.weights(graph), dropout, edge_weight).to(value.dtype)
-        features = self.edge_attr if self.edge_attr.dim() == 3 else self.edge_attr.unsqueeze(1)
-        edges = aggregate(weight, features.to(value.dtype), graph.incidence())
-        brought = torch.einsum("nhd,hcd->nhc", edges, self.edge_proj.to(value.dtype))
-        return aggregate(weight, value, graph) + brought
+        """Sum of the values and of what the edges bring, by alpha and the weights: [n, h, c]."""
+        weight = _applied(self.weights(graph), dropout, edge_weight)
+        return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
@@ -204,6 +198,23 @@ def _applied(alpha: Tensor, dropout: float, edge_weight: Tensor | None) -> Tenso
     """What the values of a composed score are summed with, [e, h]."""
     weight = F.dropout(alpha, dropout)
     return weight if edge_weight is None else weight * edge_weight.unsqueeze(1)
+
+
+def sum_with_edges(
+    weight: Tensor,
+    value: Tensor,
+    graph: Graph,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+) -> Tensor:
+    """Sum of weight (v_j + W a_ij), [n, h, c]: W multiplies the sums of a, not every a."""
+    weight = weight.to(value.dtype)
+    out = aggregate(weight, value, graph)
+    if edge_attr is None or edge_proj is None:
+        return out
+    edge_attr = edge_attr if edge_attr.dim() == 3 else edge_attr.unsqueeze(1)
+    edges = aggregate(weight, edge_attr.to(value.dtype), graph.incidence())
+    return out + torch.einsum("nhd,hcd->nhc", edges, edge_proj.to(value.dtype))
 
 
 def attend(
