@@ -9,7 +9,7 @@
 //
 // None of it depends on the number of channels. b (1 or h elements an edge) and w (one) are brought
 // into the order of the walk before it, and their gradients out of it afterwards, in loops of their
-// own: an access at a random place among the walk's gathers costs several times as much.
+// own: an access at a random place among the walk's gathers of rows costs more.
 #pragma once
 
 #include <algorithm>
