@@ -7,6 +7,7 @@ import networkx
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn.models import attentive_fp
 from torch_geometric.utils import softmax
 
@@ -102,6 +103,33 @@ def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per
                                 allow_unused=True)  # fmt: skip
     for one, other in zip(found, wanted):
         torch.testing.assert_close(one, other)
+
+
+class Launched(TorchDispatchMode):
+    """The names of gattn's operators that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "gattn":
+            self.names.append(func.name().removeprefix("gattn::"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("GATConv", "additive"), ("GATv2Conv", "mlp"), ("TransformerConv", "dot_product")],
+)
+def test_one_operator_takes_them(name, family):
+    torch.manual_seed(0)
+    layer, x = getattr(nn, name)(6, 4, 2).double(), _draw(5, 6)
+    with Launched() as launched:
+        layer(x, PAIRS, edge_weight=_draw(8), score_bias=_draw(8)).sum().backward()
+    scores = {"node_scores", "node_scores_backward"}
+    attention = [each for each in launched.names if each not in scores]
+    assert attention == [f"{family}_forward", f"{family}_backward"]
 
 
 def _hetero():
