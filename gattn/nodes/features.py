@@ -56,12 +56,14 @@ class FeatureEncoder:
             The encoder, and notes.
 
         Raises:
-            GraphError: a named attribute is missing, or is the label; an infinite number.
+            GraphError: a named attribute is missing, doubled, or the label; an infinite number.
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []
         for name in names or ():
             graph.column(name)
+            if list(names or ()).count(name) > 1:
+                raise GraphError(f"each feature must be named once; got {name!r} twice or more")
             if name in leave:
                 raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names

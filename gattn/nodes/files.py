@@ -35,7 +35,8 @@ def read_graph_file(
     Args:
         path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
             ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
-            ``.edgelist``, ``.edges`` or ``.txt``: two names a line, ``#`` before a comment.
+            ``.edgelist``, ``.edges`` or ``.txt``: two names a line, ``#`` before a comment. Tabs
+            tell names apart in a line that has some, else commas and spaces.
         nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list. The
             nodes of a GML file are named by their labels, or by their ids where two labels are the
             same.
@@ -119,7 +120,7 @@ def _without_names(graph: networkx.Graph) -> networkx.Graph:
 
 
 def _read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:
-    """Two names a line, separated by spaces, tabs or a comma; what follows them is not read."""
+    """Two names a line; what follows them is not read."""
     rows, lines = [], []
     try:
         text = path.read_text(encoding=encoding or "utf-8-sig")
@@ -129,7 +130,7 @@ def _read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int
     except LookupError:
         raise GraphError(f"there is no encoding {encoding!r}") from None
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].replace(",", " ").split()
+        words = _words(line.partition("#")[0])
         if not words:
             continue
         if len(words) < 2:
@@ -137,6 +138,13 @@ def _read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int
         rows.append(words[:2])
         lines.append(number)
     return pd.DataFrame(rows, columns=["source", "target"]), lines
+
+
+def _words(text: str) -> list[str]:
+    """The names in a line of a list, and what follows them; a name between tabs may hold spaces."""
+    if "\t" not in text.strip():
+        return text.replace(",", " ").split()
+    return [word for cell in text.split("\t") if (word := cell.strip())]
 
 
 def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -91,6 +91,8 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     ends = list(graph.edges())
     pairs, _ = edges_by_name(names, [a for a, _ in ends], [b for _, b in ends])
     table, notes = flat_table(table)
+    held = dict.fromkeys(name for *_, held in graph.edges(data=True) for name in held)
+    notes = [*_not_read(name for name in held if name != "id"), *notes]  # GEXF numbers edges
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
@@ -175,6 +177,7 @@ def from_tables(
     source, destination = _as_names(edges[first]), _as_names(edges[second])
     way = "follow them" if directed else "go both ways"
     notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
+    notes += _not_read(others.columns.drop(second))
     if nodes is None:
         seen = pd.unique(pd.concat([source, destination]).dropna())
         names, table = list(seen), pd.DataFrame(index=range(len(seen)))
@@ -199,6 +202,12 @@ def from_tables(
             f"the table of nodes; the first: {left_out[0].text} ({left_out[0].reason})."
         )
     return attributed_graph(names, pairs, table, directed=directed, notes=notes, left_out=left_out)
+
+
+def _not_read(attributes: Iterable[Hashable]) -> list[str]:
+    """A note on what edges hold, where they hold something."""
+    names = ", ".join(map(repr, attributes))
+    return [f"Not read of the edges: {names}."] if names else []
 
 
 def _named_nodes(nodes: pd.DataFrame) -> tuple[list[Hashable], pd.DataFrame, list[str]]:

@@ -176,6 +176,8 @@ def test_other_bad_input_says_why(fitted):
     graph = _two_groups()
     with pytest.raises(GraphError, match="no attribute 'nothing'"):
         NodeClassifier(features=["nothing"]).fit(graph)
+    with pytest.raises(GraphError, match="named once; got 'size'"):
+        NodeClassifier(features=["size", "kind", "size"]).fit(graph)
     with pytest.raises(GraphError, match="'label' cannot be a feature"):
         NodeClassifier(features=["label"]).fit(graph)
     with pytest.raises(ValueError, match="heads"):

@@ -133,6 +133,24 @@ def test_a_list_of_edges(tmp_path):
     assert _pairs(read_graph_file(path, directed=True)) == {("a", "b"), ("b", "c")}
 
 
+def test_names_between_tabs_hold_spaces(tmp_path):
+    path = tmp_path / "friends.txt"
+    path.write_text("Ann Lee\tBob Ray\t3.5\nBob Ray\t Cem\n")
+    assert _pairs(read_graph_file(path, directed=True)) == {
+        ("Ann Lee", "Bob Ray"),
+        ("Bob Ray", "Cem"),
+    }
+
+
+def test_what_edges_hold_is_told_not_to_be_read():
+    edges = pd.DataFrame({"from": [0], "to": [1], "weight": [2.0], "since": [1999]})
+    told = "Not read of the edges: 'weight', 'since'."
+    assert told in read_graph(edges).notes
+    graph = networkx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"since": 1999})])
+    assert told in read_graph(graph).notes
+    assert not any("Not read" in note for note in read_graph(networkx.path_graph(3)).notes)
+
+
 def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n\na,zz\n")
     (tmp_path / "nodes.csv").write_text("id\na\nb\n")
