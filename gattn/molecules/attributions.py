@@ -57,7 +57,8 @@ def attribute(
         .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
 
         from a molecule whose atoms, descriptors and fingerprint are all zero. The weights sum to
-        the difference of the two predictions.
+        the difference of the two predictions; of classes, to that before the kernel ridge's part
+        is cut at 0 and 1.
     ``"masking"``
         .. math:: w_i = f(x) - f(x \text{ without atom } i)
 
