@@ -189,6 +189,7 @@ def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
                        "--split", tmp_path / "a" / "splits.json", *RIDGE)  # fmt: skip
     assert code == 0, told
     assert json.loads((tmp_path / "b" / "splits.json").read_text())["val"] == splits["val"]
+    assert "counts the rows of other data" in told
 
 
 HARD = '''id,smiles,note

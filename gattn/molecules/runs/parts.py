@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names, split_from_file
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.training.runs import Json
 
-__all__ = ["PARTS", "choose_parts", "in_two_parts", "splits_record"]
+__all__ = ["PARTS", "choose_parts", "in_two_parts", "other_data", "splits_record"]
 
 PARTS = ("train", "val", "test")
 LEAST = 10
@@ -55,6 +57,17 @@ def in_two_parts(split: Split, canonical: Sequence[str]) -> int:
     """Count the molecules of the test part that are also in the training part."""
     train = {canonical[i] for i in split.train.tolist()}
     return sum(canonical[i] in train for i in split.test.tolist())
+
+
+def other_data(spec: str, source: Source) -> list[str]:
+    """A note where a file of parts, which are rows by number, was written of other data."""
+    if source.parts is not None or not spec.endswith(".json"):
+        return []
+    found = json.loads(Path(spec).read_text("utf-8"))
+    if not isinstance(found, dict) or found.get("sha256") in (None, source.sha256):
+        return []
+    written = f"{spec} counts the rows of other data, {found.get('data')}"
+    return [f"{written}: {source.name} must have the same molecules in the same order."]
 
 
 def splits_record(split: Split, known: Labelled, source: Source) -> dict[str, Json]:
