@@ -45,8 +45,9 @@ def as_table(y: Any, rows: int) -> np.ndarray:
         raise ValueError(f"y must be [n] or [n, t]; got an array of shape {list(table.shape)}")
     if len(table) != rows:
         raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
-    table = table if table.ndim == 2 else table[:, None]
-    return np.where(isna(table), None, table)  # pandas.NA cannot be compared with a class
+    table = (table if table.ndim == 2 else table[:, None]).copy()
+    table[isna(table)] = None  # pandas.NA cannot be compared with a class
+    return table
 
 
 def as_numbers(table: np.ndarray) -> np.ndarray:

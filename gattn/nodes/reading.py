@@ -177,7 +177,7 @@ def from_tables(
     source, destination = _as_names(edges[first]), _as_names(edges[second])
     way = "follow them" if directed else "go both ways"
     notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
-    notes += _not_read(others.columns.drop(second))
+    notes += _not_read(name for name in others.columns if name != second)
     if nodes is None:
         seen = pd.unique(pd.concat([source, destination]).dropna())
         names, table = list(seen), pd.DataFrame(index=range(len(seen)))
