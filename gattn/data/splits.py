@@ -142,7 +142,8 @@ def scaffold_split(
 
     Returns:
         The split, each part in ascending order. Where one scaffold (or no ring at all) is that of
-        more molecules than train and val may hold, they are the test part, and a warning says so.
+        more molecules than train and val may hold, they are the test part; a warning says so where
+        others are left.
 
     Raises:
         ValueError: a SMILES that RDKit cannot read, or fractions that are no fractions.
@@ -164,7 +165,7 @@ def scaffold_split(
     val: list[int] = []
     test: list[int] = []
     most = max(map(len, groups), default=0)
-    if most > train_room + val_room:
+    if train_room + val_room < most < len(smiles):
         warnings.warn(
             f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the test "
             "part, as they fit into no other: a random split tells more of them",
