@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -87,6 +88,11 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     held = metrics["intervals"]
     what = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(f"{what} for {held['coverage']:.0%} hold {held['held']:.1%} of the labels")
+    if held.get("mean_width") == math.inf and (known := metrics[item].get("val")):
+        RESULTS.print(
+            f"{known:,} validation {item} are too few to promise that: the intervals are infinite; "
+            f"a --coverage of up to {math.floor(100 * known / (known + 1)) / 100} has finite ones"
+        )
 
 
 def _shown(value: float | None) -> str:

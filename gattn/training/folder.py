@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gattn.training.runs import Json, RunError, read_json, write_json
-from gattn.training.settings import read_toml, to_table, write_toml
+from gattn.training.settings import SettingsError, read_toml, to_table, write_toml
 
 __all__ = [
     "CHECKPOINTS",
@@ -66,7 +66,11 @@ def metrics_of_whole(
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file; wanted the folder of a run")
     if (out / CONFIG).exists():
-        before = read_toml(type(settings), out / CONFIG)
+        try:
+            before = read_toml(type(settings), out / CONFIG)
+        except SettingsError as error:
+            said = f"{out} holds no run of this command: choose another folder ({error})"
+            raise RunError(said) from error
         if (difference := _difference(before, settings)) and _has_work(out):
             raise RunError(f"{out} holds another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in data])

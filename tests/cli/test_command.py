@@ -1,5 +1,6 @@
 """The command from outside: one line and exit code 2 for what cannot be done, no traceback."""
 
+import math
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import gattn
+from gattn.cli.console import show_metrics
 from tests.cli.commands import runner
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +32,17 @@ def test_what_there_is(monkeypatch, capsys):
 def test_the_version(monkeypatch, capsys):
     code, told = runner(monkeypatch, capsys)("--version")
     assert (code, told) == (0, f"gattn {gattn.__version__}\n")
+
+
+@pytest.mark.parametrize(("width", "is_told"), [(math.inf, True), (2.0, False)])
+def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
+    held = {"coverage": 0.9, "held": 1.0, "mean_width": width}
+    metrics = {"task": "regression", "test": {"rmse": 1.0}, "intervals": held,
+               "molecules": {"test": 6, "val": 6}}  # fmt: skip
+    show_metrics(metrics, "molecules")
+    told = capsys.readouterr().out
+    assert ("6 validation molecules are too few" in told) == is_told
+    assert ("a --coverage of up to 0.85 has finite ones" in told) == is_told
 
 
 @pytest.mark.slow
