@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gattn import Graph
+from gattn.kernels import cpu
 from gattn.kernels import layout as reference
 from gattn.nn import GATConv
 from gattn.sampling import NeighborSampler, TypedNeighborSampler
@@ -26,6 +27,15 @@ def graph(pairs) -> Graph:
 
 
 SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
+
+
+def test_large_batches_need_no_kernels(graph, monkeypatch):
+    wanted = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=1)
+    monkeypatch.setattr(cpu, "_kernels", None)
+    monkeypatch.setattr(cpu, "_LARGE", 1)
+    found = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=1)
+    assert torch.equal(found.edge_index, wanted.edge_index)
+    assert torch.equal(found.edges, wanted.edges)
 
 
 def check(sample, graph, pairs, seeds, fan_outs, replace):

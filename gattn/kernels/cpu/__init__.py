@@ -205,6 +205,6 @@ def row_gather(table: Tensor, layout: list[Tensor]) -> float:
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """Uninitialised memory; where it is large, in huge pages if the system grants them."""
     t = like.new_empty(shape, dtype=dtype)
-    if t.numel() >= _LARGE:
+    if t.numel() >= _LARGE and _kernels is not None:
         _kernels.advise_huge(t.data_ptr(), t.nbytes)
     return t
