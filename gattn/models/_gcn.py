@@ -8,8 +8,8 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from gattn import pyg_internals
-from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
+from gattn.ops.edge import sum_sources
 from gattn.torch_internals import has_hooks
 
 
@@ -28,10 +28,8 @@ def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
     if _does_more(conv):
         return conv(x, graph.edge_index)
     looped, hidden = as_graph(graph, self_loops=True), conv.lin(x)
-    degree = looped.layout.rowptr.diff().to(hidden.dtype)
-    scale = degree.rsqrt().unsqueeze(1)
-    ones = hidden.new_ones(looped.num_edges, 1)
-    out = aggregate(ones, (scale * hidden).unsqueeze(1), looped).squeeze(1) * scale
+    scale = looped.in_degree().to(hidden.dtype).rsqrt().unsqueeze(1)
+    out = sum_sources(scale * hidden, looped) * scale
     bias = cast("Tensor | None", conv.bias)
     return out if bias is None else out + bias.to(out.dtype)
 

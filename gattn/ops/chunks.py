@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels.layout import Layout, bare
-from gattn.ops.edge import aggregate
+from gattn.ops.edge import sum_sources
 
 CHUNK = 8_192
 """Edges at once: some hundred channels of them fit the cache of a core."""
@@ -66,9 +66,8 @@ def is_few(layout: Layout) -> bool:
 
 def _sum(values: Tensor, graph: Graph, dtype: torch.dtype) -> Tensor:
     """Sum of the [b, ...] of the edges of each node, [n, ...]."""
-    flat = values.reshape(len(values), 1, -1).to(dtype)
-    ones = flat.new_ones(len(values), 1)
-    return aggregate(ones, flat, graph).reshape(-1, *values.shape[1:])
+    flat = values.reshape(len(values), -1).to(dtype)
+    return sum_sources(flat, graph).reshape(-1, *values.shape[1:])
 
 
 def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
