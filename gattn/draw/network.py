@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gattn.draw._layout import lay_out
 from gattn.draw.edges import Numbers, array, read_edges, read_weights
 from gattn.draw.figure import line, render
 from gattn.draw.theme import Theme
@@ -83,6 +84,7 @@ def draw_network(
 ) -> bytes:  # fmt: skip
     """Draw a network, its nodes laid out by springs and its edges as thick as they weigh.
 
+    Each part that hangs together has a field of its own, of an area as the number of its nodes.
     The half of a line at its second node is as thick as the weight; the other half is thin, or as
     thick as the edge that leads back.
 
@@ -115,7 +117,7 @@ def draw_network(
     chosen = sample_network(pairs, nodes, most=most)
     pairs, strength = _among(pairs, strength, chosen, nodes)
     value, shown = value[chosen], [labels[int(i)] for i in chosen] if len(labels) else []
-    places = _lay_out(pairs, len(chosen))
+    places = lay_out(pairs, len(chosen))
     columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
     rows = -(-len(np.unique(value)) // columns) if 0 < len(names) <= LOOKS else 0
 
@@ -158,20 +160,6 @@ def _among(
     inside = place[pairs]
     kept = (inside >= 0).all(0) & (pairs[0] != pairs[1])
     return inside[:, kept], strength[kept]
-
-
-def _lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
-    """Places [n, 2]: the same at every call."""
-    try:
-        import networkx
-    except ImportError:
-        raise ImportError('this picture needs networkx: pip install "gattn[draw]"') from None
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(nodes))
-    graph.add_edges_from(pairs.T.tolist())
-    spring = 1.5 / np.sqrt(max(nodes, 1))
-    laid = networkx.spring_layout(graph, seed=0, k=spring, iterations=60)
-    return np.array([laid[node] for node in range(nodes)]).reshape(-1, 2)
 
 
 def _draw_edges(

@@ -125,3 +125,27 @@ def test_a_sample_hangs_together():
 def test_what_does_not_fit_is_told(given, told):
     with pytest.raises(ValueError, match=told):
         draw_network(**{"edge_index": RING, **given})
+
+
+def test_a_node_without_an_edge_leaves_the_others_their_room(axes):
+    """Springs alone would push the last node far away, and the ring into a corner."""
+    draw_network(RING, colour=np.arange(7.0))
+    dots = axes[0].collections[-1].get_offsets()
+    room = np.ptp(dots, axis=0)
+    assert (np.ptp(dots[:6], axis=0) > [0.6 * room[0], 0.9 * room[1]]).all()
+    assert dots[6, 0] > dots[:6, 0].max()
+
+
+def test_components_have_fields_of_their_own(axes):
+    rings = torch.cat([RING, RING + 6, RING + 12], 1)
+    draw_network(rings, colour=np.arange(20.0))
+    dots = axes[0].collections[-1].get_offsets()
+    parts = np.split(dots, [6, 12, 18, 19])
+    boxes = [(part.min(0), part.max(0)) for part in parts]
+    apart = [
+        (high < other_low).any() or (other_high < low).any()
+        for i, (low, high) in enumerate(boxes)
+        for other_low, other_high in boxes[:i]
+    ]
+    assert len(apart) == 10
+    assert all(apart)
