@@ -82,21 +82,26 @@ def compare(
     if unknown:
         raise ValueError(f"metrics must be among {', '.join(METRICS)}; got {sorted(unknown)[0]!r}")
     names = [name.replace("_", " ") for name in baselines]
-    rows, best, lost, won = [], [], [], []
+    rows, best = [], []
+    won: list[str] = []
+    tied: list[str] = []
+    lost: list[str] = []
     for metric, own in model.items():
         values = [own, *(scores.get(metric, math.nan) for scores in baselines.values())]
         first = best_of(values, metric) if baselines else []
         rows.append((METRICS[metric], *values))
         best.append(tuple(1 + i for i in first))
-        if 0 in first:
+        if first == [0]:
             won.append(METRICS[metric])
+        elif 0 in first:
+            tied.append(f"{names[first[1] - 1]} by {METRICS[metric]} ({number(own)})")
         elif first:
             name = names[first[0] - 1]
             lost.append(
                 f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(own)})"
             )
     table = Table(("metric", "model", *names), tuple(rows), f"On the {part} part", tuple(best))
-    return table, _verdict(won, lost, part)
+    return table, _verdict(won, tied, lost, part)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
@@ -112,17 +117,17 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
     return [i for i, value in enumerate(values) if value == best]
 
 
-def _verdict(won: Sequence[str], lost: Sequence[str], part: str) -> str:
-    if won and not lost:
+def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str], part: str) -> str:
+    """Who is better by what; a tie is told as one."""
+    if not (won or tied or lost):
+        return f"There is nothing to compare on the {part} part."
+    if won and not tied and not lost:
         return f"No baseline is better than the model on the {part} part."
-    if lost and not won:
-        return f"On the {part} part a baseline is better: {', '.join(lost)}."
-    if won and lost:
-        return (
-            f"On the {part} part the model is best by {', '.join(won)}; "
-            f"a baseline is better by another measure: {', '.join(lost)}."
-        )
-    return f"There is nothing to compare on the {part} part."
+    told = [f"the model is best by {', '.join(won)}"] * bool(won)
+    told += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
+    another = " by another measure" * bool(won or tied)
+    told += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
+    return f"On the {part} part {'; '.join(told)}."
 
 
 def facts(values: Mapping[str, Cell], caption: str = "") -> Table:

@@ -131,8 +131,9 @@ def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
     )
     assert table.best == ((2,), (1, 2), (1,))
     assert sentence == (
-        "On the test part the model is best by MAE, R²; a baseline is better by another measure: "
-        "kernel ridge by RMSE (0.450 against 0.500)."
+        "On the test part the model is best by R²; a baseline is as good as the model: kernel "
+        "ridge by MAE (0.400); a baseline is better by another measure: kernel ridge by RMSE "
+        "(0.450 against 0.500)."
     )
     content = ReportContent("t", "s", (Section("Errors", tables=(table,)),))
     page = write_report(tmp_path, content).read_text("utf-8")
@@ -141,6 +142,7 @@ def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
 
 
 WINS = "No baseline is better than the model on the test part."
+TIES = "On the test part a baseline is as good as the model: mean by RMSE (1.00)."
 LOSES = "On the test part a baseline is better: mean by RMSE (0.500 against 1.00)."
 
 
@@ -149,6 +151,7 @@ LOSES = "On the test part a baseline is better: mean by RMSE (0.500 against 1.00
     [
         ({"mean": {"rmse": 2.0}}, WINS, (1,)),
         ({"mean": {"rmse": 0.5}}, LOSES, (2,)),
+        ({"mean": {"rmse": 1.0}}, TIES, (1, 2)),
         ({"mean": {"rmse": math.nan}}, WINS, (1,)),
         ({}, "There is nothing to compare on the test part.", ()),
     ],
