@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,8 @@ from gattn.training.folder import is_first_process
 
 __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
+PAUSE = 10.0
+"""Seconds between two lines of progress in a log."""
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
@@ -49,17 +52,26 @@ def counted(what: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def watched(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show how many of some trainings are done; gives what is to be called after each."""
+def watched(what: str, total: int) -> Iterator[Callable[[str, int], None]]:
+    """Show how far some trainings are; gives what is to be called with news, and how many ended.
+
+    Where nobody sees a bar move (a file, a log) it is a line now and then.
+    """
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
         task = progress.add_task(what, total=total)
+        last = time.monotonic()
 
-        def tick(result: str) -> None:
-            progress.advance(task)
+        def tick(news: str, ended: int) -> None:
+            nonlocal last
+            progress.advance(task, ended)
             done = int(progress.tasks[0].completed)
-            progress.update(task, description=f"{what} {done:,} of {total:,}, {result}")
+            line = f"{what}, {done:,} of {total:,} done, {news}"
+            progress.update(task, description=line)
+            if hidden and time.monotonic() - last >= PAUSE:
+                say(line)
+                last = time.monotonic()
 
         yield tick
 

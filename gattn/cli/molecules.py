@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from gattn.cli.console import counted, say, show_metrics
+from gattn.cli.options import option
 from gattn.molecules.explanations import PICTURES
 from gattn.molecules.runs.config import RunSettings, override
+from gattn.training.words import amount
+
+if TYPE_CHECKING:
+    from gattn.molecules.runs.predict import Counts
 
 __all__ = ["app"]
 
@@ -21,12 +26,8 @@ NETWORK = "The network and its training"
 
 Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a trained model.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="A table with a header and SMILES.")]
-Smiles = Annotated[
-    str | None, Option("--smiles", help="The column of SMILES.", show_default="as trained")
-]
-Encoding = Annotated[
-    str | None, Option(help="Of the table, as latin-1.", show_default="its mark, else UTF-8")
-]
+Smiles = Annotated[str | None, option("The column of SMILES.", "as trained", "--smiles")]
+Encoding = Annotated[str | None, option("Of the table, as latin-1.", "its mark, else UTF-8")]
 Coverage = Annotated[
     float, Option(help="How often the intervals are to hold the truth, above 0 and below 1.")
 ]
@@ -40,130 +41,102 @@ def train(
         str | None,
         Argument(metavar="DATA.csv", help="A table; without it the CHEMBL2321810 activities."),
     ] = None,
-    smiles: Annotated[
-        str | None, Option(help="The column of SMILES.", show_default=RUN.smiles)
-    ] = None,
+    smiles: Annotated[str | None, option("The column of SMILES.", RUN.smiles)] = None,
     target: Annotated[
         list[str] | None, Option(help="A column to predict; give it once for each.")
     ] = None,
     task: Annotated[
         Literal["auto", "regression", "classification"] | None,
-        Option(help="What the labels are; auto reads it from them.", show_default=RUN.task),
+        option("What the labels are; auto reads it from them.", RUN.task),
     ] = None,
     split: Annotated[
         str | None,
-        Option(help="random, scaffold, column:NAME or FILE.json.", show_default=RUN.split),
+        option("random, scaffold, column:NAME or FILE.json.", RUN.split),
     ] = None,
     seed: Annotated[
         int | None,
-        Option(help="Of the split and of the training.", show_default=str(RUN.model.seed)),
+        option("Of the split and of the training.", RUN.model.seed),
     ] = None,
     model: Annotated[
         Literal["stacked", "attention", "attentive_fp", "ridge"] | None,
-        Option(help="What to train.", show_default=RUN.model.model),
+        option("What to train.", RUN.model.model),
     ] = None,
     epochs: Annotated[
         int | None,
-        Option(help="Passes over the training part.", show_default=str(RUN.model.epochs)),
+        option("Passes over the training part.", RUN.model.epochs),
     ] = None,
-    ensemble: Annotated[
-        int | None, Option(help="How many networks.", show_default=str(RUN.model.ensemble))
-    ] = None,
-    tune: Annotated[
-        int | None, Option(help="Settings to try first, with Optuna.", show_default=str(RUN.tune))
-    ] = None,
+    ensemble: Annotated[int | None, option("How many networks.", RUN.model.ensemble)] = None,
+    tune: Annotated[int | None, option("Settings to try first, with Optuna.", RUN.tune)] = None,
     config: Annotated[
         Path | None, Option(help="A config.toml; what is given here wins over it.")
     ] = None,
     coverage: Annotated[
         float | None,
-        Option(help="How often intervals are to hold.", show_default=str(RUN.coverage)),
+        option("How often intervals are to hold.", RUN.coverage),
     ] = None,
     encoding: Encoding = None,
     max_atoms: Annotated[
         int | None,
-        Option(help="Refuse larger molecules.", show_default=str(RUN.model.max_atoms)),
+        option("Refuse larger molecules.", RUN.model.max_atoms),
     ] = None,
-    workers: Annotated[
-        int | None, Option(help="Processes that read SMILES.", show_default=str(RUN.workers))
-    ] = None,
+    workers: Annotated[int | None, option("Processes that read SMILES.", RUN.workers)] = None,
     cache: Annotated[
         str | None,
-        Option(help="A folder to keep read SMILES in.", show_default=".gattn beside the run"),
+        option("A folder to keep read SMILES in.", ".gattn beside the run"),
     ] = None,
     class_weight: Annotated[
         Literal["none", "balanced"] | None,
-        Option(help="How classes count.", show_default=RUN.model.class_weight),
+        option("How classes count.", RUN.model.class_weight),
     ] = None,
     batch_size: Annotated[
         int | None,
-        Option(
-            help="Molecules a step.",
-            show_default=str(RUN.model.batch_size),
-            rich_help_panel=NETWORK,
-        ),
+        option("Molecules a step.", RUN.model.batch_size, panel=NETWORK),
     ] = None,
     learning_rate: Annotated[
         float | None,
-        Option(
-            help="The highest.",
-            show_default=str(RUN.model.learning_rate),
-            rich_help_panel=NETWORK,
-        ),
+        option("The highest.", RUN.model.learning_rate, panel=NETWORK),
     ] = None,
     weight_decay: Annotated[
         float | None,
-        Option(help="Of AdamW.", show_default=str(RUN.model.weight_decay), rich_help_panel=NETWORK),
+        option("Of AdamW.", RUN.model.weight_decay, panel=NETWORK),
     ] = None,
     width: Annotated[
         int | None,
-        Option(
-            help="Features of an atom.", show_default=str(RUN.model.width), rich_help_panel=NETWORK
-        ),
+        option("Features of an atom.", RUN.model.width, panel=NETWORK),
     ] = None,
     layers: Annotated[
         int | None,
-        Option(
-            help="Attention layers.", show_default=str(RUN.model.layers), rich_help_panel=NETWORK
-        ),
+        option("Attention layers.", RUN.model.layers, panel=NETWORK),
     ] = None,
     heads: Annotated[
         int | None,
-        Option(
-            help="Heads of a layer.", show_default=str(RUN.model.heads), rich_help_panel=NETWORK
-        ),
+        option("Heads of a layer.", RUN.model.heads, panel=NETWORK),
     ] = None,
     dropout: Annotated[
         float | None,
-        Option(help="A probability.", show_default=str(RUN.model.dropout), rich_help_panel=NETWORK),
+        option("A probability.", RUN.model.dropout, panel=NETWORK),
     ] = None,
     kernel_rows: Annotated[
         int | None,
-        Option(
-            help="The most molecules that the kernel ridge reads.",
-            show_default=str(RUN.model.kernel_rows),
-            rich_help_panel=NETWORK,
+        option(
+            "The most molecules that the kernel ridge reads.", RUN.model.kernel_rows, panel=NETWORK
         ),
     ] = None,
     accelerator: Annotated[
         Literal["auto", "cpu", "gpu"] | None,
-        Option(
-            help="What to train on.",
-            show_default=RUN.model.accelerator,
-            rich_help_panel=NETWORK,
-        ),
+        option("What to train on.", RUN.model.accelerator, panel=NETWORK),
     ] = None,
     devices: Annotated[
         int | None,
-        Option(
-            help="How many of them; several are started by torchrun -m gattn.cli.",
-            show_default=str(RUN.model.devices),
-            rich_help_panel=NETWORK,
+        option(
+            "How many of them; several are started by torchrun -m gattn.cli.",
+            RUN.model.devices,
+            panel=NETWORK,
         ),
     ] = None,
     precision: Annotated[
         Literal["32", "64", "bf16-mixed", "16-mixed"] | None,
-        Option(help="Of the training.", show_default=RUN.model.precision, rich_help_panel=NETWORK),
+        option("Of the training.", RUN.model.precision, panel=NETWORK),
     ] = None,
 ) -> None:
     """Train a model, and write it with its metrics and a report.
@@ -204,7 +177,7 @@ def predict(
             workers=workers,
             tick=tick,
         )
-    say(f"{out}: {counts.rows:,} rows, {counts.bad:,} of them with an error")
+    _tell(counts, table, out)
 
 
 @app.command()
@@ -214,9 +187,8 @@ def explain(
     out: Annotated[Path, Option(help="A new folder for pictures and tables.")],
     method: Annotated[
         list[str] | None,
-        Option(
-            help="integrated_gradients, masking, gradient_x_input or attention; once for each.",
-            show_default="all",
+        option(
+            "integrated_gradients, masking, gradient_x_input or attention; once for each.", "all"
         ),
     ] = None,
     target: Annotated[str | None, Option(help="The target, where the model has several.")] = None,
@@ -234,7 +206,7 @@ def explain(
         run, table, out, methods=method or (), target=target, smiles=smiles, encoding=encoding,
         workers=workers, pictures=pictures, say=say,
     )  # fmt: skip
-    say(f"{out}: {counts.rows:,} rows, {counts.bad:,} of them with an error")
+    _tell(counts, table, out)
 
 
 @app.command()
@@ -253,7 +225,7 @@ def embed(
         counts = embed_table(
             run, table, out, smiles=smiles, encoding=encoding, workers=workers, tick=tick
         )
-    say(f"{out}: {counts.rows:,} rows, {counts.bad:,} of them with an error")
+    _tell(counts, table, out)
 
 
 @app.command()
@@ -265,7 +237,7 @@ def evaluate(
     encoding: Encoding = None,
     target: Annotated[
         list[str] | None,
-        Option(help="The columns of labels, in the model's order.", show_default="as trained"),
+        option("The columns of labels, in the model's order.", "as trained"),
     ] = None,
     coverage: Coverage = RUN.coverage,
     workers: Workers = RUN.workers,
@@ -278,3 +250,11 @@ def evaluate(
         workers=workers, say=say,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
+
+
+def _tell(counts: Counts, table: Path, out: Path) -> None:
+    """How many rows came out; a table without any may be the wrong one."""
+    if counts.rows:
+        say(f"{out}: {amount(counts.rows, 'row')}, {counts.bad:,} of them with an error")
+    else:
+        say(f"{table} has a header and no rows: there is nothing in {out} either")

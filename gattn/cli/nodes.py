@@ -9,10 +9,13 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, show_runs, watched
+from gattn.cli.options import option
 from gattn.nodes.runs.config import NodeRunSettings, override
+from gattn.training.words import amount
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.repeat import Attempt
+    from gattn.training.records import EpochRecord
 
 __all__ = ["app"]
 
@@ -34,7 +37,7 @@ Nodes = Annotated[
 ]
 Encoding = Annotated[
     str | None,
-    Option(help="Of tables and lists, as latin-1.", show_default="their mark, else UTF-8"),
+    option("Of tables and lists, as latin-1.", "their mark, else UTF-8"),
 ]
 
 
@@ -49,107 +52,87 @@ def train(
         ),
     ] = None,
     nodes: Nodes = None,
-    label: Annotated[
-        str | None, Option(help="The attribute to predict.", show_default="y or label")
-    ] = None,
+    label: Annotated[str | None, option("The attribute to predict.", "y or label")] = None,
     features: Annotated[
         list[str] | None,
-        Option(help="An attribute to read; give it once for each.", show_default="all others"),
+        option("An attribute to read; give it once for each.", "all others"),
     ] = None,
     task: Annotated[
         Literal["auto", "classification", "regression"] | None,
-        Option(help="What the labels are; auto reads it from them.", show_default=RUN.task),
+        option("What the labels are; auto reads it from them.", RUN.task),
     ] = None,
     split: Annotated[
         str | None,
-        Option(
-            help="public, random (6:2:2), random-per-class (20, 30, others) or column:NAME.",
-            show_default="public where there is one, else random",
+        option(
+            "public, random (6:2:2), random-per-class (20, 30, others) or column:NAME.",
+            "public where there is one, else random",
         ),
     ] = None,
     directed: Annotated[
         bool | None,
-        Option(
+        option(
+            "Follow the direction of edges, or go both ways.",
+            "both ways",
             "--directed/--undirected",
-            help="Follow the direction of edges, or go both ways.",
-            show_default="both ways",
         ),
     ] = None,
     encoding: Encoding = None,
-    runs: Annotated[
-        int | None, Option(help="Trainings from other first weights.", show_default=str(RUN.runs))
-    ] = None,
+    runs: Annotated[int | None, option("Trainings from other first weights.", RUN.runs)] = None,
     model: Annotated[
         Literal["gat", "gatv2", "transformer", "gps"] | None,
-        Option(help="What to train.", show_default=RUN.model.model),
+        option("What to train.", RUN.model.model),
     ] = None,
     preset: Annotated[
         Literal["cora", "citeseer", "pubmed"] | None,
-        Option(help="The GAT paper's settings for a data set.", show_default="the data set's own"),
+        option("The GAT paper's settings for a data set.", "the data set's own"),
     ] = None,
-    seed: Annotated[
-        int | None, Option(help="Of all that is drawn.", show_default=str(RUN.model.seed))
-    ] = None,
+    seed: Annotated[int | None, option("Of all that is drawn.", RUN.model.seed)] = None,
     config: Annotated[
         Path | None, Option(help="A config.toml; what is given here wins over it.")
     ] = None,
     coverage: Annotated[
         float | None,
-        Option(help="How often sets of labels are to hold.", show_default=str(RUN.coverage)),
+        option("How often sets of labels are to hold.", RUN.coverage),
     ] = None,
     workers: Annotated[
         int | None,
-        Option(help="Trainings side by side.", show_default=str(RUN.workers)),
+        option("Trainings side by side.", RUN.workers),
     ] = None,
     epochs: Annotated[
         int | None,
-        Option(help="At most.", show_default=str(RUN.model.epochs), rich_help_panel=NETWORK),
+        option("At most.", RUN.model.epochs, panel=NETWORK),
     ] = None,
     patience: Annotated[
         int | None,
-        Option(
-            help="Epochs without a better validation part.",
-            show_default=str(RUN.model.patience),
-            rich_help_panel=NETWORK,
-        ),
+        option("Epochs without a better validation part.", RUN.model.patience, panel=NETWORK),
     ] = None,
     learning_rate: Annotated[
         float | None,
-        Option(help="Of Adam.", show_default=str(RUN.model.learning_rate), rich_help_panel=NETWORK),
+        option("Of Adam.", RUN.model.learning_rate, panel=NETWORK),
     ] = None,
     weight_decay: Annotated[
         float | None,
-        Option(help="Of Adam.", show_default=str(RUN.model.weight_decay), rich_help_panel=NETWORK),
+        option("Of Adam.", RUN.model.weight_decay, panel=NETWORK),
     ] = None,
     width: Annotated[
         int | None,
-        Option(help="Features inside.", show_default=str(RUN.model.width), rich_help_panel=NETWORK),
+        option("Features inside.", RUN.model.width, panel=NETWORK),
     ] = None,
     layers: Annotated[
         int | None,
-        Option(
-            help="Attention layers.", show_default=str(RUN.model.layers), rich_help_panel=NETWORK
-        ),
+        option("Attention layers.", RUN.model.layers, panel=NETWORK),
     ] = None,
     heads: Annotated[
         int | None,
-        Option(
-            help="Of all layers but the last.",
-            show_default=str(RUN.model.heads),
-            rich_help_panel=NETWORK,
-        ),
+        option("Of all layers but the last.", RUN.model.heads, panel=NETWORK),
     ] = None,
     output_heads: Annotated[
         int | None,
-        Option(
-            help="Of the last layer.",
-            show_default=str(RUN.model.output_heads),
-            rich_help_panel=NETWORK,
-        ),
+        option("Of the last layer.", RUN.model.output_heads, panel=NETWORK),
     ] = None,
     dropout: Annotated[
         float | None,
-        Option(help="A probability.", show_default=str(RUN.model.dropout), rich_help_panel=NETWORK),
+        option("A probability.", RUN.model.dropout, panel=NETWORK),
     ] = None,
 ) -> None:
     """Train a model on the labelled nodes of a graph, and write it with metrics and a report."""
@@ -168,10 +151,13 @@ def train(
 
     with watched("training", settings.runs) as tick:
 
-        def done(attempt: Attempt) -> None:
-            tick(f"test {next(iter(attempt.test.values())):.3f}")
+        def learned(record: EpochRecord) -> None:
+            tick(f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0)
 
-        metrics = train_run(settings, out, done=done, say=say)
+        def done(attempt: Attempt) -> None:
+            tick(f"test {next(iter(attempt.test.values())):.3f}", 1)
+
+        metrics = train_run(settings, out, learned=learned, done=done, say=say)
     show_metrics(metrics, "nodes")
     show_runs(metrics["runs"])
     graph = "GRAPH" if nodes is None else "GRAPH --nodes NODES"
@@ -195,7 +181,7 @@ def predict(
     count = predict_graph(
         run, graph, out, nodes=nodes, encoding=encoding, coverage=coverage, say=say
     )
-    say(f"{out}: {count:,} nodes")
+    say(f"{out}: {amount(count, 'node')}")
 
 
 @app.command()
@@ -210,4 +196,4 @@ def embed(
     from gattn.nodes.runs.predict import embed_graph
 
     count = embed_graph(run, graph, out, nodes=nodes, encoding=encoding, say=say)
-    say(f"{out}: {count:,} nodes")
+    say(f"{out}: {amount(count, 'node')}")

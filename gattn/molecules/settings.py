@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gattn.training.checks import check_choice, check_count, check_network
+from gattn.training.checks import check_choice, check_count, check_network, check_seed
 from gattn.training.records import Accelerator, LoopSettings, Precision
 
 __all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
@@ -79,7 +79,7 @@ class MoleculeSettings:
         check_choice("precision", self.precision, get_args(Precision))
         for name in _COUNTS:
             check_count(name, getattr(self, name), 1)
-        check_count("seed", self.seed, 0)
+        check_seed(self.seed)
         check_network(self)
 
 

@@ -36,7 +36,8 @@ def read_graph_file(
         path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
             ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
             ``.edgelist``, ``.edges`` or ``.txt``: two names a line, ``#`` before a comment. Tabs
-            tell names apart in a line that has some, else commas and spaces.
+            tell names apart in a line that has some, else commas, else spaces: a name between tabs
+            or commas may hold spaces.
         nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list. The
             nodes of a GML file are named by their labels, or by their ids where two labels are the
             same.
@@ -141,10 +142,9 @@ def _read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int
 
 
 def _words(text: str) -> list[str]:
-    """The names in a line of a list, and what follows them; a name between tabs may hold spaces."""
-    if "\t" not in text.strip():
-        return text.replace(",", " ").split()
-    return [word for cell in text.split("\t") if (word := cell.strip())]
+    """The names in a line of a list, and what follows them; only spaces alone divide at spaces."""
+    separator = next((mark for mark in "\t," if mark in text.strip()), None)
+    return [word for cell in text.split(separator) if (word := cell.strip())]
 
 
 def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gattn.training.checks import check_choice, check_count, check_network
+from gattn.training.checks import check_choice, check_count, check_network, check_seed
 
 __all__ = ["PRESETS", "NodeModel", "NodeSettings", "NodeTask"]
 
@@ -64,7 +64,7 @@ class NodeSettings:
         check_choice("model", self.model, get_args(NodeModel))
         for name in ("epochs", "patience", "width", "layers", "heads", "output_heads"):
             check_count(name, getattr(self, name), 1)
-        check_count("seed", self.seed, 0)
+        check_seed(self.seed)
         check_network(self)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["check_choice", "check_count", "check_network", "check_share"]
+__all__ = ["check_choice", "check_count", "check_network", "check_seed", "check_share"]
+
+LARGEST_SEED = 2**31
+"""Scikit-learn takes seeds below 2**32; the seeds of several trainings count on from the first."""
 
 
 class NetworkSettings(Protocol):
@@ -32,6 +35,12 @@ def check_count(name: str, value: int, least: int) -> None:
     """Raise unless a setting is a whole number, no bool, and large enough."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
+
+
+def check_seed(seed: int) -> None:
+    """Raise unless a seed is one for all that draws: torch, NumPy and scikit-learn."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < LARGEST_SEED:
+        raise ValueError(f"seed must be a whole number from 0 to {LARGEST_SEED - 1}; got {seed!r}")
 
 
 def check_share(name: str, value: float) -> None:

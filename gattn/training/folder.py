@@ -18,6 +18,7 @@ __all__ = [
     "METRICS",
     "AnyRunSettings",
     "begin",
+    "check_place",
     "file_hash",
     "finish",
     "is_first_process",
@@ -78,6 +79,17 @@ def metrics_of_whole(
     if is_first_process() and any(not path.is_dir() for path in out.rglob("*")):
         raise RunError(f"{out} is not empty and holds no run: choose another folder")
     return None
+
+
+def check_place(out: Path) -> None:
+    """Raise where the folder of a run cannot be made, before anything is read.
+
+    Raises:
+        OSError: it cannot; it is not there afterwards where it was not before.
+    """
+    if is_first_process() and not out.exists():
+        out.mkdir(parents=True)
+        out.rmdir()
 
 
 def begin(

@@ -232,6 +232,15 @@ def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
         assert 0 <= float(numbers[4]) <= 1
 
 
+def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\n")
+    out = tmp_path / "out.csv"
+    code, told = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
+    assert code == 0
+    assert f"{tmp_path / 'in.csv'} has a header and no rows: there is nothing in {out}" in told
+    assert _rows(out) == []
+
+
 def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\n")
     code, told = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
@@ -341,6 +350,7 @@ def _with(**changes):
 
 
 REFUSED = {
+    "no target": (TABLE, None, "has the columns 'smiles', 'y', 'kind', 'constant'"),
     "a column that is missing": (TABLE, ["--target", "z"], "no column 'z'; its columns are"),
     "a doubled column": (TABLE.replace("constant", "y", 1), [], "2 columns 'y'"),
     "no label at all": (_with(y=""), [], "column 'y' has no label at all"),
@@ -357,6 +367,11 @@ REFUSED = {
     "a split of no name": (TABLE, ["--split", "magic"], "split must be random, scaffold"),
     "a split without a part": (TABLE, ["--split", "scaffold"], "no molecule in the train part"),
     "a coverage": (TABLE, ["--coverage", 1.5], "coverage must be above 0 and below 1"),
+    "one molecule in all rows": (
+        _with(smiles="CCO"),
+        [],
+        "10 different molecules; the 80 rows hold 1",
+    ),
     "no epoch": (TABLE, ["--epochs", 0], "epochs must be a whole number, at least 1"),
 }
 
@@ -366,14 +381,22 @@ def test_what_cannot_be_trained_on(case, tmp_path, gattn):
     content, options, told = REFUSED[case]
     data = tmp_path / "data.csv"
     data.write_bytes(content if isinstance(content, bytes) else content.encode())
-    target = [] if "--target" in options else ["--target", "y"]
-    code, error = gattn("train", data, *target, *options, "--out", tmp_path / "run", *RIDGE)
+    if options is not None and "--target" not in options:
+        options = ["--target", "y", *options]
+    code, error = gattn("train", data, *(options or ()), "--out", tmp_path / "run", *RIDGE)
     assert code == 2
     last = error.splitlines()[-1]
     assert last.startswith("gattn: ")
     assert told in last
     assert "Traceback" not in error
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told_by_its_name(folder, tmp_path, gattn):
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "run"
+    code, error = gattn("train", folder / "data.csv", "--target", "y", "--out", place, *RIDGE)
+    assert (code, error) == (2, f"gattn: {place}: Not a directory\n")
 
 
 def test_paths_that_exist(folder, tmp_path, gattn):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gattn.cli import console
 from gattn.nodes import NodeClassifier
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.training.settings import read_toml
@@ -124,6 +125,16 @@ def test_the_report_has_every_section(folder):
     assert "Entropy against uniform" in page
     assert "of 2 classes" in page
     assert "2 targets" not in page
+
+
+def test_a_log_has_a_line_of_training_now_and_then(folder, gattn, tmp_path, monkeypatch):
+    leave_blank(monkeypatch)
+    monkeypatch.setattr(console, "PAUSE", 0.0)
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
+    code, told = gattn("train", *tables, "--out", tmp_path / "run", "--features", "size", *NETWORK)
+    assert code == 0
+    assert "training, 0 of 1 done, epoch 12, validation loss " in told
+    assert "training, 1 of 1 done, test " in told
 
 
 def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):

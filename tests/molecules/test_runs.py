@@ -106,7 +106,7 @@ def test_settings_come_back_from_their_file(tmp_path):
         ({"coverage": 1.0}, "coverage"),
         ({"tune": -1}, "tune"),
         ({"workers": 0}, "workers"),
-        ({"data": "a.csv"}, "--target COLUMN"),
+        ({"seed": 2**70}, "seed must be a whole number from 0 to 2147483647"),
         ({"target": ("y",)}, "no DATA"),
         ({"data": "a.csv", "target": ("y", "y")}, "named once"),
         ({"heads": 7}, "must divide width"),

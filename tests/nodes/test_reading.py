@@ -133,9 +133,12 @@ def test_a_list_of_edges(tmp_path):
     assert _pairs(read_graph_file(path, directed=True)) == {("a", "b"), ("b", "c")}
 
 
-def test_names_between_tabs_hold_spaces(tmp_path):
+@pytest.mark.parametrize(
+    "text", ["Ann Lee\tBob Ray\t3.5\nBob Ray\t Cem\n", "Ann Lee, Bob Ray, 3.5\nBob Ray,Cem\n"]
+)
+def test_names_between_tabs_or_commas_hold_spaces(tmp_path, text):
     path = tmp_path / "friends.txt"
-    path.write_text("Ann Lee\tBob Ray\t3.5\nBob Ray\t Cem\n")
+    path.write_text(text)
     assert _pairs(read_graph_file(path, directed=True)) == {
         ("Ann Lee", "Bob Ray"),
         ("Bob Ray", "Cem"),

@@ -63,8 +63,6 @@ class RunSettings:
             )
         if len(set(self.target)) < len(self.target):
             raise ValueError(f"each target must be named once; got {', '.join(self.target)}")
-        if self.data and not self.target:
-            raise ValueError("a target is wanted: the column of DATA to predict, --target COLUMN")
         if self.target and not self.data:
             raise ValueError("a target was named, but no DATA to find it in")
 

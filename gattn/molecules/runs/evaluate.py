@@ -17,6 +17,7 @@ from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
 from gattn.training.runs import write_json
 from gattn.training.sections import write_plots
+from gattn.training.words import amount
 
 __all__ = ["evaluate_table"]
 
@@ -104,10 +105,10 @@ def evaluate_table(
 
 def _told(source: Source, known: Labelled, new: int) -> str:
     """What was read, in a line."""
-    told = [f"{source.name}: {len(known):,} labelled molecules"]
+    told = [f"{source.name}: {amount(len(known), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*known.bad, *source.bad)}.items())
     if bad:
-        told.append(f"{len(bad):,} rows left out, the first: {bad[0][1]}")
+        told.append(f"{amount(len(bad), 'row')} left out, the first: {bad[0][1]}")
     if new < len(known):
         told.append(f"{len(known) - new:,} left out, since the model was trained on them")
     return "; ".join(told)

@@ -39,6 +39,11 @@ def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> Split
     """
     if len(known) < LEAST:
         raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(known)}")
+    if (different := len(set(known.canonical))) < LEAST and spec in ("random", "scaffold"):
+        raise ValueError(
+            f"a {spec} split needs at least {LEAST} different molecules; the {len(known):,} rows "
+            f"hold {different}, as {known.canonical[0]}"
+        )
     if spec == "random":
         split = random_split(len(known), seed=seed, groups=known.canonical)
     elif spec == "scaffold":

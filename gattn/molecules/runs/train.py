@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gattn.data import Split
+from gattn.data.tables import open_table
 from gattn.files import write_rows
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
@@ -33,11 +34,13 @@ from gattn.molecules.store import fingerprint
 from gattn.training.folder import (
     CHECKPOINTS,
     begin,
+    check_place,
     finish,
     is_first_process,
     metrics_of_whole,
 )
 from gattn.training.runs import write_model
+from gattn.training.words import amount
 
 __all__ = ["Run", "train_run"]
 
@@ -110,9 +113,11 @@ def train_run(
     if (whole := metrics_of_whole(out, settings, files)) is not None:
         say(f"{out} holds this run already, and it is whole: nothing to do")
         return whole
+    check_place(out)
     source = _source(settings)
     estimator = _estimator(settings, source)
     cache = Path(settings.cache) if settings.cache else out.parent / CACHE
+    cache.mkdir(parents=True, exist_ok=True)
     known = _known(estimator, source, cache)
     say(_read(source, known, estimator))
     split = choose_parts(settings.split, known, source, settings.model.seed)
@@ -139,6 +144,13 @@ def train_run(
 def _source(settings: RunSettings) -> Source:
     if not settings.data:
         return built_in()
+    if not settings.target:
+        columns = ", ".join(
+            map(repr, open_table(settings.data, encoding=settings.encoding).columns)
+        )
+        raise ValueError(
+            f"a target is wanted, --target COLUMN: {settings.data} has the columns {columns}"
+        )
     column = settings.split.removeprefix("column:")
     part_column = column if column != settings.split else None
     return read_source(
@@ -154,7 +166,6 @@ def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
 
 def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelled:
     """The labelled molecules, with every row that was left out, also those of the table."""
-    cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
@@ -169,16 +180,17 @@ def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
     unlabelled = len(source.smiles) - len(known.bad) - len(known)
     told = [f"{source.name}: {len(known):,} molecules for {estimator.task}"]
     if known.bad:
-        told.append(f"{len(known.bad):,} rows left out, the first: {known.bad[0]}")
+        told.append(f"{amount(len(known.bad), 'row')} left out, the first: {known.bad[0]}")
     if unlabelled:
-        told.append(f"{unlabelled:,} rows without a label")
+        told.append(f"{amount(unlabelled, 'row')} without a label")
     return "; ".join(told)
 
 
 def _notes(split: Split, known: Labelled, settings: RunSettings) -> list[str]:
     """What there is to know of the parts before their metrics are believed."""
     learned, shared = len(split.train) + len(split.val), in_two_parts(split, known.canonical)
-    told = f"{shared} molecules of the test part stand in the training part, too."
+    stands = f"{amount(shared, 'molecule')} of the test part {'stand' + 's' * (shared == 1)}"
+    told = f"{stands} in the training part, too."
     return [told] * (shared > 0) + [
         f"The {whose}'s kernel ridge reads {rows:,} of {learned:,} molecules, drawn by the seed."
         for whose, rows in ridge_rows(learned, settings.model).items()

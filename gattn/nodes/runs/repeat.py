@@ -18,7 +18,7 @@ from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
 from gattn.nodes.stack import stack_size
 from gattn.training.processes import in_order
-from gattn.training.records import History
+from gattn.training.records import EpochRecord, History
 
 __all__ = ["Attempt", "Spread", "Trainer", "choose", "plan", "spread", "stacks", "train_all"]
 
@@ -89,10 +89,14 @@ class Trainer:
     y: Tensor
     splits: Sequence[Split]
 
-    def train(self, planned: Sequence[Planned]) -> list[Attempt]:
+    def train(
+        self,
+        planned: Sequence[Planned],
+        learned: Callable[[EpochRecord], None] = lambda record: None,
+    ) -> list[Attempt]:
         """Train together what has the same parts, and measure what came of it."""
         estimators = [copy.copy(self.estimator).set_params(seed=one.seed) for one in planned]
-        fit_together(estimators, self.encoded, self.y, self.splits[planned[0].part])
+        fit_together(estimators, self.encoded, self.y, self.splits[planned[0].part], tick=learned)
         return [self._measure(*one) for one in zip(planned, estimators)]
 
     def _measure(self, planned: Planned, estimator: NodeEstimator) -> Attempt:
@@ -136,6 +140,7 @@ def train_all(
     planned: Sequence[Planned],
     *,
     workers: int,
+    learned: Callable[[EpochRecord], None] = lambda record: None,
     done: Callable[[Attempt], None],
 ) -> list[Attempt]:
     """Train as planned, side by side in several processes of one thread each.
@@ -147,6 +152,7 @@ def train_all(
         trainer: what all trainings share.
         planned: the trainings.
         workers: processes; a few trainings are done one after the other here.
+        learned: told of each epoch where one process does it all: others have nobody to tell.
         done: told of each training, in order.
 
     Returns:
@@ -155,7 +161,11 @@ def train_all(
     tasks = stacks(planned, stack_size(trainer.estimator.settings(), trainer.encoded.x))
     several = workers > 1 and len(tasks) > 1 and len(planned) >= SIDE_BY_SIDE
     found = []
-    made = in_order(trainer.train, tasks, workers) if several else map(trainer.train, tasks)
+    made = (
+        in_order(trainer.train, tasks, workers)
+        if several
+        else (trainer.train(task, learned) for task in tasks)
+    )
     for attempt in chain.from_iterable(made):
         found.append(attempt)
         done(attempt)

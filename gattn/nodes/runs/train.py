@@ -23,7 +23,9 @@ from gattn.nodes.runs.repeat import Attempt, Trainer, plan, train_all
 from gattn.nodes.runs.splits import is_drawn, make_split, split_column, splits_record
 from gattn.nodes.runs.write import write_run
 from gattn.nodes.values import as_numbers, is_missing
-from gattn.training.folder import begin, metrics_of_whole
+from gattn.training.folder import begin, check_place, metrics_of_whole
+from gattn.training.records import EpochRecord
+from gattn.training.words import amount
 
 __all__ = ["train_run"]
 
@@ -35,6 +37,7 @@ def train_run(
     settings: NodeRunSettings,
     out: str | Path,
     *,
+    learned: Callable[[EpochRecord], None] = lambda record: None,
     done: Callable[[Attempt], None] = lambda attempt: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
@@ -49,6 +52,7 @@ def train_run(
     Args:
         settings: what to train on what.
         out: the folder of the run, made where it is missing.
+        learned: told of every epoch of the trainings in this process, one after the other.
         done: told of every training.
         say: told in a line each what a user should know.
 
@@ -66,6 +70,7 @@ def train_run(
     if (whole := metrics_of_whole(out, settings, files)) is not None:
         say(f"{out} holds this run already, and it is whole: nothing to do")
         return whole
+    check_place(out)
     graph = read_graph_file(
         settings.data, settings.nodes or None, directed=settings.directed,
         encoding=settings.encoding,
@@ -85,7 +90,7 @@ def train_run(
         ("line", "edge", "reason"), ((row.line, row.text, row.reason) for row in graph.left_out),
     )  # fmt: skip
     trainer = Trainer(estimator, encoded, y, splits)
-    attempts = train_all(trainer, planned, workers=settings.workers, done=done)
+    attempts = train_all(trainer, planned, workers=settings.workers, learned=learned, done=done)
     run = judge(settings, encoded, y, splits, attempts)
     write_run(out, run)
     return run.metrics
@@ -119,8 +124,10 @@ def _read(
     graph = encoded.graph
     each = "directed edges" if graph.directed else "edges in both directions"
     is_class = isinstance(estimator, NodeClassifier)
+    features = amount(encoded.x.shape[1], "feature")
     labels = f"one of {len(estimator.classes_)} classes" if is_class else "a number"
+    nodes, known = amount(len(graph), "node"), int(y.isfinite().sum())
     return (
-        f"{settings.data}: {len(graph):,} nodes, {int(y.isfinite().sum()):,} of them with a label "
-        f"({labels}), {graph.edge_index.shape[1]:,} {each}, {encoded.x.shape[1]:,} features"
+        f"{settings.data}: {nodes}, {known:,} of them with a label ({labels}), "
+        f"{graph.edge_index.shape[1]:,} {each}, {features}"
     )
