@@ -32,7 +32,7 @@ METHOD = (
 
 CHOSEN = {
     "power-law/GATConv": "`GATConv`, 2.5 million edges, 8 x 16 channels",
-    "power-law/TransformerConv+edges": "`TransformerConv` with edge features, on the same graph",
+    "power-law/TransformerConv": "`TransformerConv`, on the same graph",
     "esol-512/GATv2Conv": "`GATv2Conv`, a batch of 512 molecules",
     "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
     "cora/epoch": "an epoch of the GAT paper's model on Cora",

@@ -23,7 +23,9 @@ class Field(NamedTuple):
         """Two fields, the first with a share of the area, cut across the longer side."""
         if self.width >= self.height:
             kept = share * self.width
-            return self._replace(width=kept), self._replace(x=self.x + kept, width=self.width - kept)
+            return self._replace(width=kept), self._replace(
+                x=self.x + kept, width=self.width - kept
+            )
         kept = share * self.height
         return self._replace(height=kept), self._replace(y=self.y + kept, height=self.height - kept)
 
