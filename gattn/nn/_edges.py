@@ -17,6 +17,7 @@ from gattn.graph import Graph, as_graph
 from gattn.nn._features import as_columns
 from gattn.nn.checks import check_tensor
 from gattn.ops.edge import sum_incoming, to_edges
+from gattn.ops.projection import stack
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -186,17 +187,23 @@ def with_loop_features(
     edges (other than loops): ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``; a node
     without any gets zeros, with ``"mul"`` ones.
     """
-    kept = as_columns(edge_attr if graph.kept is None else edge_attr[graph.kept])
-    filled = torch.cat([kept, _loop_features(kept, graph, fill_value)])
+    rows = as_columns(edge_attr)
+    if isinstance(fill_value, str):
+        kept = rows if graph.kept is None else rows[graph.kept]
+        filled = torch.cat([kept, _reduced(kept, graph, fill_value)])
+    else:
+        filled = stack(rows, graph.kept, _constant(rows, min(graph.size), fill_value))
     return filled if edge_attr.dim() == 2 else filled.squeeze(1)
 
 
-def _loop_features(kept: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
-    loops = min(graph.size)
+def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Tensor:
     if isinstance(fill_value, Tensor):
-        return fill_value.to(kept).reshape(1, -1).expand(loops, kept.shape[1])
-    if not isinstance(fill_value, str):
-        return kept.new_full((loops, kept.shape[1]), 1.0 if fill_value is None else fill_value)
+        return fill_value.to(like).reshape(1, -1).expand(loops, like.shape[1])
+    return like.new_full((loops, like.shape[1]), 1.0 if fill_value is None else fill_value)
+
+
+def _reduced(kept: Tensor, graph: Graph, fill_value: str) -> Tensor:
+    loops = min(graph.size)
     if not is_linear(fill_value):
         destination = graph.incidence().edge_index[1, : kept.shape[0]]
         return scatter(kept, destination, 0, graph.num_dst, fill_value)[:loops]

@@ -1,4 +1,4 @@
-"""Dense products and sums whose large results lie in huge pages.
+"""Dense products, sums and stacked rows whose large results lie in huge pages.
 
 On a CPU, fresh memory costs a fault per page: for the features of a large graph as much as the
 product that fills it, and once more when rows are gathered from it. Small tensors, other devices
@@ -50,6 +50,14 @@ def fork(x: Tensor) -> tuple[Tensor, Tensor]:
     if x.dim() == 2 and x.requires_grad and _placed(x, x.numel()):
         return _Fork.apply(x)
     return x, x
+
+
+def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
+    """The rows of x [e, d] at these positions, each named once, or all; then those of another."""
+    rows = (len(x) if index is None else len(index)) + len(below)
+    if x.dim() == 2 and _placed(x, rows * x.shape[1], below):
+        return _Stack.apply(x, index, below)
+    return torch.cat([x if index is None else x[index], below])
 
 
 def _placed(x: Tensor, elements: int, *others: Tensor | None) -> bool:
@@ -150,3 +158,26 @@ class _Fork(torch.autograd.Function):
         if torch.is_grad_enabled():
             return first + second
         return torch.add(first, second, out=cpu.empty(first, *first.shape))
+
+
+class _Stack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.shape, count = x.shape, len(x) if index is None else len(index)
+        out = cpu.empty(x, count + len(below), x.shape[1])
+        if index is None:
+            out[:count] = x
+        else:
+            torch.index_select(x, 0, index, out=out[:count])
+        out[count:] = below
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (index,) = ctx.saved_tensors
+        count = ctx.shape[0] if index is None else len(index)
+        grad_x = grad[:count]
+        if index is not None and ctx.needs_input_grad[0]:
+            grad_x = cpu.empty(grad, *ctx.shape).zero_().index_copy_(0, index, grad_x)
+        return grad_x, None, grad[count:]
