@@ -20,7 +20,7 @@ from benchmarks.__main__ import main
 from benchmarks.core import isolate, memory, record, tables, timing, verify
 from benchmarks.core.case import Contender, Settings, Topology
 from benchmarks.data import graphs
-from benchmarks.sides import layers
+from benchmarks.sides import layers, terms
 from benchmarks.sides.families import FAMILIES, OPERATORS
 from benchmarks.suites import growth, turns
 from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
@@ -63,6 +63,17 @@ def test_power_law_graph_has_the_size_and_skew_of_ogbn_arxiv() -> None:
 def test_operator_cases_pass_their_check(name: str) -> None:
     found = comparisons()[f"power-law/operator/{name}"].check(SCALE * 16)
     assert found["error"] < 1e-5
+
+
+def test_terms_of_edges_are_timed_beside_the_layer_alone(tmp_path: Path) -> None:
+    (found,) = run(tmp_path / "results.jsonl", "power-law/terms/GATConv")
+    times = found["seconds"]["training"]
+    assert [*times] == [*terms.SIDES, "a gather of [e, h]"]
+    assert found["check"]["error"] < 1e-5
+    full = {found["case"]: {**found, "scale": 1.0}}
+    alone, weighed = (times[side]["median"] for side in ("gattn", "weight [e]"))
+    section = report.report(full)
+    assert f"| GATConv | {tables.seconds(alone)} | {weighed / alone:.2f}x |" in section
 
 
 def test_run_records_times_and_circumstances(tmp_path: Path, capsys) -> None:

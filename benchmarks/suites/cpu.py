@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.core.case import Case, Contender, Topology
 from benchmarks.data import datasets, graphs
-from benchmarks.sides import edge_products, families, layers, scores
+from benchmarks.sides import edge_products, families, layers, scores, transformers
 from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
 from benchmarks.sides.layers import Maker
 from benchmarks.suites.alone import HasOneSide
@@ -20,6 +20,7 @@ from benchmarks.suites.growth import Growth
 from benchmarks.suites.layout import LayoutBuilding
 from benchmarks.suites.products import Products
 from benchmarks.suites.roof import Roof
+from benchmarks.suites.terms import Terms
 from benchmarks.suites.threads import Threads
 
 
@@ -64,6 +65,18 @@ OTHER_LAYERS = {
 }
 EXPHORMER = {"ExphormerConv": edge_products.exphormer}
 EDGE_PRODUCTS = {**EXPHORMER, "GTConv": edge_products.gt}
+# PyG's SGFormer counts the padding of a batch as nodes: the two compute the same of one graph.
+TRANSFORMERS = {
+    **{name: functools.partial(transformers.model, name=name) for name in transformers.OPTIONS},
+    "GeneralConv": functools.partial(
+        layers.layer,
+        name="GeneralConv",
+        in_channels=WIDTH,
+        out_channels=CHANNELS,
+        heads=HEADS,
+        attention=True,
+    ),
+}
 OPERATORS = {name: functools.partial(layers.operator, name=name) for name in families.OPERATORS}
 READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "LearnedQueryReadout": (layers.learned_queries, ("gattn", "set_transformer")),
@@ -75,7 +88,7 @@ READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
 def comparisons() -> dict[str, Comparison]:
     """The cases of two sides on one graph."""
     found = []
-    for name, make in {**ALL_LAYERS, **OTHER_LAYERS, **EXPHORMER}.items():
+    for name, make in {**ALL_LAYERS, **OTHER_LAYERS, **EXPHORMER, **TRANSFORMERS}.items():
         found.append(Comparison(f"power-law/{name}", power_law, make, large=True))
     for name, make in OPERATORS.items():
         found.append(Comparison(f"power-law/operator/{name}", power_law, make, large=True))
@@ -101,7 +114,8 @@ def comparisons() -> dict[str, Comparison]:
                 )
             )
     for group, topology in {"esol-64": esol_64, "esol-512": esol_512}.items():
-        for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS}.items():
+        of_batches = {name: make for name, make in TRANSFORMERS.items() if name != "SGFormer"}
+        for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS, **of_batches}.items():
             found.append(Comparison(f"{group}/{name}", topology, make))
         for name, (make, sides) in READOUTS.items():
             found.append(Comparison(f"{group}/{name}", topology, make, sides=sides))
@@ -122,6 +136,7 @@ def cases() -> dict[str, Case]:
         "esol-64/products": Products(esol_64, ALL_LAYERS),
         "esol-512/products": Products(esol_512, products),
         **{case.name: case for case in (EPOCH, EPOCH_OF_SPARSE, EPOCH_OF_DENSE, LAYOUT)},
+        **{f"power-law/terms/{n}": Terms(f"power-law/terms/{n}", power_law, n) for n in NAMES},
         "power-law/roof": Roof(power_law, OPERATORS),
         "power-law/threads": Threads(power_law, LAYERS),
         "growth": Growth(),

@@ -12,6 +12,8 @@ from benchmarks.tools.lines import PEERS
 
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
+    "power-law/attention": "A score of one's own on that graph beside PyG's MessagePassing; fused: "
+    "the perceptron beside `mlp_attention`, its kernel",
     "power-law/operator": "The operators alone on that graph, given projected inputs",
     "power-law/bf16": "bf16 beside fp32 on that graph",
     "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",
@@ -50,6 +52,9 @@ def report(records: dict[str, Record]) -> str:
         )
         if table:
             parts += [f"**{title}**", table]
+    of_terms = {n: found for n, found in full.items() if n.startswith("power-law/terms/")}
+    if of_terms:
+        parts.append(_terms(of_terms))
     for count in (64, 512):
         if f"esol-{count}/products" in full:
             parts.append(_products(full[f"esol-{count}/products"], count))
@@ -129,6 +134,23 @@ def growth_table(record: Record) -> str:
     ]  # fmt: skip
     head = ["operator", "edges", "forward + backward", "ns per edge", "peak memory", "layout"]
     return markdown(head, rows)
+
+
+def _terms(records: dict[str, Record]) -> str:
+    """The time of layers with terms of their edges as multiples of the time without."""
+    rows: list[list[str]] = []
+    times: dict[str, float] = {}
+    for name, found in records.items():
+        times = {side: spread["median"] for side, spread in found["seconds"]["training"].items()}
+        alone = times.pop("gattn")
+        rows.append([name.rpartition("/")[2], seconds(alone)])
+        rows[-1] += [f"{time / alone:.2f}x" for time in times.values()]
+    return (
+        "`edge_weight` and `score_bias` on the power-law graph, whose edges are in a random order: "
+        "forward + backward with a term over forward + backward of the layer alone, without and "
+        "with the term's gradient. The last column is a gather of [e, h] numbers by torch, as each "
+        "pass must read them once.\n\n" + markdown(["", "alone", *times], rows)
+    )
 
 
 def _circumstances(records: list[Record]) -> str:

@@ -1,0 +1,56 @@
+"""What a weight or a bias of single edges costs a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.core import timing, verify
+from benchmarks.core.case import Settings, Topology
+from benchmarks.sides import terms
+from benchmarks.suites.comparison import CHECK_SCALE
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A layer with each term of its edges beside the layer without, all in turns.
+
+    The terms come in the caller's order of edges, which on this graph is a random one for a layer.
+    A gather of the [e, h] numbers into the layout's order by torch stands beside: what reading
+    them once costs.
+    """
+
+    name: str
+    topology: Callable[[float], Topology]
+    layer: str
+
+    def measure(self, settings: Settings) -> dict[str, Any]:
+        """Check each in float64, then time forward and backward."""
+        small = self.topology(settings.scale * CHECK_SCALE)
+        found = [self._check(side, small) for side in terms.SIDES]
+        topology = self.topology(settings.scale)
+        runs: dict[str, timing.Run] = {
+            side: timing.training(terms.layer(side, topology, torch.float32, name=self.layer))
+            for side in terms.SIDES
+        }
+        order = torch.randperm(topology.num_edges)
+        term = torch.randn(topology.num_edges, terms.HEADS)
+        runs["a gather of [e, h]"] = lambda: term[order]
+        return {
+            **topology.sizes(),
+            "dtype": "float32",
+            "check": {"error": max(found)},
+            "seconds": {"training": timing.alternate(runs, settings.seconds)},
+        }
+
+    def _check(self, side: str, topology: Topology) -> float:
+        ours, exact = (
+            terms.layer(side, topology, dtype, name=self.layer)
+            for dtype in (torch.float32, torch.float64)
+        )
+        verify.repeatable(ours)
+        found = verify.against_float64({"gattn": ours}, {"gattn": exact}, torch.float32)
+        return found["error"]
