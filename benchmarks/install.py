@@ -4,7 +4,9 @@
     python -m benchmarks.install dist/gattn-*.whl
 
 The environment is fresh and has no compiler; torch and PyTorch Geometric are there already, those
-of the Python that runs this. The first output is that of ``.ci/installed.py``: a layer on the C++
+of the Python that runs this. With ``--into PYTHON`` it is that of another Python, which has torch
+alone: pip then fetches PyTorch Geometric and all that it needs, over the network, and what it
+installed stays. The first output is that of ``.ci/installed.py``: a layer on the C++
 kernels beside PyG's and the reference. A JSON line goes to benchmarks/results/install.jsonl.
 """
 
@@ -60,6 +62,11 @@ def make_environment(home: Path) -> tuple[Path, Path]:
     return python, Path(site).resolve()
 
 
+def install_all(wheel: Path, python: Path) -> None:
+    """Install a wheel with all that it needs, as a user does."""
+    run(python, "-m", "pip", "install", wheel)
+
+
 def install(wheel: Path, python: Path) -> None:
     """Install a wheel, and nothing else, into the environment of a Python."""
     run(
@@ -78,14 +85,15 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.install", description=main.__doc__)
     parser.add_argument("wheel", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, default=record.RESULTS / "install.jsonl")
+    parser.add_argument("--into", type=Path, metavar="PYTHON")
     options = parser.parse_args(arguments)
-    known = record.environment("benchmarks.install", arguments)
+    known = record.environment("benchmarks.install", [Path(one).name for one in arguments])
     for wheel in options.wheel:
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
-            python, _ = make_environment(home / "clean")
+            python = options.into or make_environment(home / "clean")[0]
             start = time.perf_counter()
-            install(wheel.resolve(), python)
+            (install_all if options.into else install)(wheel.resolve(), python)
             installed = time.perf_counter()
             kernels = first_output(python, home, "--kernels")["info"]["cpu"]
             end = time.perf_counter()
@@ -93,6 +101,7 @@ def main(arguments: Sequence[str]) -> None:
             "wheel": wheel.name,
             "bytes": wheel.stat().st_size,
             "kernels": kernels,
+            "dependencies": bool(options.into),
             "install_seconds": installed - start,
             "seconds": end - start,
             "environment": known,

@@ -11,6 +11,9 @@ def main() -> None:
         from gattn.cli.app import app
 
         app(prog_name="gattn")
+    except KeyboardInterrupt:  # while modules are imported; later Typer tells it
+        print("gattn: interrupted", file=sys.stderr)
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise

@@ -34,6 +34,14 @@ def test_the_version(monkeypatch, capsys):
     assert (code, told) == (0, f"gattn {gattn.__version__}\n")
 
 
+def test_an_interruption_is_one_line(monkeypatch, capsys):
+    def interrupt(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gattn.cli.app.app", interrupt)
+    assert runner(monkeypatch, capsys)("molecules") == (130, "gattn: interrupted\n")
+
+
 @pytest.mark.parametrize(("width", "is_told"), [(math.inf, True), (2.0, False)])
 def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
     held = {"coverage": 0.9, "held": 1.0, "mean_width": width}
