@@ -26,14 +26,17 @@ template <class A> [[gnu::noinline]] void draw_block(const Dropout& dropout, i64
   const std::uint64_t first = std::uint64_t(number) * quarter;
   const std::uint32_t threshold = dropout.threshold;
   const A scale = A(dropout.scale);
-  const auto left = [=](word drawn) { return std::uint32_t(drawn) >= threshold ? scale : A(0); };
+  for (i64 k = 0; k < quarter; k += draws_at_once) {
+    Words drawn;
+    philox(seed, first + k, drawn);
+    const auto keep = [=](A* to, const std::uint32_t* words) {
 #pragma omp simd
-  for (i64 k = 0; k < quarter; ++k) {
-    const Words drawn = philox_words(seed, first + k);
-    kept[k] = left(drawn.first);
-    kept[quarter + k] = left(drawn.second);
-    kept[2 * quarter + k] = left(drawn.third);
-    kept[3 * quarter + k] = left(drawn.fourth);
+      for (i64 u = 0; u < draws_at_once; ++u) to[u] = words[u] >= threshold ? scale : A(0);
+    };
+    keep(kept + k, drawn.first);
+    keep(kept + quarter + k, drawn.second);
+    keep(kept + 2 * quarter + k, drawn.third);
+    keep(kept + 3 * quarter + k, drawn.fourth);
   }
 }
 

@@ -226,23 +226,31 @@ template <class T, class I, int C> struct Aggregate {
   T* out;
   i64 heads, value_heads, channels;
   Buffer<i64> value_offset;
+  Buffer<A> weights;
+  Buffer<const T*> values;
 
   i64 c() const { return width<C>(channels); }
   i64 state_size() const { return heads * c(); }
   i64 shared_size() const { return 0; }
   void prepare() {
-    value_offset.resize(heads);
+    value_offset.resize(heads), weights.resize(block * heads), values.resize(block);
     fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
-    for (i64 at = first; at < last; ++at) {
-      direction.prefetch_ahead(at, weight, heads, value, value_heads * c());
-      const T *w = weight[direction.position(at)], *v = value[direction.neighbour[at]];
+    for (i64 at = first; at < last; at += block) {
+      const i64 count = std::min(block, last - at);
+      for (i64 t = 0; t < count; ++t) {
+        direction.prefetch_ahead(at + t, weight, heads, value, value_heads * c());
+        values[t] = value[direction.neighbour[at + t]];
+        const T* own = weight[direction.position(at + t)];
+        for (i64 x = 0; x < heads; ++x) weights[t * heads + x] = wide(own[x]);
+      }
       for (i64 x = 0; x < heads; ++x)
-        axpy<C>(state + x * c(), wide(w[x]), v + value_offset[x], c());
+        axpy_rows<C>(state + x * c(), weights.data() + x, heads, values.data(), value_offset[x],
+                     count, c());
     }
   }
 };

@@ -3,43 +3,89 @@
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#include <cstring>
+
 #include "memory.h"
-#include "scalar.h"
+#include "row_ops.h"
 
 namespace gattn::GATTN_ISA {
 
-// Words are as wide as the instruction set multiplies them, so that the loop over draws is vector
-// code: of a wide word only the lower half counts.
-#ifdef __AVX512DQ__
-using word = std::uint64_t;
-#else
-using word = std::uint32_t;
-#endif
-
-// The four words at a counter.
+// The four words at each of as many counters as are drawn together.
+constexpr i64 draws_at_once = 16;
 struct Words {
-  word first, second, third, fourth;
+  std::uint32_t first[draws_at_once], second[draws_at_once], third[draws_at_once],
+      fourth[draws_at_once];
 };
 
-inline Words philox_words(std::uint64_t seed, std::uint64_t counter) {
+// The halves of a word times a constant.
+inline std::uint64_t product(std::uint32_t factor, std::uint32_t word) {
+  return std::uint64_t(factor) * word;
+}
+inline std::uint32_t high(std::uint64_t product) { return std::uint32_t(product >> 32); }
+inline std::uint32_t low(std::uint64_t product) { return std::uint32_t(product); }
+
+#ifdef __AVX512F__
+// Of a wide lane only the lower half counts, and only that is multiplied: left to the compiler,
+// whole lanes are, which takes three times as long.
+typedef std::uint64_t Lanes __attribute__((vector_size(64)));
+inline Lanes product(std::uint32_t factor, const Lanes& word) {
+  const __m512i factors = _mm512_set1_epi64(factor);
+  return reinterpret_cast<Lanes>(_mm512_mul_epu32(factors, reinterpret_cast<__m512i>(word)));
+}
+inline Lanes high(const Lanes& product) { return product >> 32; }
+inline Lanes low(const Lanes& product) { return product; }
+#endif
+
+// From the two words of a counter to the four that are drawn.
+template <class W> GATTN_INLINE void philox_rounds(std::uint64_t seed, W& c0, W& c1, W& c2, W& c3) {
   std::uint32_t key0 = std::uint32_t(seed), key1 = std::uint32_t(seed >> 32);
-  word c0 = word(std::uint32_t(counter)), c1 = word(counter >> 32), c2 = 0, c3 = 0;
 #pragma GCC unroll 10  // or the loop over draws around it is not vector code
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t(0xD2511F53u) * std::uint32_t(c0);
-    const std::uint64_t product1 = std::uint64_t(0xCD9E8D57u) * std::uint32_t(c2);
-    c0 = word(product1 >> 32) ^ word(std::uint32_t(c1)) ^ key0;
-    c1 = word(product1);
-    c2 = word(product0 >> 32) ^ word(std::uint32_t(c3)) ^ key1;
-    c3 = word(product0);
+    const auto product0 = product(0xD2511F53u, c0), product1 = product(0xCD9E8D57u, c2);
+    c0 = high(product1) ^ c1 ^ key0;
+    c1 = low(product1);
+    c2 = high(product0) ^ c3 ^ key1;
+    c3 = low(product0);
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return {c0, c1, c2, c3};
 }
 
-inline std::uint32_t philox(std::uint64_t seed, std::uint64_t counter) {
-  return std::uint32_t(philox_words(seed, counter).first);
+inline void philox(std::uint64_t seed, const std::uint64_t* counters, Words& to) {
+#ifdef __AVX512F__
+  constexpr i64 width = sizeof(Lanes) / sizeof(std::uint64_t);
+  typedef std::uint32_t Half __attribute__((vector_size(32)));
+  for (i64 y = 0; y < draws_at_once; y += width) {
+    Lanes c0, c2{}, c3{};
+    std::memcpy(&c0, counters + y, sizeof(Lanes));
+    Lanes c1 = high(c0);
+    philox_rounds(seed, c0, c1, c2, c3);
+    const auto keep = [](std::uint32_t* words, const Lanes& lanes) {
+      const Half half = __builtin_convertvector(lanes, Half);
+      std::memcpy(words, &half, sizeof(Half));
+    };
+    keep(to.first + y, c0), keep(to.second + y, c1), keep(to.third + y, c2),
+        keep(to.fourth + y, c3);
+  }
+#else
+#pragma omp simd
+  for (i64 y = 0; y < draws_at_once; ++y) {
+    std::uint32_t c0 = low(counters[y]), c1 = high(counters[y]), c2 = 0, c3 = 0;
+    philox_rounds(seed, c0, c1, c2, c3);
+    to.first[y] = c0, to.second[y] = c1, to.third[y] = c2, to.fourth[y] = c3;
+  }
+#endif
+}
+
+// The same at consecutive counters.
+inline void philox(std::uint64_t seed, std::uint64_t counter, Words& to) {
+  std::uint64_t counters[draws_at_once];
+  for (i64 y = 0; y < draws_at_once; ++y) counters[y] = counter + y;
+  philox(seed, counters, to);
 }
 
 struct Dropout {
@@ -62,7 +108,9 @@ template <class A> struct Mask {
   }
 
   // Draws are made by whole vectors: what is drawn beyond the last is not looked at.
-  static i64 whole(i64 draws) { return (draws + 15) / 16 * 16; }
+  static i64 whole(i64 draws) {
+    return (draws + draws_at_once - 1) / draws_at_once * draws_at_once;
+  }
 
   // Draw those of the edges at the given CSR positions.
   template <class Position> const A* draw(i64 count, const Position& position) {
@@ -84,8 +132,13 @@ template <class A> struct Mask {
     const std::uint32_t threshold = dropout.threshold;
     const A scale = A(dropout.scale);
     const i64 draws = whole(count * heads);
+    for (i64 y = 0; y < draws; y += draws_at_once) {
+      Words drawn;
+      philox(seed, number + y, drawn);
 #pragma omp simd
-    for (i64 y = 0; y < draws; ++y) to[y] = philox(seed, number[y]) >= threshold ? scale : A(0);
+      for (i64 u = 0; u < draws_at_once; ++u)
+        to[y + u] = drawn.first[u] >= threshold ? scale : A(0);
+    }
     if (heads == lanes) return;
     for (i64 t = count - 1; t >= 0; --t)
       for (i64 x = heads - 1; x >= 0; --x) to[t * lanes + x] = to[t * heads + x];

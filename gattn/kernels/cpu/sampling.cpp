@@ -74,8 +74,11 @@ class Draws {
   static constexpr i64 window = 128;
   [[gnu::noinline]] void draw(i64 first) {
     first_ = first;
-#pragma omp simd
-    for (i64 y = 0; y < window; ++y) numbers_[y] = philox(seed_, std::uint64_t(first + y));
+    for (i64 y = 0; y < window; y += draws_at_once) {
+      Words drawn;
+      philox(seed_, std::uint64_t(first + y), drawn);
+      std::copy_n(drawn.first, draws_at_once, numbers_ + y);
+    }
   }
 
   std::uint64_t seed_;
