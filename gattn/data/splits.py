@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Hashable, Iterable, Sequence, Sized
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -232,15 +233,31 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
     >>> split_from_file(path, 4)
     Split(train: 2, val: 1, test: 1; split.json)
     """
-    path = Path(path)
+    return split_from_positions(read_positions(path), path, count)
+
+
+def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the file of :func:`split_from_file` holds: positions by part, and other keys.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not such JSON.
+    """
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(Path(path).read_text("utf-8"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise ValueError(f"{path} is not JSON: {error}") from None
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict) or not all(isinstance(found.get(p), list) for p in PARTS):
         raise ValueError(f"{path} must hold lists of positions under train, val and test")
+    return found
+
+
+def split_from_positions(
+    found: Mapping[str, Any], path: str | os.PathLike[str], count: int
+) -> Split:
+    """Make the split of :func:`split_from_file` from what its file holds."""
     seen: dict[int, str] = {}
     for part in PARTS:
         for position in found[part]:
@@ -254,7 +271,7 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
                 raise ValueError(f"{path}: position {position} is in {first} and in {part}")
             seen[position] = part
     train, val, test = (torch.tensor(found[part], dtype=torch.int64) for part in PARTS)
-    return Split(train, val, test, path.name)
+    return Split(train, val, test, Path(path).name)
 
 
 def murcko_scaffold(smiles: str) -> str:

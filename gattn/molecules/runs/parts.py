@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gattn.data import Split, random_split, scaffold_split, split_by_names, split_from_file
+from gattn.data import Split, random_split, scaffold_split, split_by_names
+from gattn.data.splits import read_positions, split_from_positions
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.training.runs import Json
 
-__all__ = ["PARTS", "choose_parts", "in_two_parts", "other_data", "splits_record"]
+__all__ = ["PARTS", "choose_parts", "in_two_parts", "splits_record"]
 
 PARTS = ("train", "val", "test")
 LEAST = 10
 """Fewer molecules cannot be divided 8:1:1."""
 
 
-def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> Split:
+def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> tuple[Split, list[str]]:
     """Divide molecules as ``--split`` says.
 
     By ``random`` and ``scaffold`` all rows of one canonical SMILES come into one part; a column
@@ -31,12 +31,13 @@ def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> Split
         seed: of the random split.
 
     Returns:
-        Positions in ``known``.
+        Positions in ``known``, and what to say of a file that was written of other data.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: too few molecules, a part without any, or a column or file that is no split.
     """
+    notes: list[str] = []
     if len(known) < LEAST:
         raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(known)}")
     if (different := len(set(known.canonical))) < LEAST and spec in ("random", "scaffold"):
@@ -51,11 +52,13 @@ def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> Split
     elif source.parts is not None:
         split = _by_column(source, spec).among(known.rows)
     else:
-        split = split_from_file(spec, len(source.smiles)).among(known.rows)
+        found = read_positions(spec)
+        split = split_from_positions(found, spec, len(source.smiles)).among(known.rows)
+        notes = _other_data(spec, found, source)
     for part in PARTS:
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
-    return split
+    return split, notes
 
 
 def in_two_parts(split: Split, canonical: Sequence[str]) -> int:
@@ -64,12 +67,9 @@ def in_two_parts(split: Split, canonical: Sequence[str]) -> int:
     return sum(canonical[i] in train for i in split.test.tolist())
 
 
-def other_data(spec: str, source: Source) -> list[str]:
+def _other_data(spec: str, found: Mapping[str, Any], source: Source) -> list[str]:
     """A note where a file of parts, which are rows by number, was written of other data."""
-    if source.parts is not None or not spec.endswith(".json"):
-        return []
-    found = json.loads(Path(spec).read_text("utf-8"))
-    if not isinstance(found, dict) or found.get("sha256") in (None, source.sha256):
+    if found.get("sha256") in (None, source.sha256):
         return []
     written = f"{spec} counts the rows of other data, {found.get('data')}"
     return [f"{written}: {source.name} must have the same molecules in the same order."]

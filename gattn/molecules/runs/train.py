@@ -27,7 +27,7 @@ from gattn.molecules.runs.measure import (
     measure_targets,
     ridge_rows,
 )
-from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, other_data, splits_record
+from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.store import fingerprint
@@ -120,9 +120,9 @@ def train_run(
     cache.mkdir(parents=True, exist_ok=True)
     known = _known(estimator, source, cache)
     say(_read(source, known, estimator))
-    split = choose_parts(settings.split, known, source, settings.model.seed)
+    split, told = choose_parts(settings.split, known, source, settings.model.seed)
     _check_train(estimator, known.y[split.train])
-    notes = [*other_data(settings.split, source), *_notes(split, known, settings)]
+    notes = [*told, *_notes(split, known, settings)]
     for note in notes:
         say(note)
     if is_first_process():
