@@ -124,27 +124,36 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
+// fp32 numbers in a register: wider vectors are taken apart in memory.
+#if defined(__AVX512F__)
+constexpr int register_floats = 16;
+#elif defined(__AVX__)
+constexpr int register_floats = 8;
+#else
+constexpr int register_floats = 4;
+#endif
+
 // to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers. For
 // fp32 they are explicit vectors, since the compiler keeps an array of several vectors in memory.
 template <int C, class A, class T>
 inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, const T* const* rows,
                       i64 offset, i64 count, i64 channels) {
   if constexpr (C > 0 && std::is_same_v<T, float>) {
-    constexpr int L = std::min(C, 16), vectors = C / L;
+    constexpr int L = std::min(C, register_floats), vectors = C / L;
     typedef float Lanes __attribute__((vector_size(L * sizeof(float))));
     Lanes sum[vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int u = 0; u < vectors; ++u) std::memcpy(&sum[u], to + u * L, sizeof(Lanes));
     for (i64 t = 0; t < count; ++t) {
       const float *row = rows[t] + offset, w = weight[t * step];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int u = 0; u < vectors; ++u) {
         Lanes own;
         std::memcpy(&own, row + u * L, sizeof(Lanes));
         sum[u] += w * own;
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int u = 0; u < vectors; ++u) std::memcpy(to + u * L, &sum[u], sizeof(Lanes));
   } else if constexpr (C > 0 && C * sizeof(A) <= 512) {
     A sum[C];
