@@ -82,10 +82,31 @@ BANDED = ("dot_product",)
 
 def call_all(shape: ShapeClass) -> None:
     """Call every launcher that serves a shape class, on what its operator is declared to take."""
-    launchers, operators = internals.launchers(), internals.operators()
-    families = [name.removesuffix("_forward") for name in operators if name.endswith("_forward")]
-    layout = layout_of(shape)
-    for family in BANDED if shape.path == "runs" else families:
+    call_families(shape, families())
+    if shape.path != "general":
+        return
+    launchers, operators, layout = internals.launchers(), internals.operators(), layout_of(shape)
+    for name in launchers.__all__:
+        operator = operators[name]
+        has_options = any(letters.endswith("?") for letters in operator.shapes.values())
+        if name.rsplit("_", 1)[0] in families() and name.endswith(("_forward", "_backward")):
+            continue
+        if has_options or not shape.options:
+            call(launchers, operator, shape, {"layout": layout, "transposed": False})
+        if "transposed" in operator.settings and not shape.options:
+            call(launchers, operator, shape, {"layout": layout, "transposed": True})
+
+
+def families() -> list[str]:
+    """The operators that have a forward and a backward of their own."""
+    names = internals.operators()
+    return [name.removesuffix("_forward") for name in names if name.endswith("_forward")]
+
+
+def call_families(shape: ShapeClass, chosen: Iterable[str]) -> None:
+    """Call the forward and the backward of the chosen families that serve a shape class."""
+    launchers, operators, layout = internals.launchers(), internals.operators(), layout_of(shape)
+    for family in BANDED if shape.path == "runs" else chosen:
         given: dict[str, Any] = {"layout": layout}
         forward, backward = (operators[f"{family}_{part}"] for part in ("forward", "backward"))
         found = call(launchers, forward, shape, given)
@@ -93,15 +114,6 @@ def call_all(shape: ShapeClass) -> None:
         call(launchers, backward, shape, {**given, **found})
         if len(forward.flags) > 1:  # more than needs_backward: they are kernels of their own
             call(launchers, forward, shape, {**given, **dict.fromkeys(forward.flags, False)})
-    for name in launchers.__all__ if shape.path == "general" else ():
-        operator = operators[name]
-        has_options = any(letters.endswith("?") for letters in operator.shapes.values())
-        if name.rsplit("_", 1)[0] in families and name.endswith(("_forward", "_backward")):
-            continue
-        if has_options or not shape.options:
-            call(launchers, operator, shape, {"layout": layout, "transposed": False})
-        if "transposed" in operator.settings and not shape.options:
-            call(launchers, operator, shape, {"layout": layout, "transposed": True})
 
 
 def call(

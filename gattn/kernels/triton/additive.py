@@ -46,6 +46,7 @@ from gattn.kernels.triton.primitives import (
     dropout_factor,
     dropout_keep,
     edge_number,
+    exp,
     expand_last,
     gather,
     head_channel_offsets,
@@ -55,12 +56,14 @@ from gattn.kernels.triton.primitives import (
     safe_max,
     scatter,
     softmax_merge,
+    weigh_edge,
 )
 from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
     item_rows,
+    longest_run,
     program_rows,
     work_items,
 )
@@ -206,7 +209,7 @@ def additive_forward_kernel(
     if out_pos_centered is not None:
         mass_pos = tl.zeros([SLOTS, ROWS, H], ACC)
         acc_pos = tl.zeros([SLOTS, ROWS, H, C], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         zs, scores, values = (), (), ()
         for u in tl.static_range(UNROLL):
@@ -358,7 +361,7 @@ def additive_backward_key_kernel(
         v = gather(value, row, live, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
         acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
         acc_key = tl.zeros([SLOTS, ROWS, H], ACC)
-        step, max_degree = 0, tl.max(last - first, 0)
+        step, max_degree = 0, longest_run(first, last)
         while step < max_degree:
             grads, zs, alphas, deltas = (), (), (), ()
             for u in tl.static_range(UNROLL):
@@ -376,7 +379,7 @@ def additive_backward_key_kernel(
                     score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
                 m_row = gather(row_terms, i, valid, head * 4 + 1, head_mask, HEADS * 4, ACC)
                 inv_sum = gather(row_terms, i, valid, head * 4 + 2, head_mask, HEADS * 4, ACC)
-                alpha = tl.exp(score - m_row) * inv_sum
+                alpha = exp(score - m_row) * inv_sum
                 zs += (z,)
                 alphas += (tl.where(expand_last(valid), alpha, 0.0),)
                 deltas += (gather(row_terms, i, valid, head * 4 + 3, head_mask, HEADS * 4, ACC),)
@@ -394,12 +397,10 @@ def additive_backward_key_kernel(
                     csr_position = tl.load(csr2csc + position, mask=valid, other=0)
                     edge = tl.load(perm + csr_position, mask=valid, other=0)
                 if edge_weight is not None:
-                    if grad_edge_weight is not None:
-                        grad_w = alpha * grad_alpha
-                        scatter(grad_edge_weight, edge, valid, head, head_mask, grad_w, HEADS)
-                    weight = edge_number(edge_weight, edge, valid, ACC)
-                    alpha_drop *= weight
-                    grad_alpha *= weight
+                    alpha_drop, grad_alpha = weigh_edge(
+                        edge_weight, grad_edge_weight, edge, valid, head, head_mask,
+                        alpha, alpha_drop, grad_alpha, HEADS, ACC,
+                    )  # fmt: skip
                 acc += expand_last(alpha_drop) * grads[u]
                 grad_score = alpha * (grad_alpha - deltas[u])
                 if grad_bias is not None:

@@ -36,6 +36,7 @@ from gattn.kernels.triton.launch import (
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_keep,
+    exp,
     expand_last,
     reciprocal,
     safe_max,
@@ -47,7 +48,9 @@ MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8
 BLOCK_M = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
 """Rows of a program; the most, with BLOCK_N and WARPS, whose registers hold without spilling."""
 BLOCK_N = 32
-WARPS = 8
+WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
+"""Of a program: 4 for a block of destinations in 16 bits, where a warp of the tensor cores has 16
+rows and 8 would form the same scores twice, up to the channels whose registers hold."""
 MAX_CHANNELS = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
 """Channels up to which the registers hold; twice as many in 16 bits without bias and dropout."""
 
@@ -83,7 +86,8 @@ def forward(
     row_max = query.new_empty(n, heads, dtype=acc_dtype(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     launch(
-        dot_product_banded_forward_kernel, (-(-n // BLOCK_M[query.dtype]), heads), WARPS,
+        dot_product_banded_forward_kernel,
+        (-(-n // BLOCK_M[query.dtype]), heads), _row_warps(query, value),
         *layout[:3], *contiguous(query, key, value, bias), out_acc, row_max, row_sum, n,
         scale=scale, **dropout_args(seed, dropout), **_constants(query, value),
     )  # fmt: skip
@@ -116,7 +120,8 @@ def backward(
     inputs = grad_out, query, key, value, bias, row_max, row_sum, delta
     options = dropout_args(seed, dropout) | _constants(query, value) | {"scale": scale}
     launch(
-        dot_product_banded_backward_query_kernel, (-(-n // block_m), heads), WARPS,
+        dot_product_banded_backward_query_kernel,
+        (-(-n // block_m), heads), _row_warps(query, value),
         rowptr, col, perm, *inputs, out_acc, grad_query, grad_bias, n, **options,
     )  # fmt: skip
     launch(
@@ -124,6 +129,12 @@ def backward(
         rowptr, col, perm, colptr, row, *inputs, grad_key, grad_value, n, m, **options,
     )  # fmt: skip
     return grad_query, grad_key, grad_value
+
+
+def _row_warps(query: Tensor, value: Tensor) -> int:
+    """Warps of a program that takes a block of destinations."""
+    is_narrow = max(query.shape[2], value.shape[2]) <= FEW_WARPS_CHANNELS
+    return FEW_WARPS if is_narrow and query.dtype.itemsize == 2 else WARPS
 
 
 def _constants(query: Tensor, value: Tensor) -> dict[str, object]:
@@ -244,8 +255,8 @@ def dot_product_banded_forward_kernel(
             q, k, start, first, last, j, perm, bias, head, scale, HEADS, ACC
         )
         highest = tl.maximum(m_i, tl.max(score, 1))
-        rescale = tl.exp(m_i - safe_max(highest))
-        weight = tl.exp(score - expand_last(safe_max(highest)))
+        rescale = exp(m_i - safe_max(highest))
+        weight = exp(score - expand_last(safe_max(highest)))
         l_i = l_i * rescale + tl.sum(weight, 1)
         if seed is not None:
             keep = dropout_keep_tile(seed, position, head, threshold, HEADS)
@@ -269,7 +280,7 @@ def gradient_tile(
     score, is_edge, position = score_tile(
         q, k, start, first, last, j, perm, bias, head, scale, HEADS, ACC
     )
-    alpha = tl.where(is_edge, tl.exp(score - expand_last(m_row)) * expand_last(inv_sum), 0.0)
+    alpha = tl.where(is_edge, exp(score - expand_last(m_row)) * expand_last(inv_sum), 0.0)
     grad_alpha = tl.dot(g, tl.trans(v), input_precision="ieee", out_dtype=ACC)
     alpha_drop = alpha
     if seed is not None:

@@ -54,6 +54,7 @@ from gattn.kernels.triton.primitives import (
     dropout_factor,
     dropout_keep,
     edge_number,
+    exp,
     expand_last,
     gather,
     head_channel_offsets,
@@ -62,13 +63,16 @@ from gattn.kernels.triton.primitives import (
     safe_max,
     scatter,
     softmax_merge,
+    weigh_edge,
 )
 from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
     item_rows,
+    longest_run,
     program_rows,
+    scatter_pairs,
     work_items,
 )
 
@@ -178,8 +182,7 @@ def dot_product_backward(
         edge_query, grad_edge_out = (_to_features(t, edge_proj) for t in (query, grad_out))
         grad_edge_query = torch.empty_like(edge_query)
     grad_query = empty_sum(query, edge_proj is not None, *query.shape)
-    edge_alpha = row_max.new_empty(col.numel(), heads)
-    edge_grad_dot = row_max.new_empty(col.numel(), heads)
+    edge_terms = row_max.new_empty(col.numel(), heads, 2)
 
     width, graph_ptr = max(channels, value_channels), graph_ptr_of(layout)
     plan = LaunchPlan(layout, heads, width, query.dtype, unroll=2, graph_ptr=graph_ptr)
@@ -194,7 +197,7 @@ def dot_product_backward(
         grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr, edge_weight,
         out_acc, edge_out, row_max, row_sum,
         grad_query, grad_edge_query, splits.a, splits.b, grad_bias, grad_weight,
-        edge_alpha, edge_grad_dot,
+        edge_terms,
         scale=scale, **dropout_args(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
         C=pad(channels), V=pad(value_channels), D=pad(features),
@@ -206,13 +209,14 @@ def dot_product_backward(
         plan = LaunchPlan(layout, heads, features, query.dtype, unroll=1, all_heads=True)
         plan.run(
             dot_product_backward_edge_attr_kernel,
-            perm, grad_edge_out, edge_query, edge_alpha, edge_grad_dot, grad_edge_attr,
+            perm, grad_edge_out, edge_query, edge_terms, grad_edge_attr,
             FEATURES=features, D=pad(features),
         )  # fmt: skip
     if graph_ptr is None:
         grad_key, grad_value = weighted_sum(
-            layout, edge_grad_dot, query, edge_alpha, grad_out, transposed=True, csr_order=True
-        )
+            layout, edge_terms[..., 1], query, edge_terms[..., 0], grad_out,
+            transposed=True, csr_order=True,
+        )  # fmt: skip
     if edge_proj is not None:
         grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)
         grad_edge_proj = _outer(query, grad_edge_query) + _outer(grad_out, edge_out)
@@ -269,7 +273,7 @@ def dot_product_forward_kernel(
         edge_offset, edge_mask = head_channel_offsets(head, head_mask, FEATURES, D)
         uq = gather(edge_query, row, live, edge_offset, edge_mask, HEADS * FEATURES, ACC) * scale
         edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         scores, values, attrs = (), (), ()
         for u in tl.static_range(UNROLL):
@@ -333,7 +337,7 @@ def dot_product_backward_query_kernel(
     grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr, edge_weight,
     out_acc, edge_out, row_max, row_sum,
     grad_query, grad_edge_query, split_grad_query, split_grad_edge_query, grad_bias,
-    grad_edge_weight, edge_alpha, edge_grad_dot,
+    grad_edge_weight, edge_terms,
     num_rows, num_splits,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -344,7 +348,7 @@ def dot_product_backward_query_kernel(
     """Rows are destinations: dq_i, du_i, and for every edge what the other passes need.
 
     That is alpha_ij after dropout and times w_ij, and scale ds_ij, the gradient of the dot product,
-    [e, h] each in CSR order. With graph_ptr, dk_j and dv_j follow in the same program.
+    side by side, [e, h, 2] in CSR order. With graph_ptr, dk_j and dv_j follow in the same program.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -374,9 +378,10 @@ def dot_product_backward_query_kernel(
             ge = gather(grad_edge_out, row, live, edge_offset, edge_mask, width_e, ACC)
             e = gather(edge_out, row, live, edge_offset, edge_mask, width_e, ACC)
             delta += tl.sum(ge * e, 2)
-        step, max_degree = 0, tl.max(last - first, 0)
+        step, max_degree = 0, longest_run(first, last)
         while step < max_degree:
             keys, values, attrs, biases = (), (), (), ()
+            alphas, grad_dots = (), ()
             for u in tl.static_range(UNROLL):
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 j = tl.load(col + position, mask=valid, other=0)
@@ -398,7 +403,7 @@ def dot_product_backward_query_kernel(
                     grad_alpha += tl.sum(ge[None] * attrs[u], 3)
                 if bias is not None:
                     score += biases[u]
-                alpha = tl.exp(score - m_row[None]) * inv_sum[None]
+                alpha = exp(score - m_row[None]) * inv_sum[None]
                 alpha = tl.where(expand_last(valid), alpha, 0.0)
                 alpha_drop = alpha
                 if seed is not None:
@@ -408,12 +413,10 @@ def dot_product_backward_query_kernel(
                 if (grad_bias is not None) or (edge_weight is not None):
                     edge = tl.load(perm + position, mask=valid, other=0)
                 if edge_weight is not None:
-                    if grad_edge_weight is not None:
-                        grad_w = alpha * grad_alpha
-                        scatter(grad_edge_weight, edge, valid, head, head_mask, grad_w, HEADS)
-                    weight = edge_number(edge_weight, edge, valid, ACC)
-                    alpha_drop *= weight
-                    grad_alpha *= weight
+                    alpha_drop, grad_alpha = weigh_edge(
+                        edge_weight, grad_edge_weight, edge, valid, head, head_mask,
+                        alpha, alpha_drop, grad_alpha, HEADS, ACC,
+                    )  # fmt: skip
                 grad_score = alpha * (grad_alpha - delta[None])
                 if grad_bias is not None:
                     scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
@@ -421,8 +424,11 @@ def dot_product_backward_query_kernel(
                 acc += expand_last(grad_dot) * keys[u]
                 if edge_attr is not None:
                     edge_acc += expand_last(grad_dot) * attrs[u]
-                scatter(edge_alpha, position, valid, head, head_mask, alpha_drop, HEADS)
-                scatter(edge_grad_dot, position, valid, head, head_mask, grad_dot, HEADS)
+                alphas += (alpha_drop,)
+                grad_dots += (grad_dot,)
+            scatter_pairs(
+                edge_terms, alphas, grad_dots, first, last, step, head, head_mask, HEADS, SLOTS
+            )  # fmt: skip
             step += SLOTS * UNROLL
 
         grad_q = tl.sum(acc, 0)
@@ -442,16 +448,16 @@ def dot_product_backward_query_kernel(
             )
             sum_rows(
                 row, first, last, split, is_whole, is_split,
-                row_index, csr2csc, None, edge_grad_dot, query, edge_alpha, grad_out,
+                row_index, csr2csc, None, edge_terms + 1, query, edge_terms, grad_out,
                 grad_key, grad_value, None, None,
-                HEADS, HEADS, CHANNELS, VALUE_CHANNELS, ACC, SLOTS, ROWS, H, C, V, UNROLL,
+                2, HEADS, HEADS, CHANNELS, VALUE_CHANNELS, ACC, SLOTS, ROWS, H, C, V, UNROLL,
             )  # fmt: skip
             item += stride
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def dot_product_backward_edge_attr_kernel(
-    offsets, perm, grad_edge_out, edge_query, edge_alpha, edge_grad_dot, grad_edge_attr,
+    offsets, perm, grad_edge_out, edge_query, edge_terms, grad_edge_attr,
     num_rows, num_splits,
     HEADS: tl.constexpr, FEATURES: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
@@ -467,12 +473,12 @@ def dot_product_backward_edge_attr_kernel(
     offset, mask = head_channel_offsets(head, head_mask, FEATURES, D)
     uq = gather(edge_query, row, live, offset, mask, HEADS * FEATURES, ACC)
     ge = gather(grad_edge_out, row, live, offset, mask, HEADS * FEATURES, ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
-        grad_dot = gather(edge_grad_dot, position, valid, head, head_mask, HEADS, ACC)
+        grad_dot = gather(edge_terms, position, valid, head * 2 + 1, head_mask, HEADS * 2, ACC)
         grad = expand_last(grad_dot) * uq[None]
-        alpha_drop = gather(edge_alpha, position, valid, head, head_mask, HEADS, ACC)
+        alpha_drop = gather(edge_terms, position, valid, head * 2, head_mask, HEADS * 2, ACC)
         grad += expand_last(alpha_drop) * ge[None]
         edge = tl.load(perm + position, mask=valid, other=0)
         grad_a = tl.sum(grad, 2)

@@ -23,6 +23,7 @@ from torch import Tensor
 from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton.launch import LaunchPlan, Sums, contiguous
 from gattn.kernels.triton.primitives import (
+    exp,
     expand_last,
     gather,
     head_channel_offsets,
@@ -33,7 +34,7 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
 )
 from gattn.kernels.triton.tiles import pad
-from gattn.kernels.triton.work import edge_positions, head_block, program_rows
+from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
@@ -96,7 +97,7 @@ def weighted_sum(
     """Sum rows of one or two tables [., h_v, c] over the edges of each row, weighted.
 
     The weights [e, h] stand in the caller's order or, with ``csr_order``, which transposed sums
-    take alone, in CSR order.
+    take alone, in CSR order. Two weights of an edge and head stand side by side, [e, h, 2].
     """
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     offsets, index, order, reorder = rowptr, col, perm, None
@@ -115,7 +116,8 @@ def weighted_sum(
         weighted_sum_kernel,
         index, order, reorder, weight, table, other_weight, other_table,
         out, other, splits.a, splits.b,
-        TABLE_HEADS=table.shape[1], CHANNELS=channels, OTHER_CHANNELS=other_channels,
+        WEIGHTS=1 if other_weight is None else 2, TABLE_HEADS=table.shape[1], CHANNELS=channels,
+        OTHER_CHANNELS=other_channels,
         C=pad(channels), D=pad(other_channels),
     )  # fmt: skip
     plan.merge(splits, sums)
@@ -150,7 +152,7 @@ def edge_softmax_kernel(
     head, head_mask = head_block(HEADS, H)
     m_i = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
     l_i = tl.zeros([SLOTS, ROWS, H], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         scores = ()
         for u in tl.static_range(UNROLL):
@@ -196,12 +198,12 @@ def write_softmax(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     """Write alpha_ij = exp(s_ij - m_i) / l_i for the edges first to last - 1."""
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
         edge = tl.load(perm + position, mask=valid, other=0)
         x = gather(score, edge, valid, head, head_mask, HEADS, ACC)
-        alpha = tl.exp(x - m_row[None]) * inv_sum[None]
+        alpha = exp(x - m_row[None]) * inv_sum[None]
         scatter(out, edge, valid, head, head_mask, alpha, HEADS)
         step += SLOTS
 
@@ -219,7 +221,7 @@ def edge_softmax_backward_kernel(
     head, head_mask = head_block(HEADS, H)
     acc_grad = tl.zeros([SLOTS, ROWS, H], ACC)
     acc_alpha = tl.zeros([SLOTS, ROWS, H], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         for u in tl.static_range(UNROLL):
             position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
@@ -263,7 +265,7 @@ def write_softmax_backward(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     """Write alpha_ij (grad_ij - mean_i) for the edges first to last - 1."""
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
         edge = tl.load(perm + position, mask=valid, other=0)
@@ -278,7 +280,7 @@ def weighted_sum_kernel(
     offsets, index, order, reorder, weight, table, other_weight, other_table,
     out, other_out, split_out, split_other_out,
     num_rows, num_splits,
-    HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
+    WEIGHTS: tl.constexpr, HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
@@ -294,7 +296,7 @@ def weighted_sum_kernel(
         row, first, last, split, is_whole, is_split,
         index, order, reorder, weight, table, other_weight, other_table,
         out, other_out, split_out, split_other_out,
-        HEADS, TABLE_HEADS, CHANNELS, OTHER_CHANNELS, ACC, SLOTS, ROWS, H, C, D, UNROLL,
+        WEIGHTS, HEADS, TABLE_HEADS, CHANNELS, OTHER_CHANNELS, ACC, SLOTS, ROWS, H, C, D, UNROLL,
     )  # fmt: skip
 
 
@@ -303,7 +305,7 @@ def sum_rows(
     row, first, last, split, is_whole, is_split,
     index, order, reorder, weight, table, other_weight, other_table,
     out, other_out, split_out, split_other_out,
-    HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
+    WEIGHTS: tl.constexpr, HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
@@ -315,7 +317,7 @@ def sum_rows(
     if other_table is not None:
         other_offset, other_mask = head_channel_offsets(head, head_mask, OTHER_CHANNELS, D)
         other_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         for u in tl.static_range(UNROLL):
             position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
@@ -324,13 +326,15 @@ def sum_rows(
             if reorder is not None:
                 edge = tl.load(reorder + edge, mask=valid, other=0)
             x = gather(table, j, valid, table_offset, mask, TABLE_HEADS * CHANNELS, ACC)
-            w = gather(weight, edge, valid, head, head_mask, HEADS, ACC)
+            w = gather(weight, edge, valid, head * WEIGHTS, head_mask, HEADS * WEIGHTS, ACC)
             acc += expand_last(w) * x
             if other_table is not None:
                 x = gather(
                     other_table, j, valid, other_offset, other_mask, HEADS * OTHER_CHANNELS, ACC
                 )
-                w = gather(other_weight, edge, valid, head, head_mask, HEADS, ACC)
+                w = gather(
+                    other_weight, edge, valid, head * WEIGHTS, head_mask, HEADS * WEIGHTS, ACC
+                )
                 other_acc += expand_last(w) * x
         step += SLOTS * UNROLL
     row_sum = tl.sum(acc, 0)
@@ -360,7 +364,7 @@ def edge_dot_kernel(
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     key_offset = head_channel_offsets(head % KEY_HEADS, head_mask, CHANNELS, C)[0]
     q = gather(query, row, last > first, offset, mask, HEADS * CHANNELS, ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         keys = ()
         for u in tl.static_range(UNROLL):

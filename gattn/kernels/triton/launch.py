@@ -61,6 +61,7 @@ class LaunchPlan:
         all_heads: whether a program takes all heads.
         graph_ptr: where the nodes of small graphs begin, for one program a graph.
         cut: whether long rows are cut into splits.
+        more_rows: see `tiles.choose`.
     """
 
     def __init__(
@@ -75,11 +76,12 @@ class LaunchPlan:
         all_heads: bool = False,
         graph_ptr: Tensor | None = None,
         cut: bool = True,
+        more_rows: bool = True,
     ) -> None:
         self.offsets, num_edges = layout[3 if transposed else 0], layout[1].numel()
         self.num_rows = self.offsets.numel() - 1
         degree = num_edges / max(self.num_rows, 1)
-        tile = tiles.choose(heads, width, dtype, degree, unroll, min_slots, all_heads)
+        tile = tiles.choose(heads, width, dtype, degree, unroll, min_slots, all_heads, more_rows)
         if graph_ptr is not None:
             tile = tiles.whole_graphs(tile, width, dtype)
         elif not cut:

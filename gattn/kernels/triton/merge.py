@@ -13,6 +13,7 @@ import triton.language as tl
 
 from gattn.kernels.triton.primitives import (
     acc_scalar,
+    exp,
     expand_last,
     gather,
     head_channel_offsets,
@@ -99,7 +100,7 @@ def merge_row(
         factor = tl.full([SPLITS, 1, H], 1.0, ACC)
         if split_max is not None:
             m_split = gather(split_max, index, valid, head, head_mask, HEADS, ACC, float("-inf"))
-            factor = tl.exp(m_split - safe_max(m_row)[None])
+            factor = exp(m_split - safe_max(m_row)[None])
             l_i += factor * gather(split_sum, index, valid, head, head_mask, HEADS, ACC)
         if a is not None:
             x = gather(split_a, index, valid, a_offset, a_mask, HEADS * A_CHANNELS, ACC)

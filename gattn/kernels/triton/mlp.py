@@ -47,7 +47,7 @@ from gattn.kernels.triton.primitives import (
     tanh,
 )
 from gattn.kernels.triton.tiles import graph_ptr_of, pad
-from gattn.kernels.triton.work import edge_positions, head_block, program_rows
+from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
 
 FEATURE_SLOTS = 4
 """Edges of a tile that share one reading of W, with edge features; half as many in fp64."""
@@ -138,6 +138,7 @@ def mlp_plan(
     return LaunchPlan(
         layout, heads, max(channels, value_channels), query.dtype, unroll,
         transposed=transposed, min_slots=min_slots, graph_ptr=graph_ptr, cut=cut,
+        more_rows=query.dtype.itemsize > 2,  # in 16 bits the registers would not suffice
     )  # fmt: skip
 
 
@@ -203,7 +204,7 @@ def mlp_forward_kernel(
     m_i = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
     l_i = tl.zeros([SLOTS, ROWS, H], ACC)
     acc = tl.zeros([SLOTS, ROWS, H, V], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         scores, values = (), ()
         for u in tl.static_range(UNROLL):
@@ -272,7 +273,7 @@ def mlp_score_kernel(
     negative_slope = acc_scalar(negative_slope, ACC)
     w = tl.load(weight + offset, mask=mask, other=0.0).to(ACC)
     q = gather(query, row, last > first, offset, mask, HEADS * CHANNELS, ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         keys = ()
         for u in tl.static_range(UNROLL):

@@ -58,20 +58,23 @@ from gattn.kernels.triton.mlp import (
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_factor,
-    edge_number,
+    exp,
     expand_last,
     gather,
     head_channel_offsets,
     reciprocal,
     safe_max,
     scatter,
+    weigh_edge,
 )
 from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
     item_rows,
+    longest_run,
     program_rows,
+    scatter_pairs,
     work_items,
 )
 
@@ -119,7 +122,7 @@ def mlp_backward(
     grad_query, grad_key, grad_value = (
         None if t is None else t.new_empty(t.shape) for t in (query, key, value)
     )
-    edge_alpha, edge_grad_score = row_max.new_empty(e, heads), row_max.new_empty(e, heads)
+    edge_terms = row_max.new_empty(e, heads, 2)
     destination = None if edge_attr is None else col.new_empty(e)
     grad_bias = head_gradients(bias, wants_bias, row_sum)
     grad_edge_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
@@ -137,7 +140,7 @@ def mlp_backward(
         grad_out, query, key, value, weight, edge_attr, edge_proj_t,
         *contiguous(per_head(bias, heads), edge_weight), out_acc, row_max, row_sum,
         grad_query, splits.a, partial_grad_weight, grad_bias, grad_edge_weight,
-        edge_alpha, edge_grad_score, destination,
+        edge_terms, destination,
         plan.programs,
         negative_slope=negative_slope, **dropout_args(seed, dropout), **constants,
         programs=programs,
@@ -152,7 +155,7 @@ def mlp_backward(
         plan.run(
             mlp_backward_key_kernel,
             row, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-            edge_alpha, edge_grad_score, grad_key, grad_value, splits.a, splits.b,
+            edge_terms, grad_key, grad_value, splits.a, splits.b,
             negative_slope=negative_slope, **constants,
         )  # fmt: skip
         plan.merge(splits, sums)
@@ -161,7 +164,7 @@ def mlp_backward(
     if edge_attr is not None:
         grads[4:6] = _edge_gradients(
             destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t,
-            edge_grad_score, negative_slope, activation, wants_edge_attr,
+            edge_terms, negative_slope, activation, wants_edge_attr,
         )  # fmt: skip
     return tuple(query.new_empty(0) if g is None else g for g in grads)
 
@@ -176,7 +179,7 @@ def _edge_gradients(
     edge_attr: Tensor,
     edge_proj: Tensor,
     edge_proj_t: Tensor,
-    edge_grad_score: Tensor,
+    edge_terms: Tensor,
     negative_slope: float,
     activation: str,
     wants_edge_attr: bool,
@@ -184,18 +187,18 @@ def _edge_gradients(
     """Return the gradients of edge_attr, if wanted, and of edge_proj."""
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
-    halves = 2 if edge_grad_score.dtype == torch.float64 else 1
+    halves = 2 if edge_terms.dtype == torch.float64 else 1
     block = max(1, min(pad(heads), 128 // halves // width))
     head_blocks = -(-heads // block)
     edges = max(16, EDGES // halves // max(1, width // 128))
     tiles = -(-e // edges)
     inputs = (
         destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t,
-        edge_grad_score,
+        edge_terms,
     )  # fmt: skip
     constants = {
         "HEADS": heads, "CHANNELS": channels, "FEATURES": features, "ACTIVATION": activation,
-        "ACC": ACCUMULATOR[edge_grad_score.dtype], "E": edges, "H": block, "C": width,
+        "ACC": ACCUMULATOR[edge_terms.dtype], "E": edges, "H": block, "C": width,
         "D": max(16, pad(features)),
     }  # fmt: skip
     grad_edge_attr = None
@@ -206,7 +209,7 @@ def _edge_gradients(
             *inputs, grad_edge_attr, e, head_blocks, negative_slope, **constants,
         )  # fmt: skip
     programs = min(tiles, PROJ_PROGRAMS)
-    partial_grad_proj = edge_grad_score.new_empty(programs, heads, channels, features)
+    partial_grad_proj = edge_terms.new_empty(programs, heads, channels, features)
     launch(
         mlp_backward_edge_proj_kernel, (programs, head_blocks), 4,
         *inputs, partial_grad_proj, e, programs, negative_slope, **constants,
@@ -220,7 +223,7 @@ def mlp_backward_query_kernel(
     grad_out, query, key, value, weight, edge_attr, edge_proj_t, bias, edge_weight,
     out_acc, row_max, row_sum,
     grad_query, split_grad_query, partial_grad_weight, grad_bias, grad_edge_weight,
-    edge_alpha, edge_grad_score, destination,
+    edge_terms, destination,
     num_programs, num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
@@ -230,9 +233,9 @@ def mlp_backward_query_kernel(
 ):  # fmt: skip
     """Rows are destinations: dq_i, a partial dw, and for every edge what the other passes need.
 
-    That is alpha_ij after dropout and times w_ij, and ds_ij, [e, h] in CSR order. A program takes
-    every num_programs(0)-th work item, so that few partial dw are written. With graph_ptr, dk_j and
-    dv_j follow in the same program.
+    That is alpha_ij after dropout and times w_ij, and ds_ij, side by side, [e, h, 2] in CSR order.
+    A program takes every num_programs(0)-th work item, so that few partial dw are written. With
+    graph_ptr, dk_j and dv_j follow in the same program.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -256,9 +259,9 @@ def mlp_backward_query_kernel(
         m_row = safe_max(gather(row_max, row, live, head, head_mask, HEADS, ACC))
         inv_sum = reciprocal(gather(row_sum, row, live, head, head_mask, HEADS, ACC))
         acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
-        step, max_degree = 0, tl.max(last - first, 0)
+        step, max_degree = 0, longest_run(first, last)
         while step < max_degree:
-            keys, values = (), ()
+            keys, values, alphas, grad_scores = (), (), (), ()
             for u in tl.static_range(UNROLL):
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 j = tl.load(col + position, mask=valid, other=0)
@@ -284,7 +287,7 @@ def mlp_backward_query_kernel(
                 if bias is not None:
                     score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
                 grad_alpha = tl.sum(g[None] * values[u], 3)
-                alpha = tl.exp(score - m_row[None]) * inv_sum[None]
+                alpha = exp(score - m_row[None]) * inv_sum[None]
                 alpha = tl.where(expand_last(valid), alpha, 0.0)
                 alpha_drop = alpha
                 if seed is not None:
@@ -292,19 +295,20 @@ def mlp_backward_query_kernel(
                     alpha_drop *= factor
                     grad_alpha *= factor
                 if edge_weight is not None:
-                    if grad_edge_weight is not None:
-                        grad_w = alpha * grad_alpha
-                        scatter(grad_edge_weight, edge, valid, head, head_mask, grad_w, HEADS)
-                    of_edge = edge_number(edge_weight, edge, valid, ACC)
-                    alpha_drop *= of_edge
-                    grad_alpha *= of_edge
+                    alpha_drop, grad_alpha = weigh_edge(
+                        edge_weight, grad_edge_weight, edge, valid, head, head_mask,
+                        alpha, alpha_drop, grad_alpha, HEADS, ACC,
+                    )  # fmt: skip
                 grad_score = alpha * (grad_alpha - delta[None])
                 if grad_bias is not None:
                     scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 acc += expand_last(grad_score) * w * act_grad
                 acc_weight += expand_last(grad_score) * y
-                scatter(edge_alpha, position, valid, head, head_mask, alpha_drop, HEADS)
-                scatter(edge_grad_score, position, valid, head, head_mask, grad_score, HEADS)
+                alphas += (alpha_drop,)
+                grad_scores += (grad_score,)
+            scatter_pairs(
+                edge_terms, alphas, grad_scores, first, last, step, head, head_mask, HEADS, SLOTS
+            )  # fmt: skip
             step += SLOTS * UNROLL
         grad_q = tl.sum(acc, 0)
         scatter(grad_query, row, is_whole, offset, mask, grad_q, HEADS * CHANNELS)
@@ -322,7 +326,7 @@ def mlp_backward_query_kernel(
             write_key_grads(
                 row, first, last, split, is_whole, is_split,
                 row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-                edge_alpha, edge_grad_score, grad_key, grad_value, None, None, negative_slope,
+                edge_terms, grad_key, grad_value, None, None, negative_slope,
                 HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS,
                 ROWS, H, C, V, UNROLL,
             )  # fmt: skip
@@ -332,7 +336,7 @@ def mlp_backward_query_kernel(
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def mlp_backward_key_kernel(
     offsets, row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-    edge_alpha, edge_grad_score, grad_key, grad_value, split_grad_key, split_grad_value,
+    edge_terms, grad_key, grad_value, split_grad_key, split_grad_value,
     num_rows, num_splits, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
     FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
@@ -346,7 +350,7 @@ def mlp_backward_key_kernel(
     write_key_grads(
         row, first, last, split, is_whole, is_split,
         row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-        edge_alpha, edge_grad_score, grad_key, grad_value, split_grad_key, split_grad_value,
+        edge_terms, grad_key, grad_value, split_grad_key, split_grad_value,
         acc_scalar(negative_slope, ACC),
         HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS,
         ROWS, H, C, V, UNROLL,
@@ -357,7 +361,7 @@ def mlp_backward_key_kernel(
 def write_key_grads(
     row, first, last, split, is_whole, is_split,
     row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-    edge_alpha, edge_grad_score, grad_key, grad_value, split_grad_key, split_grad_value,
+    edge_terms, grad_key, grad_value, split_grad_key, split_grad_value,
     negative_slope,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
     FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
@@ -373,7 +377,7 @@ def write_key_grads(
     acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
     if grad_value is not None:
         acc_value = tl.zeros([SLOTS, ROWS, H, V], ACC)
-    step, max_degree = 0, tl.max(last - first, 0)
+    step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         for u in tl.static_range(UNROLL):
             position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
@@ -388,8 +392,12 @@ def write_key_grads(
                     FEATURES, HEADS * CHANNELS, ACC,
                 )  # fmt: skip
             act_grad = activation_and_grad(z, negative_slope, ACTIVATION)[1]
-            grad_score = gather(edge_grad_score, csr_position, valid, head, head_mask, HEADS, ACC)
-            alpha_drop = gather(edge_alpha, csr_position, valid, head, head_mask, HEADS, ACC)
+            grad_score = gather(
+                edge_terms, csr_position, valid, head * 2 + 1, head_mask, HEADS * 2, ACC
+            )
+            alpha_drop = gather(
+                edge_terms, csr_position, valid, head * 2, head_mask, HEADS * 2, ACC
+            )
             acc += expand_last(grad_score) * w * act_grad
             if grad_value is None:
                 acc += expand_last(alpha_drop) * g
@@ -410,7 +418,7 @@ def write_key_grads(
 @triton.jit
 def pre_activation_grad(
     position, num_edges, head, head_mask,
-    destination, col, perm, query, key, weight, edge_attr, edge_proj_t, edge_grad_score,
+    destination, col, perm, query, key, weight, edge_attr, edge_proj_t, edge_terms,
     negative_slope,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
@@ -428,13 +436,13 @@ def pre_activation_grad(
         z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES, HEADS * CHANNELS, ACC
     )
     act_grad = activation_and_grad(z, negative_slope, ACTIVATION)[1]
-    grad_score = gather(edge_grad_score, position, valid, head, head_mask, HEADS, ACC)
+    grad_score = gather(edge_terms, position, valid, head * 2 + 1, head_mask, HEADS * 2, ACC)
     return expand_last(grad_score) * w * act_grad, edge, valid
 
 
 @triton.jit(do_not_specialize=["num_edges", "head_blocks"])
 def mlp_backward_edge_attr_kernel(
-    destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t, edge_grad_score,
+    destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t, edge_terms,
     grad_edge_attr, num_edges, head_blocks, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
@@ -451,7 +459,7 @@ def mlp_backward_edge_attr_kernel(
         head_mask = head < HEADS
         grad_z, edge, valid = pre_activation_grad(
             position, num_edges, head, head_mask,
-            destination, col, perm, query, key, weight, edge_attr, edge_proj_t, edge_grad_score,
+            destination, col, perm, query, key, weight, edge_attr, edge_proj_t, edge_terms,
             negative_slope, HEADS, CHANNELS, FEATURES, ACTIVATION, ACC, C,
         )  # fmt: skip
         offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -468,7 +476,7 @@ def mlp_backward_edge_attr_kernel(
 
 @triton.jit(do_not_specialize=["num_edges", "programs"])
 def mlp_backward_edge_proj_kernel(
-    destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t, edge_grad_score,
+    destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t, edge_terms,
     partial_grad_proj, num_edges, programs, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
@@ -484,7 +492,7 @@ def mlp_backward_edge_proj_kernel(
         position = start + tl.arange(0, E)
         grad_z, edge, valid = pre_activation_grad(
             position, num_edges, head, head_mask,
-            destination, col, perm, query, key, weight, edge_attr, edge_proj_t, edge_grad_score,
+            destination, col, perm, query, key, weight, edge_attr, edge_proj_t, edge_terms,
             negative_slope, HEADS, CHANNELS, FEATURES, ACTIVATION, ACC, C,
         )  # fmt: skip
         a = gather(edge_attr, edge, valid, feature, feature < FEATURES, FEATURES, ACC)

@@ -25,10 +25,11 @@ def expand_last(x):
 @triton.jit
 def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
     """Addresses of the offsets [H] or [H, C] in the rows `index` of a table, in 64 bits."""
-    base = expand_last(index.to(tl.int64) * STRIDE)
+    base = expand_last(index)
     if len(offset.shape) == 2:
         base = expand_last(base)
-    return table + (base + offset)
+    # spread over the lanes in its own width, and widened there
+    return table + (base.to(tl.int64) * STRIDE + offset)
 
 
 @triton.jit
@@ -78,6 +79,15 @@ def safe_max(row_max):
 
 
 @triton.jit
+def exp(x):
+    """exp(x), by the hardware's power of two in fp32: a result below 1.2e-38 is zero."""
+    if x.dtype == tl.float64:
+        return tl.exp(x)
+    else:
+        return tl.math.exp2(x * 1.4426950408889634)
+
+
+@triton.jit
 def online_softmax_step(scores, m_i):
     """One step of the running softmax of every slot, over a tuple of scores [K, R, H].
 
@@ -89,8 +99,8 @@ def online_softmax_step(scores, m_i):
         highest = tl.maximum(highest, scores[u])
     weights = ()
     for u in tl.static_range(len(scores)):
-        weights += (tl.exp(scores[u] - safe_max(highest)),)
-    return weights, tl.exp(m_i - safe_max(highest)), highest
+        weights += (exp(scores[u] - safe_max(highest)),)
+    return weights, exp(m_i - safe_max(highest)), highest
 
 
 @triton.jit
@@ -100,7 +110,7 @@ def softmax_merge(m_i, l_i):
     Returns the factors [K, R, H] of the slots' sums, and the row's maximum and sum [R, H].
     """
     highest = tl.max(m_i, 0)
-    factor = tl.exp(m_i - safe_max(highest)[None])
+    factor = exp(m_i - safe_max(highest)[None])
     return factor, highest, tl.sum(l_i * factor, 0)
 
 
@@ -122,6 +132,21 @@ def dropout_factor(seed, position, head, threshold, keep_scale, HEADS: tl.conste
 
 
 @triton.jit
+def weigh_edge(
+    edge_weight, grad_edge_weight, edge, valid, head, head_mask, alpha, alpha_drop, grad_alpha,
+    HEADS: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Multiply alpha_drop and grad_alpha of edges by w_ij, and write dw_ij where there is room.
+
+    The gradient is that of one head, alpha_ij <dO_i, v_j>, before the weight multiplies it.
+    """
+    if grad_edge_weight is not None:
+        scatter(grad_edge_weight, edge, valid, head, head_mask, alpha * grad_alpha, HEADS)
+    weight = edge_number(edge_weight, edge, valid, ACC)
+    return alpha_drop * weight, grad_alpha * weight
+
+
+@triton.jit
 def leaky_relu(x, negative_slope):
     """LeakyReLU."""
     return tl.where(x > 0, x, x * negative_slope)
@@ -133,6 +158,6 @@ def tanh(x):
     square = x * x
     numerator = x * (135135.0 + square * (17325.0 + square * (378.0 + square)))
     denominator = 135135.0 + square * (62370.0 + square * (3150.0 + square * 28.0))
-    decay = tl.exp(-2.0 * tl.abs(x))
+    decay = exp(-2.0 * tl.abs(x))
     far = (1.0 - decay) / (1.0 + decay)
     return tl.where(tl.abs(x) < 0.5, numerator / denominator, tl.where(x < 0, -far, far))

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from gattn.kernels import facts
 from gattn.kernels.layout import Layout
-from gattn.kernels.precision import acc_dtype
 
 SPLIT = 256
 """Rows of this many edges or more are cut into splits of this many."""
@@ -31,6 +30,8 @@ UNCUT = 2**30
 LANES = 32
 LOAD = 16
 """Bytes that a lane loads at once."""
+GRAPH_WARPS = 8
+"""Warps of a program that takes a whole graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,15 +89,20 @@ def choose(
     unroll: int,
     min_slots: int = 1,
     all_heads: bool = False,
+    more_rows: bool = True,
 ) -> Tile:
     """The tile of a kernel that gathers rows of heads x width numbers.
 
     A warp reads about 16 bytes a lane of a gathered row. Where a row is shorter than that, the
     other lanes take further edges of the same row (slots) or, at low degree, further rows.
+    With `more_rows` and fewer edges a row than `unroll`, a program takes twice as many rows, so
+    that as many loads are on their way as in longer rows.
     """
     power = max(int(degree), 1).bit_length() - 1
     size = dtype.itemsize
-    tile, shape_class = _rule(heads, pad(width), size, power, unroll, min_slots, all_heads)
+    tile, shape_class = _rule(
+        heads, pad(width), size, power, unroll, min_slots, all_heads, more_rows
+    )
     seen.add(shape_class)
     if not (tuned or _override):
         return tile
@@ -105,7 +111,14 @@ def choose(
 
 @functools.cache
 def _rule(
-    heads: int, width: int, size: int, power: int, unroll: int, min_slots: int, all_heads: bool
+    heads: int,
+    width: int,
+    size: int,
+    power: int,
+    unroll: int,
+    min_slots: int,
+    all_heads: bool,
+    more_rows: bool,
 ) -> tuple[Tile, str]:
     """The tile of a shape class, and the name of the class."""
     full = LANES * LOAD // size
@@ -114,9 +127,7 @@ def _rule(
     warps = min(8, max(1, block * width // (2 * full)))
     spare = max(1, full // (block * width))
     slots = min(spare, pad(degree // unroll))
-    rows = min(8, spare // slots)
-    if spare == 1 and degree < unroll:
-        rows = 2
+    rows = min(8, spare // slots * (1 + (more_rows and degree < unroll)))
     shape_class = f"{pad(heads)}x{width}x{size}B/2^{power}/unroll{unroll}/slots{min_slots}"
     return Tile(block, max(slots, min_slots), rows, unroll, warps), shape_class
 
@@ -131,11 +142,14 @@ def uncut(tile: Tile) -> Tile:
 def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
     """The tile of a program that takes all rows of one graph, some at a time.
 
-    As many rows as every backward holds without spilling (``python -m benchmarks.aot``).
+    As many rows as its lanes load at once, 16 bytes each, so that a warp has rows of its own.
     """
-    numbers, size = tile.heads * pad(width), acc_dtype(dtype).itemsize
-    rows = 32 if numbers <= 128 and size == 4 else max(1, 8192 // (numbers * size))
-    return dataclasses.replace(tile, slots=1, rows=rows, unroll=1, warps=8, split=UNCUT)
+    rows = GRAPH_WARPS * LANES * LOAD // (tile.heads * pad(width) * dtype.itemsize)
+    rows = min(32, max(1, rows))
+    unroll = 2 if dtype.itemsize == 4 else 1
+    return dataclasses.replace(
+        tile, slots=1, rows=rows, unroll=unroll, warps=GRAPH_WARPS, split=UNCUT
+    )
 
 
 def pad(length: int) -> int:

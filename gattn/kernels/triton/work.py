@@ -39,7 +39,7 @@ def find_row(offsets, position, num_rows):
         step = tl.cdiv(span, FANOUT)
         jump = tl.arange(0, FANOUT)[:, None].to(position.dtype) * step
         probe = low[None, :] + jump
-        exists = (jump < span) & (probe < num_rows)
+        exists = (jump < span) & (jump < num_rows - low[None, :])  # low + jump may overflow
         below = exists & (tl.load(offsets + probe, mask=exists, other=0) <= position[None, :])
         low += step * (tl.sum(below.to(position.dtype), 0) - 1)
         span = step
@@ -110,10 +110,53 @@ def item_rows(
 
 
 @triton.jit
+def longest_run(first, last):
+    """Edges of the longest of a program's runs [R], up to which a loop over their tiles goes.
+
+    Every lane of a warp takes part in the maximum, so that it stands in a uniform register: the
+    compiler takes a loop up to a shuffled number for one that diverges, and waits for each load.
+    """
+    ROWS: tl.constexpr = first.shape[0]
+    length = (last - first).to(tl.int32)
+    if ROWS == 1:
+        return tl.max(length, 0)
+    else:
+        copies: tl.constexpr = 32 // ROWS
+        return tl.max(tl.broadcast_to(length[None, :], [copies, ROWS]))
+
+
+@triton.jit
 def edge_positions(first, last, step, SLOTS: tl.constexpr):
     """Positions of the edges of one tile, and which exist: [K, R]."""
     position = first[None, :] + step + tl.arange(0, SLOTS)[:, None]
     return position, position < last[None, :]
+
+
+@triton.jit
+def scatter_pairs(
+    table, xs, ys, first, last, step, head, head_mask, HEADS: tl.constexpr, SLOTS: tl.constexpr
+):
+    """Write two numbers of each edge and head to a table [e, h, 2], by the edges' positions.
+
+    xs and ys hold a tile [K, R, H] each for the tiles from `step` on. Two are written at once, so
+    that of the lanes which hold the same sum over channels each selects a number to write: a
+    narrower store would be spread over the warps of a program, behind barriers.
+    """
+    TILES: tl.constexpr = 2 - len(xs) % 2
+    slot = tl.arange(0, SLOTS)[:, None, None, None, None]
+    tile = tl.arange(0, TILES)[:, None]
+    is_first = (tl.arange(0, 2) == 0)[None, None, None, None, :]
+    for u in tl.static_range(0, len(xs), TILES):
+        pair = tl.where(is_first, xs[u][:, :, :, None, None], ys[u][:, :, :, None, None])
+        if TILES == 2:
+            other = tl.where(
+                is_first, xs[u + 1][:, :, :, None, None], ys[u + 1][:, :, :, None, None]
+            )
+            pair = tl.where((tile == 0)[None, None, None], pair, other)
+        position = first[:, None, None, None] + step + slot + (tile + u) * SLOTS
+        exists = (position < last[:, None, None, None]) & head_mask[:, None, None]
+        at = (position.to(tl.int64) * HEADS + head[:, None, None]) * 2 + tl.arange(0, 2)
+        tl.store(table + at, pair, mask=exists)
 
 
 @triton.jit

@@ -1,0 +1,41 @@
+"""Read the machine code of the Triton kernels for sm_90, without a GPU.
+
+    python -m benchmarks.sass             # compile, disassemble and count; some minutes
+    python -m benchmarks.sass --table     # write the table of docs/gpu.md from the results
+
+One JSON line per kernel goes to benchmarks/results/sass_sm90.jsonl.
+:mod:`benchmarks.tools.sass` says what is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.aot import PAGE
+from benchmarks.core import record, tables
+from benchmarks.tools import sass
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Count every shape class, or write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sass", description=main.__doc__)
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "sass_sm90.jsonl")
+    parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
+    options = parser.parse_args(arguments)
+    if options.table:
+        tables.write(PAGE, "machine code", sass.table(record.every(options.out)))
+        return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with options.out.open("w") as file:
+        for shape in sass.classes():
+            found = list(sass.read(shape))
+            file.writelines(json.dumps(one) + "\n" for one in found)
+            print(shape, len(found), "kernels", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

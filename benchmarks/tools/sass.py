@@ -1,0 +1,255 @@
+"""What the machine code of a kernel does in its loop over edges, read from the disassembly.
+
+Kernels are compiled for sm_90 without a GPU (:mod:`benchmarks.tools.aot`), and Triton's own
+disassembler lists them. A loop is counted along the way round it that loads the most and, among
+those, has the fewest instructions: a branch that only some graphs take is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from benchmarks.core import tables
+from benchmarks.core.record import Record
+from benchmarks.tools import aot
+
+TABLES = {
+    "additive_forward_kernel": (1,),
+    "additive_backward_key_kernel": (1,),
+    "dot_product_forward_kernel": (2,),
+    "dot_product_backward_query_kernel": (2, 2),
+    "weighted_sum_kernel": (2,),
+    "mlp_forward_kernel": (1,),
+    "mlp_backward_query_kernel": (1, 2),
+    "mlp_backward_key_kernel": (2,),
+}
+"""Rows that an edge gathers in each loop over edges; the second loop is there in whole graphs."""
+PAIRS = {
+    "dot_product_banded_forward_kernel",
+    "dot_product_banded_backward_query_kernel",
+    "dot_product_banded_backward_key_kernel",
+}
+"""Kernels whose loop does the pairs of a tile."""
+SHAPES = ((8, 16), (1, 128), (4, 25), (1, 7))
+DEGREES = {"general": 16, "graphs": 2, "runs": 64}
+PATHS = {"general": "rows", "graphs": "whole graphs", "runs": "matrix products"}
+REGISTERS, WARPS, BLOCKS, SHARED = 65536, 64, 32, 227 * 1024
+"""What a multiprocessor has, and may hold at once."""
+LINE = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(?:@!?U?P\w+ )?\s*([A-Z0-9_.]+)([^;]*);")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of a listing."""
+
+    address: int
+    name: str
+    operands: str
+    is_conditional: bool
+
+    def target(self) -> int | None:
+        """Where a branch leads."""
+        found = re.search(r"(0x[0-9a-f]+)\s*$", self.operands)
+        return int(found[1], 16) if found and self.name.split(".")[0] == "BRA" else None
+
+    def load_bytes(self) -> int:
+        """Bytes that a lane loads from global memory; 0 if it is no such load."""
+        if not self.name.startswith("LDG"):
+            return 0
+        widths = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+        return next((widths[part] for part in self.name.split(".") if part in widths), 4)
+
+
+def parse(listing: str) -> list[Instruction]:
+    """The instructions, without the cold copies for warps that have diverged."""
+    code = [
+        Instruction(int(found[1], 16), found[2], found[3], "@" in found[0].split("*/")[1])
+        for found in LINE.finditer(listing)
+    ]
+    cold = [one.target() for one in code if one.name == "BRA.DIV"]
+    end = min((target for target in cold if target is not None), default=None)
+    return [one for one in code if end is None or one.address < end]
+
+
+def loops(code: list[Instruction]) -> list[list[Instruction]]:
+    """The bodies of the loops that hold no other loop and load from global memory."""
+    spans = []
+    for at, one in enumerate(code):
+        target = one.target()
+        if target is not None and target < one.address:
+            begin = next(i for i, other in enumerate(code) if other.address == target)
+            spans.append((begin, at + 1))
+    inner = [
+        (begin, end)
+        for begin, end in spans
+        if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in spans)
+    ]
+    bodies = (way_round(code[begin:end]) for begin, end in sorted(inner))
+    return [body for body in bodies if any(one.load_bytes() for one in body)]
+
+
+def way_round(body: list[Instruction]) -> list[Instruction]:
+    """The way from the first instruction of a loop to its last with the most loads.
+
+    Of several the one with the fewest instructions.
+    """
+    place = {one.address: i for i, one in enumerate(body)}
+    best: list[tuple[int, int, int] | None] = [None] * len(body)
+    best[0] = (0, 1, -1)  # minus the loads, the instructions, the one before
+    for i, one in enumerate(body[:-1]):
+        reached = best[i]
+        if reached is None:
+            continue
+        target = place.get(one.target() or -1, -1)
+        after = [target] if target > i else []
+        if target <= i or one.is_conditional:
+            after.append(i + 1)
+        for j in after:
+            found = (reached[0] - (body[j].load_bytes() > 0), reached[1] + 1, i)
+            known = best[j]
+            if known is None or found[:2] < known[:2]:
+                best[j] = found
+    way, i = [], len(body) - 1
+    while i >= 0:
+        way.append(body[i])
+        step = best[i]
+        i = -1 if step is None else step[2]
+    return way[::-1]
+
+
+def loads_in_flight(body: list[Instruction]) -> int:
+    """Loads of 16 bytes a lane that are issued before the result of one of them is used."""
+    pending: set[int] = set()
+    flying = most = 0
+    for one in body * 2:
+        first, _, rest = one.operands.partition(",")
+        named = {int(number) for number in re.findall(r"\bR(\d+)", one.operands)}
+        is_wide = one.load_bytes() == 16
+        if is_wide:
+            named = {int(number) for number in re.findall(r"\bR(\d+)", rest)}
+        if named & pending:
+            pending, flying = set(), 0
+        if is_wide:
+            base = re.findall(r"\bR(\d+)", first)
+            pending |= {int(base[0]) + word for word in range(4)}
+            flying += 1
+        most = max(most, flying)
+    return most
+
+
+def blocks(registers: int, warps: int, shared: int) -> int:
+    """Blocks that a multiprocessor holds at once."""
+    of_registers = REGISTERS // (-(-registers // 8) * 8 * 32 * warps)
+    return min(BLOCKS, WARPS // warps, of_registers, SHARED // (shared + 1024))
+
+
+def loop_figures(
+    body: list[Instruction], constants: dict[str, Any], warps: int, size: int, tables_read: int
+) -> Record:
+    """Counts of a loop; per edge and per 128 bytes of gathered rows, or per pair of a tile."""
+
+    def count(*names: str) -> int:
+        return sum(one.name.split(".")[0] in names for one in body)
+
+    narrow = sum(0 < one.load_bytes() < 16 for one in body)
+    wide = sum(one.load_bytes() == 16 for one in body)
+    found: Record = {
+        "instructions": len(body), "wide_loads": wide, "narrow_loads": narrow,
+        "in_flight": loads_in_flight(body), "shuffles": count("SHFL"),
+        "barriers": count("BAR"), "exponentials": count("MUFU"),
+    }  # fmt: skip
+    if not tables_read:
+        pairs = constants["BLOCK_M"] * constants["BLOCK_N"]
+        return {**found, "per_pair": round(warps * len(body) / pairs, 3)}
+    edges = constants["SLOTS"] * constants["ROWS"] * constants["UNROLL"]
+    heads = min(constants["H"], constants["HEADS"])
+    row = heads * constants["CHANNELS"] * size
+    gathered = edges * tables_read * row
+    return {
+        **found, "edges": edges, "row_bytes": row,
+        "per_edge": round(warps * len(body) / edges, 1),
+        "per_128_bytes": round(warps * len(body) * 128 / gathered, 1),
+        # a row whose heads are whole pieces of 16 bytes needs no other load
+        "could_be_wide": constants["CHANNELS"] * size % 16 == 0,
+        "is_wide": wide * 16 * 32 * warps >= gathered,
+    }  # fmt: skip
+
+
+def figures(kernel: Any, path: str) -> Record:
+    """All figures of one compiled kernel."""
+    names = kernel.src.fn.arg_names
+    constants = {names[at[0]]: value for at, value in kernel.src.constants.items() if len(at) == 1}
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        code = parse(aot.dump("--dump-sass", file.name))
+    used, name = aot.resources(kernel), kernel.metadata.name
+    rows = TABLES.get(name, (0,))
+    rows = rows if path == "graphs" else rows[:1]
+    bodies = loops(code)[-len(rows) :]
+    size = {"fp32": 4, "bf16": 2}[table_type(kernel)]
+    of_loops = [
+        loop_figures(body, constants, used["warps"], size, read)
+        for body, read in zip(bodies, rows, strict=True)
+    ]
+    held = blocks(used["registers"], used["warps"], used["shared"])
+    return {**used, "blocks": held, "loops": of_loops}
+
+
+def table_type(kernel: Any) -> str:
+    """The type of the tables that a kernel gathers from."""
+    types = {str(kind).lstrip("*") for kind in kernel.src.signature.values()}
+    return "bf16" if "bf16" in types else "fp32"
+
+
+def classes() -> Iterator[aot.ShapeClass]:
+    """The shape classes whose kernels are read."""
+    for path, degree in DEGREES.items():
+        for heads, channels in SHAPES:
+            for dtype in (torch.float32, torch.bfloat16):
+                yield aot.ShapeClass(heads, channels, dtype, degree, False, path)
+
+
+def read(shape: aot.ShapeClass, families: Iterable[str] | None = None) -> Iterator[Record]:
+    """A record of every kernel with a loop over edges that a shape class compiles.
+
+    Args:
+        shape: the shape class.
+        families: of attention; all, if None.
+    """
+    wanted = PAIRS if shape.path == "runs" else TABLES.keys()
+    with aot.compiling_only() as compiled:
+        aot.call_families(shape, aot.families() if families is None else families)
+    for _, kernel in compiled:
+        name = kernel.metadata.name
+        if name in wanted:
+            yield {
+                "kernel": name, "heads": shape.heads, "channels": shape.channels,
+                "dtype": str(shape.dtype).removeprefix("torch."), "path": PATHS[shape.path],
+                "target": "sm_90", "triton": triton.__version__, **figures(kernel, shape.path),
+            }  # fmt: skip
+
+
+def table(records: Iterable[Record]) -> str:
+    """Markdown: a line for every loop over edges."""
+    head = ["path", "kernel", "shape", "dtype", "instructions, per edge or pair", "per 128 bytes",
+            "wide loads in flight", "barriers", "registers", "blocks"]  # fmt: skip
+    rows = []
+    for found in records:
+        for loop in found["loops"]:
+            cost = loop.get("per_edge", loop.get("per_pair"))
+            rows.append([
+                found["path"], f"`{found['kernel'].removesuffix('_kernel')}`",
+                f"{found['heads']} x {found['channels']}", found["dtype"],
+                f"{cost}", f"{loop.get('per_128_bytes', '')}",
+                f"{loop['in_flight']}", f"{loop['barriers']}",
+                f"{found['registers']}", f"{found['blocks']}",
+            ])  # fmt: skip
+    return tables.markdown(head, rows, text=4)

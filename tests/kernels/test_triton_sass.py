@@ -1,0 +1,63 @@
+"""The machine code of the kernels for an H100 keeps its figures; read without a card.
+
+A sample of the shape classes; ``python -m benchmarks.sass`` reads them all.
+"""
+
+import pytest
+
+pytest.importorskip("triton")
+import torch
+
+from benchmarks.tools import aot, sass
+
+LISTING = """
+        /*0000*/                   S2R R0, SR_TID.X ;     /* 0x0 */
+        /*0010*/                   LDG.E R1, desc[UR6][R2.64] ;     /* 0x0 */
+        /*0020*/               @P0 LDG.E.128 R4, desc[UR6][R2.64] ;     /* 0x0 */
+        /*0030*/               @P0 LDG.E.128 R8, desc[UR6][R2.64] ;     /* 0x0 */
+        /*0040*/               @P1 BRA 0x60 ;     /* 0x0 */
+        /*0050*/                   FADD R0, R0, R1 ;     /* 0x0 */
+        /*0060*/                   FADD R0, R0, R9 ;     /* 0x0 */
+        /*0070*/                   LDG.E.128 R12, desc[UR6][R2.64] ;     /* 0x0 */
+        /*0080*/                   BRA.DIV UR4, 0xc0 ;     /* 0x0 */
+        /*0090*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;     /* 0x0 */
+        /*00a0*/               @P2 BRA 0x10 ;     /* 0x0 */
+        /*00b0*/                   EXIT ;     /* 0x0 */
+        /*00c0*/                   WARPSYNC.COLLECTIVE R7, 0xd0 ;     /* 0x0 */
+        /*00d0*/                   BRA 0x90 ;     /* 0x0 */
+"""
+
+
+def test_a_loop_is_counted_along_its_shortest_way():
+    (body,) = sass.loops(sass.parse(LISTING))
+    assert [one.address for one in body] == [0x10, 0x20, 0x30, 0x40, 0x60, 0x70, 0x80, 0x90, 0xA0]
+    assert [one.load_bytes() for one in body][:3] == [4, 16, 16]
+    assert sass.loads_in_flight(body) == 3  # the last one, and two of the next turn
+
+
+def test_blocks_of_a_multiprocessor():
+    assert sass.blocks(registers=64, warps=1, shared=0) == 32
+    assert sass.blocks(registers=153, warps=8, shared=1024) == 1
+    assert sass.blocks(registers=40, warps=4, shared=100 * 1024) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not aot.CUOBJDUMP.exists(), reason="triton comes without a disassembler")
+@pytest.mark.parametrize(
+    ("path", "dtype", "family", "most"),
+    [
+        ("general", torch.bfloat16, "additive", 20),
+        ("graphs", torch.float32, "dot_product", 9),
+    ],
+)
+def test_a_sample_keeps_its_figures(path, dtype, family, most):
+    shape = aot.ShapeClass(8, 16, dtype, sass.DEGREES[path], False, path)
+    for found in sass.read(shape, [family]):
+        assert found["spills"] == 0
+        assert found["blocks"] >= 2
+        for loop in found["loops"]:
+            assert loop["is_wide"]
+            assert loop["per_128_bytes"] <= most
+            assert loop["barriers"] == 0 or found["kernel"].endswith("backward_query_kernel")
+            if path == "graphs" and "forward" in found["kernel"]:
+                assert loop["in_flight"] >= 8
