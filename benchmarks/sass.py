@@ -10,7 +10,6 @@ One JSON line per kernel goes to benchmarks/results/sass_sm90.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,12 +28,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.table:
         tables.write(PAGE, "machine code", sass.table(record.every(options.out)))
         return
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with options.out.open("w") as file:
-        for shape in sass.classes():
-            found = list(sass.read(shape))
-            file.writelines(json.dumps(one) + "\n" for one in found)
-            print(shape, len(found), "kernels", flush=True)
+    options.out.unlink(missing_ok=True)
+    for shape in sass.classes():
+        found = list(sass.read(shape))
+        for one in found:
+            record.append(options.out, one)
+        print(shape, len(found), "kernels", flush=True)
 
 
 if __name__ == "__main__":

@@ -211,8 +211,8 @@ def table_type(kernel: Any) -> str:
 
 def classes() -> Iterator[aot.ShapeClass]:
     """The shape classes whose kernels are read."""
-    for path, degree in DEGREES.items():
-        for heads, channels in SHAPES:
+    for heads, channels in SHAPES:
+        for path, degree in DEGREES.items():
             for dtype in (torch.float32, torch.bfloat16):
                 yield aot.ShapeClass(heads, channels, dtype, degree, False, path)
 

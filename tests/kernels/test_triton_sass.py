@@ -46,8 +46,8 @@ def test_blocks_of_a_multiprocessor():
 @pytest.mark.parametrize(
     ("path", "dtype", "family", "most"),
     [
-        ("general", torch.bfloat16, "additive", 20),
-        ("graphs", torch.float32, "dot_product", 9),
+        ("general", torch.bfloat16, "additive", 19),
+        ("graphs", torch.float32, "dot_product", 7),
     ],
 )
 def test_a_sample_keeps_its_figures(path, dtype, family, most):
@@ -58,6 +58,6 @@ def test_a_sample_keeps_its_figures(path, dtype, family, most):
         for loop in found["loops"]:
             assert loop["is_wide"]
             assert loop["per_128_bytes"] <= most
-            assert loop["barriers"] == 0 or found["kernel"].endswith("backward_query_kernel")
+            assert loop["barriers"] == 0
             if path == "graphs" and "forward" in found["kernel"]:
                 assert loop["in_flight"] >= 8
