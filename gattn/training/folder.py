@@ -89,7 +89,11 @@ def check_place(out: Path) -> None:
     """
     if is_first_process() and not out.exists():
         out.mkdir(parents=True)
-        out.rmdir()
+        try:
+            out.rmdir()
+        except OSError:  # another process of this run may have made the folder of its checkpoints
+            if not any(out.iterdir()):
+                raise
 
 
 def begin(
@@ -140,8 +144,13 @@ def _content_hash(path: Path) -> str:
 
 
 def _has_work(out: Path) -> bool:
-    """Whether something would be lost: a checkpoint, a trial, a model."""
-    return any((out / name).exists() for name in (CHECKPOINTS, "tuning.log", "model.json", METRICS))
+    """Whether something would be lost: a checkpoint, a trial, a model.
+
+    Folders alone are no checkpoints: of several processes any may make them first.
+    """
+    return any((out / name).exists() for name in ("tuning.log", "model.json", METRICS)) or any(
+        not path.is_dir() for path in (out / CHECKPOINTS).rglob("*")
+    )
 
 
 def _metrics(out: Path, data: Sequence[Path]) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ import pytest
 
 from gattn.molecules.runs.config import RunSettings
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.training.folder import metrics_of_whole
+from gattn.training.folder import CHECKPOINTS, begin, check_place, metrics_of_whole
 from gattn.training.runs import RunError
 from gattn.training.settings import write_toml
 
@@ -22,3 +22,22 @@ def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
     told = "holds no run of this command: choose another folder .*no setting smiles"
     with pytest.raises(RunError, match=told):
         metrics_of_whole(tmp_path, NodeRunSettings("cora"), [])
+
+
+def test_a_process_that_makes_its_folders_first_does_not_keep_a_run_from_beginning(
+    tmp_path, monkeypatch
+):
+    out = tmp_path / "run"
+    rmdir = type(out).rmdir
+
+    def slow_rmdir(path):
+        (path / CHECKPOINTS / "0").mkdir(parents=True)
+        rmdir(path)
+
+    monkeypatch.setattr(type(out), "rmdir", slow_rmdir)
+    check_place(out)
+    begin(out, RunSettings(), {"sha256": "a", "train": [0]}, ("row",), [])
+    begin(out, RunSettings(), {"sha256": "b", "train": [0]}, ("row",), [])
+    (out / CHECKPOINTS / "0" / "last.ckpt").touch()
+    with pytest.raises(RunError, match="other data"):
+        begin(out, RunSettings(), {"sha256": "a", "train": [0]}, ("row",), [])
