@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -18,6 +19,8 @@ Result = TypeVar("Result")
 
 WINDOW = 8
 """Results a process that may wait for one before them; it is also the time others have to start."""
+KEPT_BACK = "ignore:Sparse CSR tensor support is in beta"
+"""What torch says of sparse rows that are sent to a process, before that could filter it."""
 
 
 def in_order(
@@ -45,7 +48,10 @@ def in_order(
     from joblib.externals.loky import ProcessPoolExecutor
 
     tasks, others = iter(tasks), workers - 1
-    with ProcessPoolExecutor(others, initializer=_prepare, initargs=(work,)) as pool:
+    filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), KEPT_BACK]))
+    with ProcessPoolExecutor(
+        others, initializer=_prepare, initargs=(work,), env={"PYTHONWARNINGS": filters}
+    ) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
             while True:

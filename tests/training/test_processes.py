@@ -19,6 +19,14 @@ def square(number):
     time.sleep(0.02 if here() else 0.001)
     return number**2, os.getpid(), torch.get_num_threads()
 
+class Rows:
+    def __init__(self):
+        self.x = torch.eye(3).to_sparse_csr()
+
+    def nonzeros(self, number):
+        time.sleep(0.02 if here() else 0.001)
+        return self.x.values().numel(), here()
+
 def wrong(number):
     if number == 7:
         raise KeyError("seven")
@@ -31,6 +39,7 @@ def deadly(number):
 
 SCRIPT = """
 import os
+import warnings
 
 import torch
 import work
@@ -53,6 +62,8 @@ for result in in_order(work.square, tasks(2000), 2):
 squares, processes, counts = zip(*found)
 print(list(squares) == [number**2 for number in range(2000)], len(set(processes)), set(counts))
 print(os.getpid() in processes, torch.get_num_threads() == threads, ahead <= 2 * WINDOW)
+warnings.simplefilter("ignore")  # of these rows; other processes have filters of their own
+print(set(in_order(work.Rows().nonzeros, range(2000), 2)) == {(3, True), (3, False)})
 without_end = in_order(work.square, iter(int, 1), 2)
 next(without_end)
 without_end.close()
@@ -78,6 +89,8 @@ def test_results_come_in_order_and_failures_end_the_work(tmp_path):
     assert done.stdout.splitlines() == [
         "True 2 {1}",
         "True True True",
+        "True",
         "KeyError",
         "TerminatedWorkerError",
     ]
+    assert "beta" not in done.stderr
