@@ -82,14 +82,15 @@ BANDED = ("dot_product",)
 
 def call_all(shape: ShapeClass) -> None:
     """Call every launcher that serves a shape class, on what its operator is declared to take."""
-    call_families(shape, families())
+    known = families()
+    call_families(shape, known)
     if shape.path != "general":
         return
     launchers, operators, layout = internals.launchers(), internals.operators(), layout_of(shape)
     for name in launchers.__all__:
         operator = operators[name]
         has_options = any(letters.endswith("?") for letters in operator.shapes.values())
-        if name.rsplit("_", 1)[0] in families() and name.endswith(("_forward", "_backward")):
+        if name.rsplit("_", 1)[0] in known and name.endswith(("_forward", "_backward")):
             continue
         if has_options or not shape.options:
             call(launchers, operator, shape, {"layout": layout, "transposed": False})

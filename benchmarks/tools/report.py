@@ -143,8 +143,8 @@ def _terms(records: dict[str, Record]) -> str:
     for name, found in records.items():
         times = {side: spread["median"] for side, spread in found["seconds"]["training"].items()}
         alone = times.pop("gattn")
-        rows.append([name.rpartition("/")[2], seconds(alone)])
-        rows[-1] += [f"{time / alone:.2f}x" for time in times.values()]
+        ratios = (f"{time / alone:.2f}x" for time in times.values())
+        rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
         "`edge_weight` and `score_bias` on the power-law graph, whose edges are in a random order: "
         "forward + backward with a term over forward + backward of the layer alone, without and "

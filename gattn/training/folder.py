@@ -76,7 +76,7 @@ def metrics_of_whole(
             raise RunError(f"{out} holds another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in data])
     # Another process of the same run may have made the folders of its checkpoints before this one.
-    if is_first_process() and any(not path.is_dir() for path in out.rglob("*")):
+    if is_first_process() and _has_files(out):
         raise RunError(f"{out} is not empty and holds no run: choose another folder")
     return None
 
@@ -148,9 +148,13 @@ def _has_work(out: Path) -> bool:
 
     Folders alone are no checkpoints: of several processes any may make them first.
     """
-    return any((out / name).exists() for name in ("tuning.log", "model.json", METRICS)) or any(
-        not path.is_dir() for path in (out / CHECKPOINTS).rglob("*")
-    )
+    results = ("tuning.log", "model.json", METRICS)
+    return any((out / name).exists() for name in results) or _has_files(out / CHECKPOINTS)
+
+
+def _has_files(folder: Path) -> bool:
+    """Whether there is more than folders in a folder, at any depth."""
+    return any(not path.is_dir() for path in folder.rglob("*"))
 
 
 def _metrics(out: Path, data: Sequence[Path]) -> dict[str, Any] | None:
