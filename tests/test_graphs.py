@@ -413,6 +413,14 @@ def test_a_padded_batch_handed_over_as_rows_is_told_what_to_do(make):
     assert make(32, 4)(rows, graphs.causal(sizes)).shape == (27, 4)
 
 
+def test_a_padded_batch_of_several_lengths_is_told_what_to_do():
+    x, graph = torch.randn(3, 9, 4, 8), graphs.causal([9, 4, 6])
+    with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
+        gattn.nn.TransformerBlock(32, heads=4)(x.flatten(2), graph)
+    with pytest.raises(ValueError, match=r"\(3, 9, 4, 8\); gattn.graphs.pack takes the padding"):
+        gattn.functional.dot_product_attention(x, x, x, graph)
+
+
 def test_graphs_in_data_are_joined_by_disjoint():
     from torch_geometric.data import Batch, Data
 

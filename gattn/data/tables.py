@@ -222,8 +222,10 @@ def _missing_column(table: Table, wanted: Sequence[str]) -> str:
     times = header.count(column)
     names = ", ".join(repr(name) for name in header[:20]) + ", ..." * (len(header) > 20)
     fault = f"{times} columns {column!r}" if times else f"no column {column!r}"
+    alike = next((name for name in header if name.lower() == column.lower() != name), None)
+    meant = f"; is {alike!r} meant?" if alike is not None and not times else ""
     said = f"{table.path} has {fault}; its columns are {names}"
-    return f"{said} (separated by {SEPARATORS[table.separator]})"
+    return f"{said} (separated by {SEPARATORS[table.separator]}){meant}"
 
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:

@@ -90,13 +90,24 @@ def edge_rows(
     return rows[networkx_rows(edge_index).to(rows.device)] if networkx else rows
 
 
-def check_rows(edge_index: Any, sources: int, destinations: int, name: str = "x") -> None:
-    """Raise unless edges that know their nodes join as many as the input of a name has rows."""
+def check_rows(
+    edge_index: Any, sources: int, destinations: int, name: str = "x", *, batch: int = 0
+) -> None:
+    """Raise unless edges that know their nodes join as many as the input of a name has rows.
+
+    Args:
+        edge_index: the edges.
+        sources: rows of the input at their beginning.
+        destinations: rows of the input at their end.
+        name: of the input, for errors.
+        batch: the length of a dimension before the rows, 0 for none.
+    """
     own = _own_size(edge_index)
     if own is not None and None not in own and own != (sources, destinations):
         came = f"{sources} and {destinations}" if sources != destinations else str(sources)
-        hint, sequences = "", (own[0] or 0) // max(sources, 1)
-        if sequences > 1 and own == (sequences * sources, sequences * destinations):
+        hint, sequences = "", batch or (own[0] or 0) // max(sources, 1)
+        multiple = own == (sequences * sources, sequences * destinations)
+        if batch or (sequences > 1 and multiple):
             hint = (
                 f". If {name} is a padded batch of {sequences} sequences: its rows must lie one "
                 "after the other, as gattn.graphs.pack(x, lengths) makes them"

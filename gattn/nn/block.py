@@ -190,7 +190,7 @@ class TransformerBlock(Module):
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
     """The graph of these edges among the rows of x, [n, d] or [b, n, d]."""
-    check_rows(edges, x.shape[-2], x.shape[-2])
+    check_rows(edges, x.shape[-2], x.shape[-2], batch=len(x) if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])
 
 

@@ -104,6 +104,7 @@ def record_attention(model: Module) -> Iterator[list[AttentionRecord]]:
         A list that grows with each attention that the model computes, in that order.
 
     Raises:
+        TypeError: for anything but a module.
         RuntimeError: when the context ends and nothing was recorded; in a layer that runs edge by
             edge and forms no weights that can be told.
 
@@ -119,6 +120,11 @@ def record_attention(model: Module) -> Iterator[list[AttentionRecord]]:
         [AttentionRecord('convs.0', weights=(6, 2), size=(3, 3)), \
 AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
     """
+    if not isinstance(model, Module):
+        raise TypeError(
+            f"model must be a torch module; got {type(model).__name__} (an estimator tells its "
+            "weights itself: those of molecules by explain, those of nodes by attention)"
+        )
     recorder = _Recorder()
     stops = [recorder.watch(m, name) for name, m in model.named_modules() if _is_ours(m)]
     _RECORDERS.append(recorder)

@@ -18,6 +18,7 @@ __all__ = [
     "attributed_graph",
     "check_names",
     "edges_by_name",
+    "held",
 ]
 
 
@@ -74,13 +75,19 @@ class AttributedGraph:
             GraphError: there is no such attribute; the message lists those that there are.
         """
         if name not in self.table.columns:
-            held = ", ".join(map(repr, self.table.columns[:20])) or "none"
-            raise GraphError(f"the nodes have no attribute {name!r}; they have {held}")
+            raise GraphError(f"the nodes have no attribute {name!r}; {held(self.table)}")
         return self.table[name]
 
     def with_notes(self, *notes: str) -> AttributedGraph:
         """The same graph with more to say of how it was read."""
         return replace(self, notes=(*self.notes, *notes))
+
+
+def held(table: pd.DataFrame) -> str:
+    """What nodes have, in words: the names of the first twenty attributes."""
+    if table.columns.empty:
+        return "they have none (those of a table of edges stand in a table of nodes, --nodes)"
+    return f"they have {', '.join(map(repr, table.columns[:20]))}"
 
 
 def attributed_graph(

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
+from gattn.nodes.attributed import held
 from gattn.nodes.values import as_numbers, as_texts, is_missing
 
 __all__ = ["Column", "learn_columns", "write_features"]
@@ -144,7 +145,9 @@ def write_features(columns: Sequence[Column], table: pd.DataFrame) -> sp.csr_mat
     """
     for column in columns:
         if column.name not in table.columns:
-            raise ValueError(f"the nodes have no attribute {column.name!r}, which the model reads")
+            raise ValueError(
+                f"the nodes have no attribute {column.name!r}, which the model reads; {held(table)}"
+            )
     blocks = [column.features(table[column.name]) for column in columns]
     return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
 
@@ -180,8 +183,8 @@ def _is_category(known: Counter[str]) -> bool:
 
 def _learn_text(name: str, texts: list[str], note: str) -> tuple[Column | None, str]:
     counts = _hashed(texts)
-    held = np.bincount(counts.indices, minlength=HASHES)
-    places = np.flatnonzero(held >= LEAST)
+    found = np.bincount(counts.indices, minlength=HASHES)
+    places = np.flatnonzero(found >= LEAST)
     if not len(places):
         return None, f"Column {name!r} says nothing: no word of it comes twice."
     idf = TfidfTransformer().fit(counts[:, places]).idf_

@@ -69,7 +69,7 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
         return from_networkx(graph, directed=directed)
     raise TypeError(
         "a graph must be a networkx graph, a PyG Data, a table of edges or a pair of tables "
-        f"(edges, nodes); got {type(graph).__name__}"
+        f"(edges, nodes), which networkx and pandas read from files; got {type(graph).__name__}"
     )
 
 

@@ -26,7 +26,9 @@ def check_shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
     )
     if not fits:
         expected = ", ".join(map(str, wanted))
-        raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}")
+        padded = len(wanted) == 3 and tensor.dim() == 4
+        hint = "; gattn.graphs.pack takes the padding out of a batch (b, t, h, c)" * padded
+        raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}{hint}")
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:

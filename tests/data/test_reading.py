@@ -131,7 +131,7 @@ def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
         (b"\n\n", "is empty; wanted a header line"),
         (b"id;SMILES;y\n1;C;1\n", "no column 'smiles'; its columns are 'id', 'SMILES', 'y'"),
         (b"smiles\tlogS\nC\t1\n", r"no column 'y'; .*'logS' \(separated by tab\)"),
-        (b"SMILES,y\nC,1\n", "no column 'smiles'; its columns are 'SMILES', 'y'"),
+        (b"SMILES,y\nC,1\n", r"no column 'smiles'; .*\(separated by comma\); is 'SMILES' meant"),
         (b"smiles,logS\nC,1\n", "no column 'y'; its columns are 'smiles', 'logS'"),
         (b"smiles,y,y\nC,1,2\n", "2 columns 'y'"),
         (b'smiles,y\n"C,1\nCC,2\n', "not a CSV file: line 2: unexpected end of data"),

@@ -10,6 +10,7 @@ import torch_geometric.nn as pyg
 import gattn
 from gattn.models import GAT, AttentiveFP
 from gattn.nn import record_attention
+from gattn.nodes import NodeClassifier
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
 # What attends to nothing by itself.
@@ -175,6 +176,12 @@ def test_nothing_recorded_is_an_error_that_says_why():
         pass
     with pytest.raises(KeyError, match="mine"), record_attention(gattn.nn.GATConv(2, 2)):
         raise KeyError("mine")
+
+
+def test_only_a_module_is_recorded():
+    wrong = pytest.raises(TypeError, match=r"torch module; got NodeClassifier .* by attention")
+    with wrong, record_attention(NodeClassifier()):
+        pass
 
 
 def test_edge_by_edge_weights_are_told_where_there_are_any():

@@ -182,8 +182,12 @@ def test_other_bad_input_says_why(fitted):
         NodeClassifier(features=["label"]).fit(graph)
     with pytest.raises(ValueError, match="heads"):
         NodeClassifier(width=9).fit(graph)
-    with pytest.raises(GraphError, match="no attribute 'size', which the model reads"):
+    with pytest.raises(GraphError, match=r"no attribute 'size', which the model reads; .*--nodes"):
         fitted.predict(networkx.path_graph(3))
+    with pytest.raises(GraphError, match=r"no attribute 'label'; they have none \(.* --nodes"):
+        NodeClassifier(label="label").fit(pd.DataFrame({"a": [0, 1], "b": [1, 2]}))
+    with pytest.raises(TypeError, match="which networkx and pandas read from files; got str"):
+        NodeClassifier().fit("graph.graphml")
     with pytest.raises(GraphError, match=r"labels \('label'\) must be numbers; got 'left'"):
         NodeRegressor().fit(graph)
     with pytest.raises(GraphError, match="NodeRegressor"):
