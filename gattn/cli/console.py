@@ -90,6 +90,8 @@ def show_runs(runs: Mapping[str, Any]) -> None:
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Show the metrics of a run or an evaluation of molecules or nodes beside the baselines."""
+    from gattn.training.conformal import too_few  # which takes long to import
+
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
     table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")
     for name in ("", *columns):
@@ -100,6 +102,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     held = metrics["intervals"]
     what = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(f"{what} for {held['coverage']:.0%} hold {held['held']:.1%} of the labels")
+    if classes := held.get("in_every_set"):
+        RESULTS.print(too_few(classes, held["coverage"], item))
     if held.get("mean_width") == math.inf and (known := metrics[item].get("val")):
         RESULTS.print(
             f"{known:,} validation {item} are too few to promise that: the intervals are infinite; "

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gattn.data.descriptors import DESCRIPTORS
 from gattn.molecules.expanded import in_pieces
+from gattn.training.bars import shown
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -128,8 +129,9 @@ class KernelRidge:
 
     @classmethod
     def fit(
-        cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True
-    ) -> KernelRidge:
+        cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
+        progress: bool = False,
+    ) -> KernelRidge:  # fmt: skip
         """Choose the hyperparameters of every target and solve its equation.
 
         Args:
@@ -138,6 +140,7 @@ class KernelRidge:
             rows: the most molecules to read.
             seed: of the draw, where there are more.
             variance: whether predictions are to have one, which takes most of their time.
+            progress: whether to show a bar over the targets.
 
         Returns:
             The fitted model.
@@ -151,7 +154,8 @@ class KernelRidge:
         searched = draw(len(kept), SEARCHED_ROWS, seed)
         parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
         scaled = (y - mean) / scale
-        theta = torch.stack([_search(parts, target) for target in scaled[searched].unbind(1)])
+        targets = shown(scaled[searched].unbind(1), "kernel ridge", "target", progress)
+        theta = torch.stack([_search(parts, target) for target in targets])
         return cls(
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,

@@ -139,7 +139,8 @@ class MoleculePredictor:
                 tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         rows, seed = settings.kernel_rows, settings.seed
         if settings.model in ("stacked", "ridge"):
-            tensors |= _prefixed("ridge.", KernelRidge.fit(train, y, rows=rows, seed=seed).state())
+            kernel = KernelRidge.fit(train, y, rows=rows, seed=seed, progress=progress)
+            tensors |= _prefixed("ridge.", kernel.state())
         made = cls._weighed(tensors, val, y_val, task, settings, targets)
         made.history = history
         if made.kernel is not None:

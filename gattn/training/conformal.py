@@ -195,6 +195,15 @@ class LabelSetCalibrator:
             raise ValueError(f"probabilities must be [k, {t}, {c}]; got {(*probability.shape,)}")
         return 1 - probability.double() <= bounds.double().to(probability.device)
 
+    def in_every_set(self, coverage: float) -> int:
+        """Count the classes, of all targets, with too few calibration rows for a coverage.
+
+        They are in every set, whatever the probabilities; a promise of coverage c takes
+        :func:`least_rows` of a class.
+        """
+        rows = least_rows(coverage)
+        return sum(len(scores) < rows for one in self.scores for scores in one)
+
     def state(self) -> dict[str, list[list[list[float]]]]:
         """Give what :meth:`from_state` makes the calibrator of: lists of numbers, for JSON."""
         return {"scores": [[list(c) for c in one] for one in self.scores]}
@@ -231,6 +240,32 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
     # The product of decimals may come out a rounding error above a whole number: 10 * 0.9 is not.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf
+
+
+def least_rows(coverage: float) -> int:
+    """Give the number of calibration rows from which a coverage can be promised.
+
+    It is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`.
+
+    Example:
+        >>> least_rows(0.9), least_rows(0.8), least_rows(0.99)
+        (9, 4, 99)
+    """
+    check_share("coverage", coverage)
+    return max(math.ceil(coverage / (1 - coverage) - 1e-9), 1)
+
+
+def too_few(classes: int, coverage: float, item: str) -> str:
+    """Say that some classes are in every set, and why.
+
+    >>> too_few(1, 0.9, "nodes")
+    '1 class has fewer than the 9 validation nodes that this promise needs, and is in every set'
+    """
+    have, are = ("has", "is") if classes == 1 else ("have", "are")
+    return (
+        f"{classes:,} class{'es' * (classes > 1)} {have} fewer than the {least_rows(coverage):,} "
+        f"validation {item} that this promise needs, and {are} in every set"
+    )
 
 
 def _ascending(scores: Tensor) -> tuple[float, ...]:

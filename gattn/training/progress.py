@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from tqdm.auto import tqdm
+
+from gattn.training.bars import pause
 
 __all__ = ["StepBar"]
 
@@ -29,8 +29,7 @@ class StepBar(Callback):
                 total=int(trainer.estimated_stepping_batches),
                 initial=trainer.global_step,
                 unit="step",
-                # Where nobody sees the bar move (a file, a log) a line now and then is enough.
-                mininterval=0.1 if sys.stderr.isatty() else 10.0,
+                mininterval=pause(),
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

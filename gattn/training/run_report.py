@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from gattn.training import plots
+from gattn.training.conformal import too_few
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Highlight, ReportContent, Section, Table
 from gattn.training.sections import (
@@ -41,6 +42,7 @@ class Intervals:
         width: their mean width, in the target's unit; of sets the mean number of labels.
         constant_width: the mean width of intervals that are as wide everywhere and hold as many
             of the validation part; None where none were made.
+        in_every_set: how many classes had too few validation rows for the promise.
         promise: in a sentence, for whom the promise holds.
     """
 
@@ -48,6 +50,7 @@ class Intervals:
     found: float
     width: float
     constant_width: float | None = None
+    in_every_set: int = 0
     promise: str = (
         "The promise is one about the mean over rows that are drawn as the validation rows were: "
         "it is not made for each row alone, nor for rows of another kind than those."
@@ -198,6 +201,8 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
         f"{_percent(found.found)} of those of the test part.",
         found.promise,
     )
+    if found.in_every_set:
+        text += (too_few(found.in_every_set, found.coverage, run.item) + ".",)
     values: dict[str, Cell] = {
         "promised coverage": found.coverage,
         "found coverage": found.found,

@@ -53,6 +53,17 @@ def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
     assert ("a --coverage of up to 0.85 has finite ones" in told) == is_told
 
 
+@pytest.mark.parametrize(("classes", "told"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])
+def test_classes_in_every_set_are_told_with_the_reason(classes, told, capsys):
+    held = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": classes}
+    metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": held,
+               "nodes": {"test": 6, "val": 6}}  # fmt: skip
+    show_metrics(metrics, "nodes")
+    said = capsys.readouterr().out
+    assert told in said
+    assert ("fewer than the 9 validation nodes" in said) == bool(classes)
+
+
 @pytest.mark.slow
 def test_an_error_is_one_line(tmp_path):
     done = run("molecules", "train", "none.csv", "--target", "y", "--out", tmp_path / "run")

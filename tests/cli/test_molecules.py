@@ -73,7 +73,12 @@ def test_a_run_holds_what_it_should(folder):
     assert "measured active" in page or "measured idle" in page
     assert "The dashed line is the share of “idle”" in page
     assert "epoch was chosen" not in page
-    assert "epoch was chosen" in (folder / "numbers" / "report.html").read_text("utf-8")
+    assert "2 classes have fewer than the 9 validation molecules" in page
+    assert "A prediction is" not in page  # of one part
+    stacked = (folder / "numbers" / "report.html").read_text("utf-8")
+    assert "epoch was chosen" in stacked
+    assert "% attention and" in stacked
+    assert "% a kernel ridge on fingerprints and descriptors" in stacked
     left_out = _rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
@@ -109,6 +114,8 @@ def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
     data.write_text("smiles,y\n" + rows)
     code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE)
     assert code == 0, told
+    assert "kernel ridge: 100%" in told
+    assert "and the report is written" in told
     splits = json.loads((tmp_path / "run" / "splits.json").read_text())
     for part in ("train", "val", "test"):
         molecules = {row // 2 for row in splits[part]}

@@ -124,6 +124,7 @@ def test_the_report_has_every_section(folder):
     page = (folder / "classes" / "report.html").read_text("utf-8")
     assert "Entropy against uniform" in page
     assert "of 2 classes" in page
+    assert "2 classes have fewer than the 9 validation nodes that this promise needs" in page
     assert "2 targets" not in page
 
 

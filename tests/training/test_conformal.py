@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from gattn.training.calibration import interval_reliability, probability_reliability
-from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator, quantile
+from gattn.training.conformal import (
+    IntervalCalibrator,
+    LabelSetCalibrator,
+    least_rows,
+    quantile,
+)
 
 DRAWS = 2000
 
@@ -64,6 +69,18 @@ def test_the_rank_is_that_of_the_finite_sample() -> None:
             rank = -(-(n + 1) * percent // 100)
             wanted = float(rank) if rank <= n else math.inf
             assert quantile(range(1, n + 1), percent / 100) == wanted
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])
+def test_from_the_least_rows_on_a_coverage_is_promised(coverage) -> None:
+    rows = least_rows(coverage)
+    assert math.isfinite(quantile([1.0] * rows, coverage))
+    assert math.isinf(quantile([1.0] * (rows - 1), coverage))
+
+
+def test_classes_of_few_rows_are_counted() -> None:
+    calibrator = LabelSetCalibrator((((0.1,) * 9, (0.2,) * 8), ((), (0.3,) * 20)))
+    assert [calibrator.in_every_set(coverage) for coverage in (0.9, 0.8, 0.96)] == [2, 1, 4]
 
 
 def test_intervals_go_with_the_std_and_gaps_stay_gaps() -> None:

@@ -83,17 +83,19 @@ def measure_intervals(
     Returns:
         ``coverage``, the promise; ``held``, the share of labels that lie in their interval or
         set; ``mean_width``, of the intervals, a mean over targets in their units, or ``mean_size``
-        of the sets in classes. NaN where no label is known.
+        of the sets in classes; NaN where no label is known. ``in_every_set``, how many classes,
+        of all targets, had too few validation molecules for that promise.
     """
     known = y.isfinite()
     if isinstance(estimator, MoleculeRegressor):
         lower, upper = estimator.calibrator_.interval(made.mean, made.std, coverage=coverage)
-        held, size = (lower <= y) & (y <= upper), (upper - lower, "mean_width")
+        held, size, more = (lower <= y) & (y <= upper), (upper - lower, "mean_width"), {}
     elif isinstance(estimator, MoleculeClassifier):
         both = torch.stack([1 - made.mean, made.mean], dim=2)
         sets = estimator.calibrator_.sets(both, coverage=coverage)
         label = torch.where(known, y, 0).long()[..., None]
         held, size = sets.gather(2, label)[..., 0], (sets.sum(2).double(), "mean_size")
+        more = {"in_every_set": estimator.calibrator_.in_every_set(coverage)}
     else:
         raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
     width, name = size
@@ -101,6 +103,7 @@ def measure_intervals(
         "coverage": coverage,
         "held": float(held[known].double().mean()),
         name: float(width.where(known, torch.nan).nanmean(0).nanmean()),
+        **more,
     }
 
 

@@ -69,9 +69,18 @@ def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:
         settings=_settings(run),
         versions=versions,
         by_target=metrics["targets"],
-        notes=(*run.notes, *_class_names(estimator)),
+        notes=(*_shares(metrics["weights"]), *run.notes, *_class_names(estimator)),
         words=_words(estimator),
     )
+
+
+def _shares(weights: Mapping[str, float]) -> list[str]:
+    """A sentence that says how much each part gives to a prediction, where there are several."""
+    if len(weights) < 2:
+        return []
+    named = {"attention": "attention", "ridge": "a kernel ridge on fingerprints and descriptors"}
+    told = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
+    return [f"A prediction is {' and '.join(told)}, as the validation part chose."]
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
@@ -122,6 +131,7 @@ def _intervals(measured: Mapping[str, float]) -> Intervals:
         found=measured["held"],
         width=measured.get("mean_width", measured.get("mean_size", float("nan"))),
         constant_width=measured.get("constant_width"),
+        in_every_set=int(measured.get("in_every_set", 0)),
     )
 
 

@@ -135,6 +135,7 @@ def train_run(
 
         estimator.set_params(**tune(estimator, train, val, settings.tune, out, say))
     estimator.fit_labelled(train, val, folder=out / CHECKPOINTS, progress=progress)
+    say("now the model and its baselines predict the test part, and the report is written")
     run = _judge(settings, source, known, split, estimator, notes)
     if is_first_process():
         _write(out, run)

@@ -66,18 +66,22 @@ def measure_intervals(
 
     Returns:
         ``coverage``; ``held``, the share of labels in their interval or set; ``mean_width`` of
-        intervals, or ``mean_size`` of sets.
+        intervals, or ``mean_size`` of sets; ``in_every_set``, how many classes had too few
+        validation nodes for that promise.
     """
     if isinstance(estimator, NodeRegressor):
         low, high = estimator.intervals(made, coverage)
         held, size, name = (low <= y[:, None]) & (y[:, None] <= high), high - low, "mean_width"
+        more = {}
     elif isinstance(estimator, NodeClassifier):
         sets = estimator.sets(made, coverage)
         held, size, name = sets.gather(1, y.long()[:, None]), sets.sum(1), "mean_size"
+        more = {"in_every_set": estimator.calibrator_.in_every_set(coverage)}
     else:
         raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
     return {
         "coverage": coverage,
         "held": float(held.double().mean()),
         name: float(size.double().mean()),
+        **more,
     }

@@ -88,6 +88,7 @@ def _facts(run: NodeRun, versions: Mapping[str, str]) -> RunFacts:
         intervals=Intervals(
             intervals["coverage"], intervals["held"],
             intervals.get("mean_width", intervals.get("mean_size", math.nan)),
+            in_every_set=intervals.get("in_every_set", 0),
         ),
         parts={part: counts[part] for part in ("train", "val", "test")},
         rows=counts["all"],
