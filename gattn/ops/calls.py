@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
+import threading
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -58,18 +60,18 @@ class Call(NamedTuple):
     """Whether a weight for each edge comes first, with which the result is multiplied."""
     module: Module | None
     """Whose parameters they are."""
-    names: tuple[str, ...]
+    slots: tuple[tuple[str, int], ...]
+    """Where parameters stand in it, by name, and which of them: one may stand at several places."""
 
     @classmethod
     def of(
         cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], weighed: bool
     ) -> Call:
         """Of a function, a module, or a method of a module, for these arguments."""
-        owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
-        module = owner if owner is function else _Method(function)
-        module = module if isinstance(owner, Module) else None
-        names = () if module is None else tuple(name for name, _ in module.named_parameters())
-        return cls(function, tuple(map(Form.of, arguments)), weighed, module, names)
+        owner = _owner(function)
+        module = owner if owner is function or owner is None else _Method(function)
+        slots = () if module is None else _slots(module)
+        return cls(function, tuple(map(Form.of, arguments)), weighed, module, slots)
 
     def parameters(self) -> list[Tensor]:
         """What of the function is learned."""
@@ -94,8 +96,11 @@ class Call(NamedTuple):
             start += form.count
         if self.module is None:
             return self.function(*arguments)
-        parameters = dict(zip(self.names, tensors[start:]))
-        return torch.func.functional_call(self.module, parameters, tuple(arguments))
+        given = tensors[start:]
+        parameters = {name: given[i] for name, i in self.slots}
+        return torch.func.functional_call(
+            self.module, parameters, tuple(arguments), tie_weights=False
+        )
 
     @property
     def code(self) -> types.CodeType | None:
@@ -105,6 +110,37 @@ class Call(NamedTuple):
             function = type(function).forward
         function = getattr(function, "__func__", function)
         return getattr(function, "__code__", None)
+
+
+_EXCHANGE = threading.RLock()
+"""Held while modules have other tensors in place of their parameters: every thread sees those."""
+
+
+def alone(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
+    """Keep other threads out while a module's parameters are read, or exchanged for a call."""
+    if _owner(function) is None or torch.compiler.is_compiling():  # which exchanges nothing
+        return contextlib.nullcontext()
+    return _EXCHANGE
+
+
+def _owner(function: Callable[..., Tensor]) -> Module | None:
+    """The module that a function is, or is a method of."""
+    owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
+    return owner if isinstance(owner, Module) else None
+
+
+def _slots(module: Module) -> tuple[tuple[str, int], ...]:
+    """The places of a module's parameters, each once, and the number of the one that stands there.
+
+    A part that a module has under two names is one part: torch's own ties would exchange its
+    parameters twice, and put back what stood there in between.
+    """
+    number = {parameter: i for i, parameter in enumerate(module.parameters())}
+    return tuple(
+        (f"{path}.{name}" if path else name, number[parameter])
+        for path, part in module.named_modules()
+        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False)
+    )
 
 
 class _Method(Module):

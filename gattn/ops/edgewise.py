@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype
-from gattn.ops.calls import Call, Tensors, compiled, tensors_of
+from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
 from gattn.ops.chunks import Chunk, chunks, is_few
 from gattn.ops.derivatives import reference_gradients
 from gattn.ops.library import is_transformed
@@ -58,6 +59,14 @@ def edgewise(
         ValueError: for a function that gives other than a row for each edge, draws random numbers,
             or holds a tensor that wants a gradient.
     """
+    with alone(function):
+        return _run(function, graph, ends, weight)
+
+
+def _run(
+    function: Callable[..., Tensor], graph: Graph, ends: Sequence[tuple[str, Tensors]],
+    weight: Tensor | None,
+) -> Tensor:  # fmt: skip
     summed = weight is not None
     call = Call.of(function, [argument for _, argument in ends], weighed=summed)
     ends = (("edge", weight), *ends)
@@ -125,7 +134,7 @@ class _Edgewise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
-        with ctx.autocast.again():
+        with ctx.autocast.again(), alone(plan.call.function):
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
             if ctx.recorded is not None:
@@ -182,7 +191,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         step, rows = plan.step(_call_chunk, chunk), chunk.rows(plan.places)
         # Nothing that is given wants a gradient: what is held would show.
         with torch.set_grad_enabled(plan.learns):
-            made = _checked(lambda: step(plan.call, tensors, rows), plan, chunk)  # noqa: B023
+            made = _checked(lambda: step(plan.call, tensors, rows), plan, tensors, chunk)  # noqa: B023
         if made.requires_grad:
             raise ValueError(HELD)
         out = plan.room(made) if out is None else out
@@ -205,7 +214,7 @@ def _forward_few(
         recorded.append(Recorded.of(plan.call, given, needed))
         return recorded[0].made
 
-    made = _checked(run, plan, chunk)
+    made = _checked(run, plan, tensors, chunk)
     if plan.learns and recorded[0].holds_others():
         raise ValueError(HELD)
     out = plan.room(made)
@@ -231,7 +240,7 @@ def _backward_few(
     return found
 
 
-def _checked(run: Callable[[], Tensor], plan: _Plan, chunk: Chunk) -> Tensor:
+def _checked(run: Callable[[], Tensor], plan: _Plan, tensors: list[Tensor], chunk: Chunk) -> Tensor:
     """Call the function; raise where it is not one of each edge alone."""
     state = _random_state(plan.graph.device)
     made = run()
@@ -239,9 +248,24 @@ def _checked(run: Callable[[], Tensor], plan: _Plan, chunk: Chunk) -> Tensor:
     if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
         came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
-    if not torch.equal(state, _random_state(plan.graph.device)):
-        raise ValueError(RANDOM)
+    if not torch.equal(state, _random_state(plan.graph.device)):  # or another thread drew
+        with _Draws() as draws:
+            plan.call(*_gather(tensors, chunk.rows(plan.places)))
+        if draws.drawn:
+            raise ValueError(RANDOM)
     return made
+
+
+class _Draws(TorchDispatchMode):
+    """Sees whether an operator draws random numbers in this thread."""
+
+    drawn = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
 
 
 def _random_state(device: torch.device) -> Tensor:

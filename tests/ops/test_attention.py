@@ -1,5 +1,9 @@
 """Attention with a score of one's own: in chunks it is what all edges at once give."""
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import Tensor
@@ -343,3 +347,66 @@ def test_scores_are_floats(hub, given):
     for one in (given["query"].new_ones(1).long(), given["query"].new_ones(1) * 1j):
         with pytest.raises(TypeError, match="score must give floats; got"):
             attention(lambda q, k, e, one=one: one.expand(len(q), 1), *ends, hub, normalize="mean")
+
+
+class Tied(Module):
+    """A part under two names, and a weight of another part's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Linear(WIDTH, WIDTH)
+        self.again = self.first
+        self.second = Linear(WIDTH, WIDTH)
+        self.second.weight = self.first.weight
+        self.edge = Linear(2, HEADS)
+
+    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return (self.again(query) * self.second(self.first(key))).sum(-1) + self.edge(edge_attr)
+
+    def gated(self, value: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.again(value)
+
+
+@pytest.mark.parametrize("chunk", [10, 1000])
+def test_parts_that_share_parameters_learn_and_stay_as_they_are(chunk, hub, given, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    score = Tied().double()
+    own = list(score.parameters())
+    check_definition(hub, given, score, score.gated, "softmax")
+    assert all(now is before for now, before in zip(score.parameters(), own, strict=True))
+
+
+def test_threads_that_share_a_module_leave_it_as_it_is(hub, given):
+    score = Perceptron().double()
+    own, ends = list(score.parameters()), [given[name] for name in ("query", "key", "value")]
+
+    def run(_: int) -> Tensor:
+        return attention(score, *ends, hub, edge_attr=given["edge_attr"])
+
+    wanted, pause = run(0), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(run, range(100)))
+    finally:
+        sys.setswitchinterval(pause)
+    assert all(torch.equal(one, wanted) for one in found)
+    assert all(now is before for now, before in zip(score.parameters(), own, strict=True))
+
+
+def test_numbers_that_another_thread_draws_are_not_the_functions(hub, given):
+    ends, stop = [given[name] for name in ("query", "key", "value")], threading.Event()
+
+    def draw() -> None:
+        while not stop.is_set():
+            torch.rand(1)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(draw)
+        try:
+            for _ in range(200):
+                attention(gaussian, *ends, hub)
+            with pytest.raises(ValueError, match="must not draw random numbers"):
+                attention(lambda q, k, e: (q * k * torch.rand_like(q)).sum(-1), *ends, hub)
+        finally:
+            stop.set()
