@@ -73,10 +73,12 @@ class DistributedGraph(Graph):
 
         Raises:
             TypeError: for edges of another type.
-            ValueError: for an index out of range, or a partition for other processes.
+            ValueError: for an index out of range, a partition for other processes, or one that
+                differs between processes, as the number of edges may not either.
         """
         peers = _peers(group, partition)
         source, destination, *_ = read_edges(edges, partition.num_nodes)
+        _check_shared(peers, partition, source.device, source.numel())
         check_range(source, partition.num_nodes, "source")
         check_range(destination, partition.num_nodes, "destination")
         place = partition.places(destination)
@@ -103,11 +105,12 @@ class DistributedGraph(Graph):
 
         Raises:
             TypeError: for indices that are not int32 or int64.
-            ValueError: for an index out of range, an edge into a node of another process, or a
-                partition for other processes.
+            ValueError: for an index out of range, an edge into a node of another process, a
+                partition for other processes, or one that differs between processes.
         """
         peers = _peers(group, partition)
         source, destination, *_ = read_edges(edge_index, partition.num_nodes)
+        _check_shared(peers, partition, source.device)
         check_range(source, partition.num_nodes, "source")
         check_range(destination, partition.num_nodes, "destination")
         place = partition.places(destination)
@@ -212,3 +215,14 @@ def _peers(group: Group, partition: Partition) -> Peers:
             f"{partition.num_parts}"
         )
     return peers
+
+
+def _check_shared(peers: Peers, partition: Partition, device: torch.device, edges: int = 0) -> None:
+    """Raise in every process unless all hold the same partition, and as many edges in common."""
+    every = peers.share([partition.digest, edges], device)
+    for name, held in zip(("partition", "number of edges"), zip(*every)):
+        if other := next((rank for rank, one in enumerate(held) if one != held[0]), 0):
+            raise ValueError(
+                f"every process must be given the same {name}; that of process {other} is not that "
+                "of process 0"
+            )

@@ -236,3 +236,20 @@ def test_bad_input_gets_one_clear_error():
         DistributedGraph()
     with pytest.raises(RuntimeError, match="connect"):
         build(edges, partition)
+
+
+def test_processes_that_were_given_different_things_all_say_so():
+    edge_index = random_edges(NODES, EDGES)
+    mine, other = Partition.contiguous(NODES, 2), Partition((0, 3, NODES))
+
+    def error(peers, edges, partition):
+        with pytest.raises(ValueError, match="must be given the same") as caught:
+            DistributedGraph.from_edges(edges, partition, group=peers)
+        return str(caught.value)
+
+    of_partition = on_every_rank(2, lambda p: error(p, edge_index, (mine, other)[p.rank]))
+    of_edges = on_every_rank(2, lambda p: error(p, edge_index[:, p.rank :], mine))
+    assert of_partition[0] == of_partition[1]
+    assert "same partition; that of process 1 is not that of process 0" in of_partition[0]
+    assert of_edges[0] == of_edges[1]
+    assert "number of edges" in of_edges[0]
