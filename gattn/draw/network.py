@@ -91,8 +91,10 @@ def draw_network(
     Args:
         edge_index: [2, e] pairs of nodes; self-loops are left out.
         weights: [e] from 0 to 1, or [e, h], of which the mean over heads is drawn; None for 1.
-        colour: [n] of each node its class, or a number; None where all are alike.
-        names: of the classes; empty where the colours are numbers. More than 24 have no legend.
+        colour: [n] of each node its class, a text or its position in names, or a number; None where
+            all are alike.
+        names: of the classes; empty where the colours are texts or numbers. More than 24 have no
+            legend.
         labels: [n] texts beside the nodes; empty for none.
         most: so many nodes are drawn, as :func:`sample_network` chooses them.
         title: above the picture.
@@ -102,7 +104,8 @@ def draw_network(
         A picture as PNG.
 
     Raises:
-        ValueError: shapes that do not fit, a node beyond the colours, a class beyond the names.
+        ValueError: shapes that do not fit, a node beyond the colours, a class beyond the names,
+            names beside texts.
         ImportError: matplotlib or networkx is not installed.
 
     Example:
@@ -112,7 +115,7 @@ def draw_network(
     pairs = read_edges(edge_index)
     strength, count = read_weights(weights, pairs.shape[1]), int(pairs.max(initial=-1)) + 1
     nodes = max(count, len(labels)) if colour is None else len(array(colour))
-    value = np.zeros(nodes) if colour is None else array(colour).astype(np.float64)
+    value, names = (np.zeros(nodes), names) if colour is None else _coloured(colour, names)
     _check(count, value, names, labels)
     chosen = sample_network(pairs, nodes, most=most)
     pairs, strength = _among(pairs, strength, chosen, nodes)
@@ -138,6 +141,17 @@ def draw_network(
         axes.set_title(line(title))
 
     return render(draw, dark=dark, height=4.2 + 0.21 * rows)
+
+
+def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
+    """Colours as numbers, and the names of classes; texts are classes in the order of letters."""
+    given = array(colour)
+    if given.dtype.kind not in "UO":
+        return given.astype(np.float64), names
+    if len(names):
+        raise ValueError("colour must be positions in names, or texts without names; got both")
+    texts, value = np.unique(given.astype(str), return_inverse=True)
+    return value.astype(np.float64), texts.tolist()
 
 
 def _check(

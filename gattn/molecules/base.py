@@ -207,7 +207,7 @@ class MoleculeEstimator(KeptEstimator):
         return made.float().numpy()
 
     def explain(
-        self, smiles: Iterable[str], *, method: str | None = None, target: int = 0
+        self, smiles: Iterable[str], *, method: str | None = None, target: int | str = 0
     ) -> list[Explanation | None]:
         """Weigh every atom of some molecules, and say how faithful the weights are.
 
@@ -215,7 +215,7 @@ class MoleculeEstimator(KeptEstimator):
             smiles: n texts.
             method: one of :data:`gattn.molecules.attributions.METHODS`; the default one is that
                 which agrees best with exact attributions of logP and TPSA.
-            target: the position of the target.
+            target: the position of the target, or its name.
 
         Returns:
             One explanation a molecule, None for a SMILES that cannot be read, with one warning.
@@ -228,12 +228,22 @@ class MoleculeEstimator(KeptEstimator):
         from gattn.molecules.attributions import DEFAULT_METHOD
         from gattn.molecules.explain import explain
 
+        place = self.place_of(target) if isinstance(target, str) else target
         texts = as_texts(smiles)
         found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
         warn_of(bad_rows(texts, found))
         method = DEFAULT_METHOD if method is None else method
-        made = iter(explain(self.predictor_, found.inputs, method, target=target))
+        made = iter(explain(self.predictor_, found.inputs, method, target=place))
         return [None if error else next(made) for error in found.errors]
+
+    def place_of(self, target: str | None) -> int:
+        """The position of a target of this name; None names the only one."""
+        names = self.targets_
+        if target is None and len(names) == 1:
+            return 0
+        if target is None or target not in names:
+            raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
+        return names.index(target)
 
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None

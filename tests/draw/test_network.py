@@ -127,6 +127,16 @@ def test_what_does_not_fit_is_told(given, told):
         draw_network(**{"edge_index": RING, **given})
 
 
+def test_classes_may_be_texts():
+    classes = ["right", "left", "left", "right", "left", "left"]
+    numbers = [int(kind == "right") for kind in classes]
+    by_position = draw_network(RING, colour=numbers, names=["left", "right"])
+    assert draw_network(RING, colour=classes) == by_position
+    assert draw_network(RING, colour=np.array(classes, dtype=object)) == by_position
+    with pytest.raises(ValueError, match="texts without names"):
+        draw_network(RING, colour=classes, names=["left", "right"])
+
+
 def test_a_node_without_an_edge_leaves_the_others_their_room(axes):
     """Springs alone would push the last node far away, and the ring into a corner."""
     draw_network(RING, colour=np.arange(7.0))

@@ -217,6 +217,11 @@ def test_several_targets_with_gaps():
     y.iloc[5] = np.nan
     model = MoleculeRegressor(**TINY).fit(SMILES, y)
     assert model.targets_ == ["length", "twice"]
+    (named,), (placed,) = (model.explain(["CCO"], target=target) for target in ("twice", 1))
+    assert named.target == placed.target == 1
+    assert named.weights.tolist() == placed.weights.tolist()
+    with pytest.raises(ValueError, match="target must be one of length, twice; got thrice"):
+        model.explain(["CCO"], target="thrice")
     assert model.predict(["CCO"]).shape == (1, 2)
     assert model.predict_interval(["CCO"], 0.5)[0].shape == (1, 2)
     assert np.isfinite(model.score(SMILES, y))

@@ -61,7 +61,7 @@ def explain_table(
     estimator, table, column = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers
     )
-    number, place = _target(estimator, target), table.place(column)
+    number, place = estimator.place_of(target), table.place(column)
     rows = list(table.rows())
     texts = ["" if row.problem else row.cells[place] for row in rows]
     found = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
@@ -91,12 +91,3 @@ def _methods(estimator: MoleculeEstimator) -> list[str]:
     networks = estimator.predictor_.networks
     attends = any(isinstance(network, MoleculeNetwork) for network in networks)
     return [method for method in METHODS if attends or method != "attention"]
-
-
-def _target(estimator: MoleculeEstimator, target: str | None) -> int:
-    names = estimator.targets_
-    if target is None and len(names) == 1:
-        return 0
-    if target is None or target not in names:
-        raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
-    return names.index(target)
