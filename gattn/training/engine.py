@@ -108,6 +108,11 @@ def _trainer(settings: LoopSettings, callbacks: list[Callback], folder: Path | N
             f"to train in {settings.devices} processes start the program with torchrun "
             f"--nproc-per-node {settings.devices}; there are {world}"
         )
+    if settings.accelerator == "gpu" and not _sees_gpu():
+        raise TrainingError(
+            "accelerator gpu wants a GPU that torch sees, and it sees none "
+            "(gattn.backend_info() says more); auto takes a GPU where there is one"
+        )
     cluster = TorchElasticEnvironment() if world > 1 else LightningEnvironment()
     return Trainer(
         accelerator=settings.accelerator,
@@ -128,6 +133,10 @@ def _trainer(settings: LoopSettings, callbacks: list[Callback], folder: Path | N
         use_distributed_sampler=False,
         inference_mode=False,  # gattn keeps layouts by the versions of tensors
     )
+
+
+def _sees_gpu() -> bool:
+    return torch.cuda.is_available() or torch.backends.mps.is_available()
 
 
 def _fingerprint(

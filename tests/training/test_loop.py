@@ -224,3 +224,11 @@ def test_what_cannot_be_trained(toy) -> None:
         fit_network(
             network, toy.squared, toy.train, toy.val, dataclasses.replace(SETTINGS, devices=3)
         )
+
+
+def test_a_gpu_that_is_not_there_is_told(toy, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    wanted = dataclasses.replace(SETTINGS, accelerator="gpu")
+    with pytest.raises(TrainingError, match="accelerator gpu wants a GPU that torch sees"):
+        fit_network(toy.network(), toy.squared, toy.train, toy.val, wanted)
