@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attributions
-from gattn.molecules.masking import Masked, atoms_of, predict_masked
+from gattn.molecules.masking import atoms_of, predict_masked
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -96,16 +96,18 @@ def explain(
     found = attributions(predictor, inputs, method, target=target, atoms=atoms)
     tops = [_top(one.weights) for one in found]
     masks = [_masks(top, len(one.symbols), seed) for top, one in zip(tops, atoms)]
-    predicted = predict_masked(predictor, inputs, masks, target, atoms)
+    # Copies that are alike are predicted once, and so have the same bits.
+    each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
+    predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, method=method, target=target,
-            prediction=float(made.mean[0]), std=float(made.std[0]),
+            prediction=float(made.mean[places[0]]), std=float(made.std[places[0]]),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
-            faithfulness=_faithfulness(top, made),
+            faithfulness=_faithfulness(top, made.mean[places]),
         )
-        for smiles, one, weighed, top, made in
-        zip(inputs.molecules.smiles, atoms, found, tops, predicted)
+        for smiles, one, weighed, top, made, (_, places) in
+        zip(inputs.molecules.smiles, atoms, found, tops, predicted, each)
     ]  # fmt: skip
 
 
@@ -124,8 +126,8 @@ def _masks(top: Tensor, atoms: int, seed: int) -> Tensor:
     return masks
 
 
-def _faithfulness(top: Tensor, made: Masked) -> Faithfulness:
-    drops = made.mean[0] - made.mean[1:]
+def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
+    drops = mean[0] - mean[1:]
     random = drops[1:]
     std = (random - random[0]).std()  # 0, not what rounding leaves, where all are alike
     return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
