@@ -37,7 +37,23 @@ template <class I> struct Walk {
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
-// Rows [e, width] of the caller's in the order of a walk; nothing where there are none.
+// Rows at the caller's places, in the order of the walk: those of a window are all found, and asked
+// for, before the first is used.
+template <class I, class Ask, class Use>
+void for_each_edge_row(const Walk<I>& walk, i64 width, const Ask& ask, const Use& use) {
+  constexpr i64 window = 128;
+  const i64 e = walk.graph.e;
+  for_each_row((e + window - 1) / window, window * (8 + width), [&](i64 k) {
+    const i64 first = k * window, count = std::min(window, e - first);
+    i64 edges[window];
+    for (i64 t = 0; t < count; ++t) edges[t] = walk.edge(first + t);
+    for (i64 t = 0; t < count; ++t) ask(edges[t]);
+    for (i64 t = 0; t < count; ++t) use(first + t, edges[t]);
+  });
+}
+
+// Rows [e, width] of the caller's in the order of a walk; nothing where there are none. Of single
+// numbers the processor keeps enough on their way by itself.
 template <class T, class I>
 [[gnu::noinline]] Scratch<T> in_order(const Walk<I>& walk, const Table<const T>& from, i64 width) {
   if (!from) return nullptr;
@@ -46,8 +62,9 @@ template <class T, class I>
   if (width == 1)
     for_each_row(walk.graph.e, 8, [&](i64 at) { to[at] = *from[walk.edge(at)]; });
   else
-    for_each_row(walk.graph.e, 8 + width,
-                 [&](i64 at) { std::copy_n(from[walk.edge(at)], width, to + at * width); });
+    for_each_edge_row(
+        walk, width, [&](i64 edge) { prefetch(from[edge], width); },
+        [&](i64 at, i64 edge) { std::copy_n(from[edge], width, to + at * width); });
   return rows;
 }
 
@@ -58,9 +75,9 @@ template <class T, class I>
   if (width == 1)
     for_each_row(walk.graph.e, 8, [&](i64 at) { to[walk.edge(at)] = from[at]; });
   else
-    for_each_row(walk.graph.e, 8 + width, [&](i64 at) {
-      std::copy_n(from + at * width, width, to + walk.edge(at) * width);
-    });
+    for_each_edge_row(
+        walk, width, [&](i64 edge) { prefetch<1>(to + edge * width, width); },
+        [&](i64 at, i64 edge) { std::copy_n(from + at * width, width, to + edge * width); });
 }
 
 template <class T, class I> struct EdgeTerms {
