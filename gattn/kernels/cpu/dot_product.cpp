@@ -17,6 +17,7 @@
 // the edges out of each source, dk_j = sum_i ds_ij q_i and dv_j = sum_i k_ij alpha_ij dO_i then
 // gather q and dO and compute nothing else. The derivation is in docs/kernels.md.
 #include "attention.h"
+#include "multiply_add.h"
 
 namespace gattn::GATTN_ISA {
 
@@ -45,9 +46,7 @@ GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
 template <class A>
 [[gnu::noinline]] void to_features(A* to, const A* matrix, const A* x, i64 heads, i64 c, i64 d) {
   fill(to, A(0), heads * d);
-  with_features(d, [=]<int D>() {
-    for (i64 y = 0; y < heads; ++y) axpy_matrix<D>(to + y * d, x + y * c, matrix + y * c * d, c, d);
-  });
+  with_features(d, [=]<int D>() { axpy_matrices<D>(to, x, matrix, heads, c, d); });
 }
 
 // to[t][x] += <from_x, rows[t]>: [count, lanes] from [h, d] and a block of rows of features.
@@ -84,16 +83,8 @@ template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, co
                                                            i64 d) {
   fill(to, A(0), d);
   with_features(d, [=]<int D>() {
-    axpy_matrix<D>(to, a, u, heads, d);
-    axpy_matrix<D>(to, b, w, heads, d);
-  });
-}
-
-// to_x += a_x b_x^T, [h, c, d] from [h, c] and [h, d].
-template <class A>
-[[gnu::noinline]] void add_outer_products(A* to, const A* a, const A* b, i64 heads, i64 c, i64 d) {
-  with_features(d, [=]<int D>() {
-    for (i64 x = 0; x < heads; ++x) outer<D>(to + x * c * d, a + x * c, b + x * d, c, d);
+    axpy_matrices<D>(to, a, u, 1, heads, d);
+    axpy_matrices<D>(to, b, w, 1, heads, d);
   });
 }
 
@@ -135,9 +126,7 @@ template <class T, class I, int C> struct DotProductScore {
 
   // to += W x, [h, c].
   void add_from_features(A* to, const A* x) const {
-    const i64 c = width<C>(channels), d = features;
-    for (i64 y = 0; y < heads; ++y)
-      axpy_matrix<C>(to + y * c, x + y * d, transposed.data() + y * c * d, d, c);
+    axpy_matrices<C>(to, x, transposed.data(), heads, features, width<C>(channels));
   }
 
   // Also of use to backward, which asks for them again.
@@ -205,6 +194,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
+  Buffer<A> left, right;  // pairs of rows whose products wait to join dW
+  i64 waiting = 0;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -220,6 +211,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
         grad_attr.resize(features());
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
     total.resize(heads() * c());
+    if (features())
+      left.resize(most_waiting * heads() * c()), right.resize(most_waiting * heads() * features());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
@@ -253,8 +246,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
       for (i64 t = 0; t < count; ++t) {
         const i64 position = at + t;
         const A* change = ds.data() + t * lanes();
-        std::copy_n(s.data() + t * lanes(), heads(), alpha + position * heads());
-        std::copy_n(change, heads(), grad_score + position * heads());
+        copy_heads(alpha + position * heads(), s.data() + t * lanes(), heads());
+        copy_heads(grad_score + position * heads(), change, heads());
         const T* k = score.key[score.graph.col[position]];
         for (i64 x = 0; x < heads(); ++x) axpy<C>(grad_q + x * c(), change[x], k + x * c(), c());
         if (grad_edge_attr)
@@ -316,11 +309,25 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
 
   // dW of these edges; that of E, which is of the whole row, goes with the first ones.
-  void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) const {
-    add_outer_products(to, score.q.data(), grad_u, heads(), c(), features());
-    if (!leads) return;
-    const A* mean = edge_out + row * heads() * features();
-    add_outer_products(to, g.data(), mean, heads(), c(), features());
+  void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) {
+    add_product(to, score.q.data(), grad_u);
+    if (leads) add_product(to, g.data(), edge_out + row * heads() * features());
+  }
+
+  // to_x += a_x b_x^T, [h, c, d] from [h, c] and [h, d]: several of them at a time, since to is as
+  // large as many rows.
+  void add_product(A* to, const A* a, const A* b) {
+    std::copy_n(a, heads() * c(), left.data() + waiting * heads() * c());
+    std::copy_n(b, heads() * features(), right.data() + waiting * heads() * features());
+    if (++waiting == most_waiting) finish(to);
+  }
+
+  void finish(A* to) {
+    const i64 n = c(), d = features();
+    for (i64 x = 0; x < heads(); ++x)
+      multiply_add(to + x * n * d, left.data() + x * n, 1, heads() * n, right.data() + x * d, n,
+                   waiting, d, heads() * d);
+    waiting = 0;
   }
 
   void end(const A* state, i64 row) {

@@ -64,7 +64,7 @@ template <class T, class I>
   else
     for_each_edge_row(
         walk, width, [&](i64 edge) { prefetch(from[edge], width); },
-        [&](i64 at, i64 edge) { std::copy_n(from[edge], width, to + at * width); });
+        [&](i64 at, i64 edge) { copy_heads(to + at * width, from[edge], width); });
   return rows;
 }
 
@@ -77,7 +77,7 @@ template <class T, class I>
   else
     for_each_edge_row(
         walk, width, [&](i64 edge) { prefetch<1>(to + edge * width, width); },
-        [&](i64 at, i64 edge) { std::copy_n(from + at * width, width, to + edge * width); });
+        [&](i64 at, i64 edge) { copy_heads(to + edge * width, from + at * width, width); });
 }
 
 template <class T, class I> struct EdgeTerms {

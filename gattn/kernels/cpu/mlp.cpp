@@ -93,16 +93,19 @@ template <class T, class I, int C> struct MLPScore {
   A negative_slope;
 
   Buffer<A> own_row, w, z, attr, projection;
+  i64 waiting = 0;  // edges whose z and attr are still needed: those of a block stand behind them
 
   i64 c() const { return width<C>(channels); }
   bool has_tanh() const { return C == 0 && tanh; }
   i64 row_size() const { return heads * c(); }
   i64 extra_size() const { return 0; }
-  void prepare() {
-    own_row.resize(row_size()), w.resize(row_size()), z.resize(block * row_size());
+  A* z_of(i64 t) const { return z.data() + (waiting + t) * row_size(); }
+  A* attr_of(i64 t) const { return attr.data() + (waiting + t) * features; }
+  void prepare(i64 room = block) {
+    own_row.resize(row_size()), w.resize(row_size()), z.resize(room * row_size());
     for (i64 x = 0; x < heads; ++x) load(w.data() + x * c(), weight[x], c());
     if (!features) return;
-    attr.resize(block * features), projection.resize(features * row_size());
+    attr.resize(room * features), projection.resize(features * row_size());
     // W as [d, h, c], so that a row of it is as long as z.
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < c(); ++k)
@@ -116,15 +119,14 @@ template <class T, class I, int C> struct MLPScore {
   void hidden(i64 count, const Gather& gathered, const Position& position) {
     for (i64 t = 0; t < count; ++t) {
       const T* row = gathered(t);
-      A* to = z.data() + t * row_size();
+      A* to = z_of(t);
       const A* mine = own_row.data();
 #pragma omp simd
       for (i64 k = 0; k < row_size(); ++k) to[k] = mine[k] + wide(row[k]);
     }
     if (!features) return;
-    for (i64 t = 0; t < count; ++t)
-      load(attr.data() + t * features, edge_attr[position(t)], features);
-    multiply_add(z.data(), attr.data(), features, 1, projection.data(), count, features,
+    for (i64 t = 0; t < count; ++t) load(attr_of(t), edge_attr[position(t)], features);
+    multiply_add(z_of(0), attr_of(0), features, 1, projection.data(), count, features, row_size(),
                  row_size());
   }
 
@@ -141,10 +143,10 @@ template <class T, class I, int C> struct MLPScore {
           return other[graph.col[at]];
         },
         [&](i64 t) { return graph.perm[first + t]; });
-    if (has_tanh()) return tanh_scores(s, w.data(), z.data(), count, heads, lanes, c());
+    if (has_tanh()) return tanh_scores(s, w.data(), z_of(0), count, heads, lanes, c());
     for (i64 t = 0; t < count; ++t)
       for (i64 x = 0; x < heads; ++x) {
-        const A *from = z.data() + t * row_size() + x * c(), *to = w.data() + x * c();
+        const A *from = z_of(t) + x * c(), *to = w.data() + x * c();
         const A below = negative_slope;
         s[t * lanes + x] =
             sum_of<C, A>(c(), [=](i64 k) { return to[k] * leaky_relu(from[k], below); });
@@ -153,7 +155,7 @@ template <class T, class I, int C> struct MLPScore {
 
   // dz of one edge into z, in place, from the gradient of its score, [h].
   void hidden_gradient(i64 t, const A* grad) {
-    A* own_z = z.data() + t * row_size();
+    A* own_z = z_of(t);
     if (has_tanh()) return tanh_gradient(own_z, w.data(), grad, heads, c());
     const A below = negative_slope;
     const i64 n = c();
@@ -200,6 +202,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
+  Buffer<i64> waiting_edge;  // the caller's positions of those that wait
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -209,12 +212,13 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   // Sums over all rows: dw, then dW as [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
-    score.prepare(), terms.prepare();
+    constexpr i64 room = most_waiting + block;
+    score.prepare(room), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
     if (!grad_edge_attr) return;
     const i64 size = score.row_size(), n = score.features;
-    grad_attr.resize(block * n), transposed.resize(size * n);
+    waiting_edge.resize(room), grad_attr.resize(room * n), transposed.resize(size * n);
     for (i64 k = 0; k < n; ++k)
       for (i64 y = 0; y < size; ++y) transposed[y * n + k] = score.projection[k * size + y];
   }
@@ -226,7 +230,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
 
   void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
     begin_row(row);
-    const i64 size = score.row_size(), features = score.features;
+    const i64 size = score.row_size();
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
@@ -234,17 +238,29 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
         const A* change = ds.data() + t * lanes();
-        std::copy_n(s.data() + t * lanes(), heads(), alpha + (at + t) * heads());
-        std::copy_n(change, heads(), grad_score + (at + t) * heads());
+        copy_heads(alpha + (at + t) * heads(), s.data() + t * lanes(), heads());
+        copy_heads(grad_score + (at + t) * heads(), change, heads());
         weight_gradient(shared, t, change);
         score.hidden_gradient(t, change);
-        add(state, score.z.data() + t * size, size);
+        add(state, score.z_of(t), size);
       }
-      if (grad_edge_attr) edge_gradients(at, count);
-      if (features)
-        multiply_add(shared + size, score.attr.data(), 1, features, score.z.data(), features, count,
-                     size);
+      if (score.features) wait(shared, at, count);
     }
+  }
+
+  // dW and da need the dz of a block: they are formed of several short rows at a time.
+  void wait(A* shared, i64 first, i64 count) {
+    if (grad_edge_attr)
+      for (i64 t = 0; t < count; ++t) waiting_edge[score.waiting + t] = score.graph.perm[first + t];
+    score.waiting += count;
+    if (score.waiting >= most_waiting) finish(shared);
+  }
+
+  void finish(A* shared) {
+    const i64 size = score.row_size(), n = score.features, count = score.waiting;
+    if (grad_edge_attr) edge_gradients(count);
+    multiply_add(shared + size, score.attr.data(), 1, n, score.z.data(), n, count, size, size);
+    score.waiting = 0;
   }
 
   void begin_row(i64 row) {
@@ -288,7 +304,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   }
 
   void weight_gradient(A* to, i64 t, const A* change) {
-    const A* z = score.z.data() + t * score.row_size();
+    const A* z = score.z_of(t);
     const A below = score.negative_slope;
     const i64 n = c();
     if (score.has_tanh()) return add_tanh(to, change, z, heads(), n);
@@ -299,13 +315,13 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
     }
   }
 
-  // W^T dz of a block.
-  void edge_gradients(i64 first, i64 count) {
+  // W^T dz of the edges that wait.
+  void edge_gradients(i64 count) {
     const i64 size = score.row_size(), n = score.features;
     fill(grad_attr.data(), A(0), count * n);
-    multiply_add(grad_attr.data(), score.z.data(), size, 1, transposed.data(), count, size, n);
+    multiply_add(grad_attr.data(), score.z.data(), size, 1, transposed.data(), count, size, n, n);
     for (i64 t = 0; t < count; ++t)
-      store(grad_edge_attr + score.graph.perm[first + t] * n, grad_attr.data() + t * n, n);
+      store(grad_edge_attr + waiting_edge[t] * n, grad_attr.data() + t * n, n);
   }
 };
 
@@ -345,7 +361,7 @@ template <class T, class I, int C> struct MLPBackwardBySource {
         const i64 y = graph.csr2csc[at + t] * score.heads;
         const T* g = grad_out[graph.row[at + t]];
         score.hidden_gradient(t, grad_score + y);
-        add(grad_k, score.z.data() + t * key_size(), key_size());
+        add(grad_k, score.z_of(t), key_size());
         for (i64 x = 0; x < score.heads; ++x)
           axpy<C>(grad_v + x * cv(), alpha[y + x], g + x * cv(), cv());
       }

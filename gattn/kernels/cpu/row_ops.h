@@ -124,13 +124,13 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
-// fp32 numbers in a register: wider vectors are taken apart in memory.
+// A register: wider vectors are taken apart in memory.
 #if defined(__AVX512F__)
-constexpr int register_floats = 16;
+constexpr int register_bytes = 64;
 #elif defined(__AVX__)
-constexpr int register_floats = 8;
+constexpr int register_bytes = 32;
 #else
-constexpr int register_floats = 4;
+constexpr int register_bytes = 16;
 #endif
 
 // to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers. For
@@ -139,7 +139,7 @@ template <int C, class A, class T>
 inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, const T* const* rows,
                       i64 offset, i64 count, i64 channels) {
   if constexpr (C > 0 && std::is_same_v<T, float>) {
-    constexpr int L = std::min(C, register_floats), vectors = C / L;
+    constexpr int L = std::min<int>(C, register_bytes / sizeof(float)), vectors = C / L;
     typedef float Lanes __attribute__((vector_size(L * sizeof(float))));
     Lanes sum[vectors];
 #pragma GCC unroll 16
@@ -170,29 +170,47 @@ inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, co
   }
 }
 
-// to += sum over r of weight[r] matrix[r][0 .. c), in the same way.
-template <int C, class A>
-GATTN_INLINE void axpy_matrix(A* __restrict to, const A* __restrict weight,
-                              const A* __restrict matrix, i64 rows, i64 channels) {
-  if constexpr (C > 0 && C * sizeof(A) <= 512) {
-    A sum[C];
-    for (int k = 0; k < C; ++k) sum[k] = to[k];
-    for (i64 r = 0; r < rows; ++r) {
-#pragma omp simd
-      for (int k = 0; k < C; ++k) sum[k] += weight[r] * matrix[r * C + k];
-    }
-    for (int k = 0; k < C; ++k) to[k] = sum[k];
+// to_x += sum over r of weight_x[r] matrix_x[r]: [heads, c] from [heads, rows] and [heads, rows,
+// c]. One sum alone would wait for itself: those of several heads are kept in registers side by
+// side.
+template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* __restrict weight,
+                                                    const A* __restrict matrix, i64 heads, i64 rows,
+                                                    i64 channels) {
+  constexpr int L = C > 0 && C * sizeof(A) < register_bytes ? C : register_bytes / sizeof(A);
+  constexpr int vectors = C / L, abreast = vectors ? 8 / vectors : 0;
+  i64 x = 0;
+  if constexpr (abreast > 0) {
+    const auto sums = [&]<int H, int R>() {
+      typedef A Lanes __attribute__((vector_size(L * sizeof(A))));
+      const i64 count = width<R>(rows);
+      const A *factor = weight + x * count, *from = matrix + x * count * C;
+      Lanes sum[H * vectors], own;
+#pragma GCC unroll 8
+      for (int u = 0; u < H * vectors; ++u) std::memcpy(&sum[u], to + x * C + u * L, sizeof(Lanes));
+      for (i64 r = 0; r < count; ++r) {
+#pragma GCC unroll 8
+        for (int u = 0; u < H * vectors; ++u) {
+          const i64 y = u / vectors * count + r;
+          std::memcpy(&own, from + y * C + u % vectors * L, sizeof(Lanes));
+          sum[u] += factor[y] * own;
+        }
+      }
+#pragma GCC unroll 8
+      for (int u = 0; u < H * vectors; ++u) std::memcpy(to + x * C + u * L, &sum[u], sizeof(Lanes));
+      x += H;
+    };
+    while (x + abreast <= heads)
+      if (rows == 16)
+        sums.template operator()<abreast, 16>();
+      else
+        sums.template operator()<abreast, 0>();
+    while (x < heads) sums.template operator()<1, 0>();
   } else {
-    for (i64 r = 0; r < rows; ++r) axpy<C>(to, weight[r], matrix + r * channels, channels);
+    for (; x < heads; ++x)
+      for (i64 r = 0; r < rows; ++r)
+        axpy<C>(to + x * channels, weight[x * rows + r], matrix + (x * rows + r) * channels,
+                channels);
   }
-}
-
-// to[r] += weight[r] * from, [rows, c].
-template <int C, class A> GATTN_INLINE void outer(A* __restrict to, const A* __restrict weight,
-                                                  const A* __restrict from, i64 rows,
-                                                  i64 channels) {
-  const i64 c = width<C>(channels);
-  for (i64 r = 0; r < rows; ++r) axpy<C>(to + r * c, weight[r], from, c);
 }
 
 template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 channels) {
@@ -212,6 +230,12 @@ template <class Function> inline void for_lanes(i64 lanes, const Function& funct
 
 template <class A> inline void add_lanes(A* __restrict to, const A* __restrict from, i64 lanes) {
   for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
+}
+
+// to = from, [heads]: a call of the library's copy costs more than a vector or two.
+template <class A> inline void copy_heads(A* __restrict to, const A* __restrict from, i64 heads) {
+  if (heads % lane) return void(std::copy_n(from, heads, to));
+  for_lanes(heads, [=](i64 x) { to[x] = from[x]; });
 }
 
 // Read per-head numbers of the caller's, which are not padded; the other lanes get zero.

@@ -14,6 +14,7 @@
 //   void edges(A* state, A* shared, row, first, last)   take in edges [first, last)
 //   void merge(A* into, const A* from)
 //   void end(const A* state, row)    write the row's results
+//   void finish(A* shared)           no other row joins this sum; where there is one
 #pragma once
 
 #include <omp.h>
@@ -115,18 +116,20 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
           local.begin(own);
           local.edges(own, sum, hub.row, first, last);
         }
+        if constexpr (requires { local.finish(sum); }) local.finish(sum);
       }
 #pragma omp for schedule(dynamic, 1)
       for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
+        A* sum = shared.data() + chunk * shared_size;
         const i64 end = division.row_of(chunk + 1);
         for (i64 i = division.row_of(chunk); i < end; ++i) {
           const i64 first = ptr[i], last = ptr[i + 1];
           if (last - first > split_edges) continue;
           local.begin(state.data());
-          if (first < last)
-            local.edges(state.data(), shared.data() + chunk * shared_size, i, first, last);
+          if (first < last) local.edges(state.data(), sum, i, first, last);
           local.end(state.data(), i);
         }
+        if constexpr (requires { local.finish(sum); }) local.finish(sum);
       }
 #pragma omp for schedule(dynamic, 1)
       for (i64 h = 0; h < i64(division.hubs.size()); ++h) {
