@@ -170,9 +170,8 @@ inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, co
   }
 }
 
-// to_x += sum over r of weight_x[r] matrix_x[r]: [heads, c] from [heads, rows] and [heads, rows,
-// c]. One sum alone would wait for itself: those of several heads are kept in registers side by
-// side.
+// to_x += sum over r of weight_x[r] matrix_x[r]; to is [heads, c], weight [heads, rows], matrix
+// [heads, rows, c]. One sum alone would wait for itself: several are formed side by side.
 template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* __restrict weight,
                                                     const A* __restrict matrix, i64 heads, i64 rows,
                                                     i64 channels) {
