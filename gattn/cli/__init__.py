@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command that ``sys.argv`` asks for, and exit."""
@@ -11,9 +13,12 @@ def main() -> None:
         from gattn.cli.app import app
 
         app(prog_name="gattn")
-    except KeyboardInterrupt:  # while modules are imported; later Typer tells it
-        print("gattn: interrupted", file=sys.stderr)
-        sys.exit(130)
+    except KeyboardInterrupt:  # while modules are imported
+        _fail("interrupted", INTERRUPTED)
+    except SystemExit as end:
+        if end.code != INTERRUPTED:
+            raise
+        _fail("interrupted", INTERRUPTED)  # Typer ends the program, and says nothing
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
@@ -26,6 +31,6 @@ def main() -> None:
         _fail(str(error))
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int = 2) -> None:
     print("gattn:", "; ".join(message.splitlines()), file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)

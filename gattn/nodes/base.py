@@ -81,7 +81,7 @@ class NodeEstimator(KeptEstimator):
     def fit(
         self: Self,
         graph: GraphLike,
-        y: Sequence[object] | Mapping[Hashable, object] | None = None,
+        y: Sequence[object] | Tensor | Mapping[Hashable, object] | None = None,
         *,
         tick: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:

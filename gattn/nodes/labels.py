@@ -25,7 +25,7 @@ def usual_labels(graph: AttributedGraph) -> list[str]:
 def read_labels(
     graph: AttributedGraph,
     label: str | None = None,
-    y: Sequence[object] | Mapping[Hashable, object] | None = None,
+    y: Sequence[object] | Tensor | Mapping[Hashable, object] | None = None,
 ) -> tuple[pd.Series, list[str]]:
     """The labels of the n nodes as they are, missing ones None.
 
@@ -120,7 +120,9 @@ def _choose(graph: AttributedGraph) -> str:
     return found[0]
 
 
-def _given(graph: AttributedGraph, y: Sequence[object] | Mapping[Hashable, object]) -> pd.Series:
+def _given(
+    graph: AttributedGraph, y: Sequence[object] | Tensor | Mapping[Hashable, object]
+) -> pd.Series:
     """The labels of the n nodes that were given, missing ones None.
 
     The names of tables are texts: a label may also be given by what is written like one.
@@ -128,7 +130,7 @@ def _given(graph: AttributedGraph, y: Sequence[object] | Mapping[Hashable, objec
     if not isinstance(y, Mapping):
         if len(y) != len(graph):
             raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
-        return pd.Series(list(y), dtype=object)
+        return pd.Series(y.tolist() if isinstance(y, Tensor) else list(y), dtype=object)
     known = set(graph.names)
     found: dict[Hashable, object] = {}
     for key, label in y.items():

@@ -42,6 +42,16 @@ def test_an_interruption_is_one_line(monkeypatch, capsys):
     assert runner(monkeypatch, capsys)("molecules") == (130, "gattn: interrupted\n")
 
 
+def test_an_interruption_of_a_command_is_one_line_too(monkeypatch, capsys, tmp_path):
+    def interrupt(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gattn.nodes.runs.predict.predict_graph", interrupt)
+    run = runner(monkeypatch, capsys, "nodes", "predict")
+    told = run(tmp_path, "edges.csv", "--out", tmp_path / "out.csv")
+    assert told == (130, "gattn: interrupted\n")
+
+
 @pytest.mark.parametrize(("width", "is_told"), [(math.inf, True), (2.0, False)])
 def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
     held = {"coverage": 0.9, "held": 1.0, "mean_width": width}

@@ -101,3 +101,8 @@ def test_labels_that_do_not_fit_are_named_with_their_attribute():
         encode_numbers(pd.Series(["1", "old"], name="age"))
     with pytest.raises(GraphError, match="labels must be finite"):
         encode_numbers(pd.Series([1.0, np.inf]))
+
+
+def test_labels_may_be_a_tensor():
+    values, _ = read_labels(read_graph(_graph()), y=torch.tensor([1, 0, 1, 1]))
+    assert encode_classes(values, find_classes(values)).tolist() == [1, 0, 1, 1]
