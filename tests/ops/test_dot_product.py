@@ -6,11 +6,15 @@ import torch
 from gattn.functional import dot_product_attention
 
 
-@pytest.mark.parametrize("features", [1, 2, 7, 16, 33])
-def test_edge_features_of_every_width(features, operators, compare, random_graph):
+@pytest.mark.parametrize("features", [1, 2, 7, 8, 16, 32, 33])
+@pytest.mark.parametrize(("heads", "channels"), [(3, 8), (9, 16)])
+def test_edge_features_of_every_width(
+    features, heads, channels, operators, compare, random_graph, hub_graph
+):
     operator = operators["dot_product, edges"]
     for dtype in (torch.float64, torch.float32):
-        compare(operator, random_graph, 3, 8, dtype=dtype, dims={"d": features})
+        for graph in (random_graph, hub_graph):
+            compare(operator, graph, heads, channels, dtype=dtype, dims={"d": features})
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -2.0])

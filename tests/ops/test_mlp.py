@@ -8,13 +8,16 @@ from gattn.functional import mlp_attention
 each_variant = pytest.mark.parametrize("variant", ["mlp", "mlp, wide", "mlp, edges", "mlp, tanh"])
 
 
-@pytest.mark.parametrize("features", [1, 2, 7, 16, 33])
+@pytest.mark.parametrize("features", [1, 2, 7, 8, 16, 32, 33])
 @pytest.mark.parametrize("activation", ["leaky_relu", "tanh"])
-def test_edge_features_of_every_width(features, activation, operators, compare, random_graph):
+def test_edge_features_of_every_width(
+    features, activation, operators, compare, random_graph, hub_graph
+):
     operator = operators["mlp, edges"]
     for dtype in (torch.float64, torch.float32):
         dims = {"d": features}
-        compare(operator, random_graph, 3, 8, dtype=dtype, dims=dims, activation=activation)
+        for graph in (random_graph, hub_graph):
+            compare(operator, graph, 3, 8, dtype=dtype, dims=dims, activation=activation)
 
 
 @each_variant
