@@ -33,6 +33,9 @@ def in_order(
     ``if __name__ == "__main__"``. While a process works, torch has one thread in it: more threads
     than processors wait for each other.
 
+    Where this process fails or is interrupted, or no more results are asked for, the others end at
+    once, in the midst of a task.
+
     Args:
         work: what a process can be sent: a function of a module, or a method of an object.
         tasks: taken as they are needed, at most ``8 * workers`` ahead of what is given.
@@ -70,9 +73,9 @@ def in_order(
                     break
             while waiting:
                 yield waiting.popleft().result()
-        finally:  # also where nobody wants the rest
-            for future in waiting:
-                future.cancel()
+        finally:
+            if waiting:  # this one failed or was interrupted, or nobody wants the rest
+                pool.shutdown(kill_workers=True)
 
 
 def _done(work: Callable[[Task], Result], task: Task) -> Future[Result]:

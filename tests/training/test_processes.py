@@ -31,6 +31,14 @@ def wrong(number):
     if number == 7:
         raise KeyError("seven")
 
+def endless(number):
+    if here():
+        while not os.path.exists("begun"):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    open("begun", "w").close()
+    time.sleep(3600)
+
 def deadly(number):
     if not here():
         os._exit(9)
@@ -67,10 +75,10 @@ print(set(in_order(work.Rows().nonzeros, range(2000), 2)) == {(3, True), (3, Fal
 without_end = in_order(work.square, iter(int, 1), 2)
 next(without_end)
 without_end.close()
-for spoilt in (work.wrong, work.deadly):
+for spoilt in (work.wrong, work.endless, work.deadly):
     try:
         list(in_order(spoilt, range(2000), 2))
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, KeyboardInterrupt, RuntimeError) as error:
         print(type(error).__name__)
 """
 
@@ -81,6 +89,7 @@ def test_results_come_in_order_and_failures_end_the_work(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, tmp_path / "script.py"],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"},
         capture_output=True,
         text=True,
@@ -91,6 +100,7 @@ def test_results_come_in_order_and_failures_end_the_work(tmp_path):
         "True True True",
         "True",
         "KeyError",
+        "KeyboardInterrupt",
         "TerminatedWorkerError",
     ]
     assert "beta" not in done.stderr

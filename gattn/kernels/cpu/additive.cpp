@@ -87,8 +87,9 @@ template <class T, class I, int C> struct AdditiveScore {
         own[x] *= weight[x];
       });
     }
-    for (i64 x = 0; x < heads; ++x)
-      axpy_rows<C>(plus + x * c, above + x, lanes, rows, value_offset[x], count, c);
+    add_rows<C, T>(
+        plus, false, count, heads, c, [=, this](i64 t) { return above + t * lanes; },
+        [=](i64 t) { return rows[t]; }, [=](i64 x) { return value_offset[x]; });
   }
 
   void end(A* out, const A* plus, const A* mass, const A* inverse, i64 row) {
@@ -118,12 +119,11 @@ template <class T, int C> void pack_destinations(const AdditiveArgs& args, acc_t
     A* own = packed + i * 4 * heads;
     const T* g = grad[i];
     load(own, query_score[i], heads);
+    copy_heads(own + heads, row_max + i * heads, heads);
+    for (i64 x = 0; x < heads; ++x) own[2 * heads + x] = safe_inverse(row_sum[i * heads + x]);
+    head_dots<C>(own + 3 * heads, out + i * heads * c, g, heads, c);
     for (i64 x = 0; x < heads; ++x) {
       const i64 y = i * heads + x;
-      const A delta = dot<C>(out + y * c, g + x * c, c);
-      own[heads + x] = row_max[y];
-      own[2 * heads + x] = safe_inverse(row_sum[y]);
-      own[3 * heads + x] = delta;
       const A delta_pos = centered ? dot<C>(centered + y * c, g + x * c, c) : A(0);
       grad_query[y] = narrow<T>((1 - negative_slope) * delta_pos);
     }
@@ -142,6 +142,7 @@ template <class T, class I, int C> struct AdditiveBackward {
   EdgeTerms<T, I> terms;
 
   Buffer<A> b, v, z, p, ds, nothing;
+  const A* own_value = nullptr;
   Buffer<i64> value_offset;
 
   i64 c() const { return width<C>(channels); }
@@ -158,7 +159,8 @@ template <class T, class I, int C> struct AdditiveBackward {
 
   void edges(A* state, A*, i64 source, i64 first, i64 last) {
     load_heads(b.data(), key_score[source], heads, lanes);
-    load(v.data(), value[source], value_heads * c());
+    own_value = widened(v.data(), value[source], value_heads * c());
+    begin(state);
     A *grad_b = state, *grad_v = state + lanes;
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
@@ -166,14 +168,25 @@ template <class T, class I, int C> struct AdditiveBackward {
       if (terms.bias) add_bias(at, count);
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
-        const A *weight = p.data() + t * lanes, *change = ds.data() + t * lanes;
-        const T* g = grad_out[graph.row[at + t]];
+        const A* change = ds.data() + t * lanes;
         add_lanes(grad_b, change, lanes);
         if (grad_edge_score)
           store(grad_edge_score + graph.perm[graph.csr2csc[at + t]] * heads, change, heads);
-        for (i64 x = 0; x < heads; ++x)
-          axpy<C>(grad_v + value_offset[x], weight[x], g + x * c(), c());
       }
+      value_gradient(grad_v, at, count);
+    }
+  }
+
+  void value_gradient(A* to, i64 first, i64 count) {
+    if (value_heads == heads)
+      return add_rows<C, T>(
+          to, false, count, heads, c(), [=, this](i64 t) { return p.data() + t * lanes; },
+          [=, this](i64 t) { return grad_out[graph.row[first + t]]; },
+          [=, this](i64 x) { return x * c(); });
+    for (i64 t = 0; t < count; ++t) {
+      const T* g = grad_out[graph.row[first + t]];
+      for (i64 x = 0; x < heads; ++x)
+        axpy<C>(to + value_offset[x], p[t * lanes + x], g + x * c(), c());
     }
   }
 
@@ -194,8 +207,11 @@ template <class T, class I, int C> struct AdditiveBackward {
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes,
         *inner = ds.data() + t * lanes;
       const T* g = grad_out[i];
-      for (i64 x = 0; x < heads; ++x)
-        inner[x] = dot<C>(v.data() + value_offset[x], g + x * c(), c());
+      const i64* offset = value_offset.data();
+      const A* v_j = own_value;
+      sums_of_heads<C, T>(inner, heads, c(), [=, n = c()](auto at) {
+        return at.of(v_j, offset[at.head]) * at.of(g, at.head * n);
+      });
       // The order of forward's sum: where scores are large, another one is another score.
       if (edge_score) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "edge_terms.h"
+#include "head_sums.h"
 
 namespace gattn::GATTN_ISA {
 
@@ -32,6 +33,14 @@ template <class A> inline A safe_max(A m) { return m == -infinity<A> ? A(0) : m;
 
 // 1 / sum, for a row without edges 0.
 template <class A> inline A safe_inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
+
+// What forward kept of a row: the maximum that was subtracted and 1 / sum, [lanes].
+template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_max,
+                                            const A* row_sum, i64 row, i64 heads, i64 lanes) {
+  load_heads(shift, row_max + row * heads, heads, lanes);
+  load_heads(inverse, row_sum + row * heads, heads, lanes);
+  for_lanes(lanes, [=](i64 x) { inverse[x] = safe_inverse(inverse[x]); });
+}
 
 // Let the running maxima m be at least `other`; factor[x] is what the sums so far are scaled with.
 // Returns whether any of them is not 1.
@@ -70,6 +79,27 @@ template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 cou
   reduce_lanes(scratch, A(0), scores, count, lanes, [](A all, A own) { return all + own; });
   add_lanes(l, scratch, lanes);
   return scales;
+}
+
+// The first block of a row: scores become exp(scores - m) with m their maxima, and l their sums.
+template <class A>
+[[gnu::noinline]] void softmax_begin(A* scores, i64 count, i64 lanes, A* m, A* l) {
+  reduce_lanes(m, -infinity<A>, scores, count, lanes,
+               [](A most, A own) { return own > most ? own : most; });
+  for (i64 x = 0; x < lanes; x += lane) {
+    A shift[lane], sum[lane];
+#pragma omp simd
+    for (i64 k = 0; k < lane; ++k) shift[k] = safe_max(m[x + k]), sum[k] = 0;
+    for (i64 t = 0; t < count; ++t) {
+      A* own = scores + t * lanes + x;
+#pragma omp simd
+      for (i64 k = 0; k < lane; ++k) own[k] = exp_below(own[k] - shift[k]);
+#pragma omp simd
+      for (i64 k = 0; k < lane; ++k) sum[k] += own[k];
+    }
+#pragma omp simd
+    for (i64 k = 0; k < lane; ++k) l[x + k] = sum[k];
+  }
 }
 
 // y = exp(y), [count].
@@ -131,13 +161,21 @@ template <class Score, class T, class I, int C> struct AttentionForward {
   void edges(A* state, A*, i64 row, i64 first, i64 last) {
     const View v = view(state);
     score.begin(row);
+    fill(v.mass, A(0), lanes), fill(v.extra, A(0), heads * extra_size());
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      for (i64 t = 0; t < count; ++t) rows[t] = value[col[at + t]];
+      const bool leads = at == first;
+      for (i64 t = 0; t < count; ++t) {
+        rows[t] = value[col[at + t]];
+        const i64 next = at + t + Score::values_ahead;
+        if (next < num_edges) prefetch(value[col[next]], value_heads * c());
+      }
       score.scores(at, count, scores.data());
       if (terms.bias) terms.add_bias(scores.data(), at, count);
-      if (online_softmax_step(scores.data(), count, heads, lanes, v.m, v.l, v.mass, factor.data(),
-                              block_sum.data()))
+      if (leads)
+        softmax_begin(scores.data(), count, lanes, v.m, v.l);
+      else if (online_softmax_step(scores.data(), count, heads, lanes, v.m, v.l, v.mass,
+                                   factor.data(), block_sum.data()))
         scale_sums(v);
       const A* weight = scores.data();
       if (terms.has_factors()) {
@@ -146,12 +184,9 @@ template <class Score, class T, class I, int C> struct AttentionForward {
         for_lanes(count * lanes, [=](i64 y) { left[y] = weight[y] * factors[y]; });
         weight = left;
       }
-      for (i64 t = 0; t < count; ++t) {
-        const i64 next = at + t + Score::values_ahead;
-        if (next < num_edges) prefetch(value[col[next]], value_heads * c());
-        for (i64 x = 0; x < heads; ++x)
-          axpy<C>(v.acc + x * c(), weight[t * lanes + x], rows[t] + value_offset[x], c());
-      }
+      add_rows<C, T>(
+          v.acc, leads, count, heads, c(), [=, this](i64 t) { return weight + t * lanes; },
+          [this](i64 t) { return rows[t]; }, [this](i64 x) { return value_offset[x]; });
       score.take(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
                  value_offset.data());
     }
@@ -173,12 +208,10 @@ template <class Score, class T, class I, int C> struct AttentionForward {
   void end(const A* state, i64 row) {
     const View v = view(state);
     A* inverse = factor.data();
-    for (i64 x = 0; x < heads; ++x) {
-      inverse[x] = safe_inverse(v.l[x]);
-      scale_by<C>(v.acc + x * c(), inverse[x], c());
-      row_max[row * heads + x] = safe_max(v.m[x]);
-      row_sum[row * heads + x] = v.l[x];
-    }
+    for_lanes(lanes, [=](i64 x) { inverse[x] = safe_inverse(v.l[x]), v.m[x] = safe_max(v.m[x]); });
+    copy_heads(row_max + row * heads, v.m, heads);
+    copy_heads(row_sum + row * heads, v.l, heads);
+    for (i64 x = 0; x < heads; ++x) scale_by<C>(v.acc + x * c(), inverse[x], c());
     if (out_acc) load(out_acc + row * heads * c(), v.acc, heads * c());
     score.end(v.acc, v.extra, v.mass, inverse, row);
     store(out + row * heads * c(), v.acc, heads * c());

@@ -55,7 +55,9 @@ template <class T, class A> [[gnu::noinline]] void add_feature_dots(A* to, const
                                                                     i64 heads, i64 lanes, i64 d) {
   with_features(d, [=]<int D>() {
     for (i64 t = 0; t < count; ++t)
-      for (i64 x = 0; x < heads; ++x) to[t * lanes + x] += dot<D>(from + x * d, rows[t], d);
+      sums_of_heads<D, T, adds>(to + t * lanes, heads, d, [=, row = rows[t]](auto at) {
+        return at.of(from, at.head * d) * at.of(row, 0);
+      });
   });
 }
 
@@ -64,17 +66,16 @@ template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const
                                                                     const T* const* rows, i64 count,
                                                                     i64 heads, i64 lanes, i64 d) {
   with_features(d, [=]<int D>() {
-    for (i64 t = 0; t < count; ++t)
-      for (i64 x = 0; x < heads; ++x) axpy<D>(to + x * d, weight[t * lanes + x], rows[t], d);
+    add_rows<D, T>(
+        to, false, count, heads, d, [=](i64 t) { return weight + t * lanes; },
+        [=](i64 t) { return rows[t]; }, [](i64) { return 0; });
   });
 }
 
 // to_x += <from_x, mean_x>, [h] from [h, d].
 template <class A>
 [[gnu::noinline]] void add_head_dots(A* to, const A* from, const A* mean, i64 heads, i64 d) {
-  with_features(d, [=]<int D>() {
-    for (i64 x = 0; x < heads; ++x) to[x] += dot<D>(from + x * d, mean + x * d, d);
-  });
+  with_features(d, [=]<int D>() { head_dots<D, adds>(to, from, mean, heads, d); });
 }
 
 // to = sum over x of a_x u_x + b_x w_x, [d] from [h] and [h, d].
@@ -100,6 +101,7 @@ template <class T, class I, int C> struct DotProductScore {
 
   Buffer<A> q, u, projection, transposed;  // W as [h, c, d] and as [h, d, c]
   Buffer<const T*> attr_rows;              // of a block
+  const A* own_query = nullptr;
 
   i64 extra_size() const { return features; }
   void prepare() {
@@ -116,8 +118,8 @@ template <class T, class I, int C> struct DotProductScore {
     }
   }
   void begin(i64 row) {
-    load(q.data(), query[row], heads * width<C>(channels));
-    if (features) project(u.data(), q.data());
+    own_query = widened(q.data(), query[row], heads * width<C>(channels));
+    if (features) project(u.data(), own_query);
   }
 
   void project(A* to, const A* x) const {
@@ -140,7 +142,7 @@ template <class T, class I, int C> struct DotProductScore {
       }
       const T* k = key[j];
       A* own = s + t * lanes;
-      for (i64 x = 0; x < heads; ++x) own[x] = dot<C>(q.data() + x * c, k + x * c, c);
+      head_dots<C>(own, own_query, k, heads, c);
     }
     if (features) {
       for (i64 t = 0; t < count; ++t) attr_rows[t] = edge_attr[graph.perm[first + t]];
@@ -194,6 +196,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
+  const A* own_grad = nullptr;
   Buffer<A> left, right;  // pairs of rows whose products wait to join dW
   i64 waiting = 0;
 
@@ -219,15 +222,11 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
 
   void begin_row(i64 row) {
     score.begin(row);
-    load(g.data(), grad_out[row], heads() * cv());
-    if (features()) score.project(grad_edge_out.data(), g.data());
-    for (i64 x = 0; x < heads(); ++x) {
-      // The same sum as for an edge: without dropout the two cancel to the last bit in a row of
-      // one.
-      delta[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
-      shift[x] = row_max[row * heads() + x];
-      inverse[x] = safe_inverse(row_sum[row * heads() + x]);
-    }
+    own_grad = widened(g.data(), grad_out[row], heads() * cv());
+    if (features()) score.project(grad_edge_out.data(), own_grad);
+    // The same sum as for an edge: without dropout the two cancel to the last bit in a row of one.
+    head_dots<C>(delta.data(), own_grad, out + row * heads() * cv(), heads(), cv());
+    load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
     // (W^T dO_i) . E_i joins D_i.
     if (features())
       add_head_dots(delta.data(), grad_edge_out.data(), edge_out + row * heads() * features(),
@@ -237,19 +236,23 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
     A *grad_q = state, *grad_u = state + heads() * c();
     begin_row(row);
+    fill(grad_u, A(0), heads() * features());
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       score.scores(at, count, s.data());
       if (terms.bias) terms.add_bias(s.data(), at, count);
       inner_products(at, count);
       gradients(at, count);
+      add_rows<C, T>(
+          grad_q, at == first, count, heads(), c(),
+          [this](i64 t) { return ds.data() + t * lanes(); },
+          [=, this](i64 t) { return score.key[score.graph.col[at + t]]; },
+          [this](i64 x) { return x * c(); });
       for (i64 t = 0; t < count; ++t) {
         const i64 position = at + t;
         const A* change = ds.data() + t * lanes();
         copy_heads(alpha + position * heads(), s.data() + t * lanes(), heads());
         copy_heads(grad_score + position * heads(), change, heads());
-        const T* k = score.key[score.graph.col[position]];
-        for (i64 x = 0; x < heads(); ++x) axpy<C>(grad_q + x * c(), change[x], k + x * c(), c());
         if (grad_edge_attr)
           edge_gradient(change, s.data() + t * lanes(), score.graph.perm[position]);
       }
@@ -272,7 +275,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
       }
       const T* v = score.value[graph.col[at]];
       A* inner = ds.data() + t * lanes();
-      for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
+      head_dots<C>(inner, own_grad, v, heads(), cv());
     }
     if (features())
       add_feature_dots(ds.data(), grad_edge_out.data(), score.attr_rows.data(), count, heads(),
@@ -310,8 +313,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
 
   // dW of these edges; that of E, which is of the whole row, goes with the first ones.
   void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) {
-    add_product(to, score.q.data(), grad_u);
-    if (leads) add_product(to, g.data(), edge_out + row * heads() * features());
+    add_product(to, score.own_query, grad_u);
+    if (leads) add_product(to, own_grad, edge_out + row * heads() * features());
   }
 
   // to_x += a_x b_x^T, [h, c, d] from [h, c] and [h, d]: several of them at a time, since to is as
@@ -331,9 +334,13 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
 
   void end(const A* state, i64 row) {
-    load(total.data(), state, heads() * c());
-    if (features()) score.add_from_features(total.data(), state + heads() * c());
-    store(grad_query + row * heads() * c(), total.data(), heads() * c());
+    const A* sum = state;
+    if (features()) {
+      load(total.data(), state, heads() * c());
+      score.add_from_features(total.data(), state + heads() * c());
+      sum = total.data();
+    }
+    store(grad_query + row * heads() * c(), sum, heads() * c());
   }
 };
 
@@ -355,19 +362,24 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     A *grad_k = state, *grad_v = state + heads * c();
-    for (i64 at = first; at < last; ++at) {
-      if (at + ahead < graph.e) {
-        prefetch(query[graph.row[at + ahead]], heads * c());
-        prefetch(grad_out[graph.row[at + ahead]], heads * cv());
-        prefetch(alpha + graph.csr2csc[at + ahead] * heads, heads);
-        prefetch(grad_score + graph.csr2csc[at + ahead] * heads, heads);
-      }
-      const i64 i = graph.row[at], y = graph.csr2csc[at] * heads;
-      const T *q = query[i], *g = grad_out[i];
-      for (i64 x = 0; x < heads; ++x)
-        axpy<C>(grad_k + x * c(), grad_score[y + x], q + x * c(), c());
-      for (i64 x = 0; x < heads; ++x) axpy<C>(grad_v + x * cv(), alpha[y + x], g + x * cv(), cv());
+    for (i64 at = first; at < last; at += block) {
+      const i64 count = std::min(block, last - at), end = std::min(at + ahead + count, graph.e);
+      for (i64 next = at + ahead; next < end; ++next) ask(next);
+      const auto add_weighted = [&](A* to, const A* weight, const Table<const T>& from, i64 n) {
+        add_rows<C, T>(
+            to, at == first, count, heads, n,
+            [=, this](i64 t) { return weight + graph.csr2csc[at + t] * heads; },
+            [=, this](i64 t) { return from[graph.row[at + t]]; }, [=](i64 x) { return x * n; });
+      };
+      add_weighted(grad_k, grad_score, query, c());
+      add_weighted(grad_v, alpha, grad_out, cv());
     }
+  }
+  void ask(i64 at) const {
+    prefetch(query[graph.row[at]], heads * c());
+    prefetch(grad_out[graph.row[at]], heads * cv());
+    prefetch(alpha + graph.csr2csc[at] * heads, heads);
+    prefetch(grad_score + graph.csr2csc[at] * heads, heads);
   }
   void end(const A* state, i64 source) const {
     store(grad_key + source * heads * c(), state, heads * c());

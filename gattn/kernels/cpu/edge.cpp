@@ -93,6 +93,7 @@ template <class T, class I> struct SoftmaxStatistics {  // running maximum and s
     state[x] = larger;
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
+    begin(state);
     for (i64 at = first; at < last; ++at) {
       perm.prefetch_ahead(at, score, heads);
       const T* s = score[perm[at]];
@@ -160,6 +161,7 @@ template <class T, class I> struct SoftmaxBackwardMeans {
       result[row * heads + x] = state[x] * safe_inverse(state[heads + x]);
   }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
+    begin(state);
     for (i64 at = first; at < last; ++at) {
       perm.prefetch_ahead(at, alpha, heads), perm.prefetch_ahead(at, grad, heads);
       const T *p = alpha[perm[at]], *g = grad[perm[at]];
@@ -248,9 +250,10 @@ template <class T, class I, int C> struct Aggregate {
         const T* own = weight[direction.position(at + t)];
         for (i64 x = 0; x < heads; ++x) weights[t * heads + x] = wide(own[x]);
       }
-      for (i64 x = 0; x < heads; ++x)
-        axpy_rows<C>(state + x * c(), weights.data() + x, heads, values.data(), value_offset[x],
-                     count, c());
+      add_rows<C, T>(
+          state, at == first, count, heads, c(),
+          [this](i64 t) { return weights.data() + t * heads; }, [this](i64 t) { return values[t]; },
+          [this](i64 x) { return value_offset[x]; });
     }
   }
 };

@@ -36,8 +36,9 @@ enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
 // clang-format on
 GATTN_ARGS(MLPArgs, MLP_FIELDS);
 
-template <class A> inline A leaky_relu(A z, A negative_slope) {
-  const A low = negative_slope * z;
+// Of one number, or of a register of them.
+template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
+  const Z low = negative_slope * z;
   return z > 0 ? z : low;
 }
 
@@ -93,6 +94,7 @@ template <class T, class I, int C> struct MLPScore {
   A negative_slope;
 
   Buffer<A> own_row, w, z, attr, projection;
+  const A* row_in_hand = nullptr;
   i64 waiting = 0;  // edges whose z and attr are still needed: those of a block stand behind them
 
   i64 c() const { return width<C>(channels); }
@@ -112,7 +114,7 @@ template <class T, class I, int C> struct MLPScore {
         for (i64 d = 0; d < features; ++d)
           projection[d * row_size() + x * c() + k] = wide(edge_proj[x][k * features + d]);
   }
-  void begin(i64 row) { load(own_row.data(), own[row], row_size()); }
+  void begin(i64 row) { row_in_hand = widened(own_row.data(), own[row], row_size()); }
 
   // z of a block, from the rows gathered and the caller's edge positions.
   template <class Gather, class Position>
@@ -120,7 +122,7 @@ template <class T, class I, int C> struct MLPScore {
     for (i64 t = 0; t < count; ++t) {
       const T* row = gathered(t);
       A* to = z_of(t);
-      const A* mine = own_row.data();
+      const A* mine = row_in_hand;
 #pragma omp simd
       for (i64 k = 0; k < row_size(); ++k) to[k] = mine[k] + wide(row[k]);
     }
@@ -144,13 +146,15 @@ template <class T, class I, int C> struct MLPScore {
         },
         [&](i64 t) { return graph.perm[first + t]; });
     if (has_tanh()) return tanh_scores(s, w.data(), z_of(0), count, heads, lanes, c());
-    for (i64 t = 0; t < count; ++t)
-      for (i64 x = 0; x < heads; ++x) {
-        const A *from = z_of(t) + x * c(), *to = w.data() + x * c();
-        const A below = negative_slope;
-        s[t * lanes + x] =
-            sum_of<C, A>(c(), [=](i64 k) { return to[k] * leaky_relu(from[k], below); });
-      }
+    const A* v = w.data();
+    const A below = negative_slope;
+    const i64 n = c();
+    for (i64 t = 0; t < count; ++t) {
+      const A* from = z_of(t);
+      sums_of_heads<C, A>(s + t * lanes, heads, n, [=](auto at) {
+        return at.of(v, at.head * n) * leaky_relu(at.of(from, at.head * n), below);
+      });
+    }
   }
 
   // dz of one edge into z, in place, from the gradient of its score, [h].
@@ -202,6 +206,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
+  const A* own_grad = nullptr;
   Buffer<i64> waiting_edge;  // the caller's positions of those that wait
 
   i64 heads() const { return score.heads; }
@@ -229,7 +234,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   }
 
   void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
-    begin_row(row);
+    begin_row(row), begin(state);
     const i64 size = score.row_size();
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
@@ -265,12 +270,9 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
 
   void begin_row(i64 row) {
     score.begin(row);
-    load(g.data(), grad_out[row], heads() * cv());
-    for (i64 x = 0; x < heads(); ++x) {
-      delta[x] = dot<C>(g.data() + x * cv(), out + (row * heads() + x) * cv(), cv());
-      shift[x] = row_max[row * heads() + x];
-      inverse[x] = safe_inverse(row_sum[row * heads() + x]);
-    }
+    own_grad = widened(g.data(), grad_out[row], heads() * cv());
+    head_dots<C>(delta.data(), own_grad, out + row * heads() * cv(), heads(), cv());
+    load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
   // alpha times its factors into s, the score's gradient into ds.
@@ -287,7 +289,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
       }
       const T* v = value[graph.col[at]];
       A *inner = ds.data() + t * lanes(), *exponent = flat + t * lanes();
-      for (i64 x = 0; x < heads(); ++x) inner[x] = dot<C>(g.data() + x * cv(), v + x * cv(), cv());
+      head_dots<C>(inner, own_grad, v, heads(), cv());
       for_lanes(lanes(), [=](i64 x) { exponent[x] -= own_shift[x]; });
     }
     exponentials(flat, count * lanes());
@@ -347,7 +349,7 @@ template <class T, class I, int C> struct MLPBackwardBySource {
   void edges(A* state, A*, i64 source, i64 first, i64 last) {
     const Edges<I>& graph = score.graph;
     A *grad_k = state, *grad_v = grad_value ? state + key_size() : state;
-    score.begin(source);
+    score.begin(source), begin(state);
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       score.hidden(
@@ -358,13 +360,14 @@ template <class T, class I, int C> struct MLPBackwardBySource {
           },
           [&](i64 t) { return graph.perm[graph.csr2csc[at + t]]; });
       for (i64 t = 0; t < count; ++t) {
-        const i64 y = graph.csr2csc[at + t] * score.heads;
-        const T* g = grad_out[graph.row[at + t]];
-        score.hidden_gradient(t, grad_score + y);
+        score.hidden_gradient(t, grad_score + graph.csr2csc[at + t] * score.heads);
         add(grad_k, score.z_of(t), key_size());
-        for (i64 x = 0; x < score.heads; ++x)
-          axpy<C>(grad_v + x * cv(), alpha[y + x], g + x * cv(), cv());
       }
+      add_rows<C, T>(
+          grad_v, false, count, score.heads, cv(),
+          [=, this](i64 t) { return alpha + score.graph.csr2csc[at + t] * score.heads; },
+          [=, this](i64 t) { return grad_out[score.graph.row[at + t]]; },
+          [this](i64 x) { return x * cv(); });
     }
   }
 

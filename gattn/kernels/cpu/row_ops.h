@@ -133,40 +133,73 @@ constexpr int register_bytes = 32;
 constexpr int register_bytes = 16;
 #endif
 
-// to += sum over t of weight[t * step] * rows[t][0 .. c): the sums of a head stay in registers. For
-// fp32 they are explicit vectors, since the compiler keeps an array of several vectors in memory.
-template <int C, class A, class T>
-inline void axpy_rows(A* __restrict to, const A* __restrict weight, i64 step, const T* const* rows,
-                      i64 offset, i64 count, i64 channels) {
+// to_x = (or, where it does not lead, +=) sum over t of weight(t)[x] row(t)[offset(x) ..]; to is
+// [heads, c]. The sums of as many heads as registers hold are formed side by side. For fp32 they
+// are explicit vectors, since the compiler keeps an array of several vectors in memory.
+template <int C, class T, class A, class Weight, class Row, class Offset>
+GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i64 channels,
+                           const Weight& weight, const Row& row, const Offset& offset) {
+  i64 x = 0;
   if constexpr (C > 0 && std::is_same_v<T, float>) {
-    constexpr int L = std::min<int>(C, register_bytes / sizeof(float)), vectors = C / L;
+    constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
+    constexpr int vectors = std::min(C / L, 8);  // of a head at a time
     typedef float Lanes __attribute__((vector_size(L * sizeof(float))));
-    Lanes sum[vectors];
-#pragma GCC unroll 16
-    for (int u = 0; u < vectors; ++u) std::memcpy(&sum[u], to + u * L, sizeof(Lanes));
-    for (i64 t = 0; t < count; ++t) {
-      const float *row = rows[t] + offset, w = weight[t * step];
-#pragma GCC unroll 16
-      for (int u = 0; u < vectors; ++u) {
-        Lanes own;
-        std::memcpy(&own, row + u * L, sizeof(Lanes));
-        sum[u] += w * own;
+    const auto sums = [&]<int H>(std::integral_constant<int, H>) {
+      for (int k = 0; k < C; k += vectors * L) {
+        Lanes sum[H * vectors] = {}, own;
+        if (!leads) {
+#pragma GCC unroll 8
+          for (int u = 0; u < H * vectors; ++u)
+            std::memcpy(&sum[u], to + (x + u / vectors) * C + k + u % vectors * L, sizeof(Lanes));
+        }
+        for (i64 t = 0; t < count; ++t) {
+          const float *from = row(t) + k, *factor = weight(t) + x;
+#pragma GCC unroll 8
+          for (int u = 0; u < H * vectors; ++u) {
+            std::memcpy(&own, from + offset(x + u / vectors) + u % vectors * L, sizeof(Lanes));
+            sum[u] += factor[u / vectors] * own;
+          }
+        }
+#pragma GCC unroll 8
+        for (int u = 0; u < H * vectors; ++u)
+          std::memcpy(to + (x + u / vectors) * C + k + u % vectors * L, &sum[u], sizeof(Lanes));
       }
-    }
-#pragma GCC unroll 16
-    for (int u = 0; u < vectors; ++u) std::memcpy(to + u * L, &sum[u], sizeof(Lanes));
+      x += H;
+    };
+    constexpr int abreast = 8 / vectors;
+    while (x + abreast <= heads) sums(std::integral_constant<int, abreast>());
+    if constexpr (abreast > 1)
+      while (x < heads) sums(std::integral_constant<int, 1>());
   } else if constexpr (C > 0 && C * sizeof(A) <= 512) {
-    A sum[C];
-    for (int k = 0; k < C; ++k) sum[k] = to[k];
-    for (i64 t = 0; t < count; ++t) {
-      const T* row = rows[t] + offset;
-      const A w = weight[t * step];
+    for (; x < heads; ++x) {
+      A sum[C];
+      for (int k = 0; k < C; ++k) sum[k] = leads ? A(0) : to[x * C + k];
+      for (i64 t = 0; t < count; ++t) {
+        const T* from = row(t) + offset(x);
+        const A factor = weight(t)[x];
 #pragma omp simd
-      for (int k = 0; k < C; ++k) sum[k] += w * wide(row[k]);
+        for (int k = 0; k < C; ++k) sum[k] += factor * wide(from[k]);
+      }
+      for (int k = 0; k < C; ++k) to[x * C + k] = sum[k];
     }
-    for (int k = 0; k < C; ++k) to[k] = sum[k];
   } else {
-    for (i64 t = 0; t < count; ++t) axpy<C>(to, weight[t * step], rows[t] + offset, channels);
+    const i64 c = width<C>(channels);
+    if (leads) fill(to, A(0), heads * c);
+    for (i64 t = 0; t < count; ++t) {
+      const T* from = row(t);
+      const A* factor = weight(t);
+      for (x = 0; x < heads; ++x) axpy<C>(to + x * c, factor[x], from + offset(x), c);
+    }
+  }
+}
+
+// Numbers in the type that sums are kept in: where they are of it, themselves.
+template <class T, class A> GATTN_INLINE const A* widened(A* room, const T* from, i64 n) {
+  if constexpr (std::is_same_v<T, A>) {
+    return from;
+  } else {
+    load(room, from, n);
+    return room;
   }
 }
 

@@ -11,7 +11,7 @@
 //   i64 shared_size()                elements of a sum over all rows, 0 for most
 //   void prepare()                   allocate scratch, once per thread
 //   void begin(A* state)             the state of a row with no edges
-//   void edges(A* state, A* shared, row, first, last)   take in edges [first, last)
+//   void edges(A* state, A* shared, row, first, last)   the state of edges [first, last), not none
 //   void merge(A* into, const A* from)
 //   void end(const A* state, row)    write the row's results
 //   void finish(A* shared)           no other row joins this sum; where there is one
@@ -113,7 +113,6 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
           const i64 first = ptr[hub.row] + (split - hub.first_split) * split_edges;
           const i64 last = std::min<i64>(first + split_edges, ptr[hub.row + 1]);
           A* own = partial.get() + split * size;
-          local.begin(own);
           local.edges(own, sum, hub.row, first, last);
         }
         if constexpr (requires { local.finish(sum); }) local.finish(sum);
@@ -125,8 +124,10 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
         for (i64 i = division.row_of(chunk); i < end; ++i) {
           const i64 first = ptr[i], last = ptr[i + 1];
           if (last - first > split_edges) continue;
-          local.begin(state.data());
-          if (first < last) local.edges(state.data(), sum, i, first, last);
+          if (first < last)
+            local.edges(state.data(), sum, i, first, last);
+          else
+            local.begin(state.data());
           local.end(state.data(), i);
         }
         if constexpr (requires { local.finish(sum); }) local.finish(sum);
