@@ -48,8 +48,8 @@ def attention_matrix(
     source, destination = read_edges(edge_index)
     if source.max(initial=-1) >= size[0] or destination.max(initial=-1) >= size[1]:
         raise ValueError(
-            f"edge_index must name sources below {size[0]} and destinations below {size[1]}; got up "
-            f"to {source.max()} and {destination.max()}"
+            f"edge_index must name sources below {size[0]} and destinations below {size[1]}; got "
+            f"{source.max()} and {destination.max()}"
         )
     dense = np.zeros((size[1], size[0]))
     np.add.at(dense, (destination, source), read_weights(weights, len(source)))

@@ -33,8 +33,11 @@ class EdgeProduct(Module):
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
         """[b, h, c], of the b edges between rows of query and of key."""
-        weight = self.lin(edge_attr).unflatten(-1, (self.heads, -1))
-        return query * key * weight / math.sqrt(query.shape[-1])
+        return self.unscaled(query, key, edge_attr) / math.sqrt(query.shape[-1])
+
+    def unscaled(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        """The product alone."""
+        return query * key * self.lin(edge_attr).unflatten(-1, (self.heads, -1))
 
 
 class EdgeProductScore(EdgeProduct):
@@ -42,12 +45,13 @@ class EdgeProductScore(EdgeProduct):
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
         """[b, h]."""
-        return summed(super().forward(query, key, edge_attr))
+        total = self.unscaled(query, key, edge_attr).sum(-1)
+        return limited(total / math.sqrt(query.shape[-1]))
 
 
-def summed(product: Tensor) -> Tensor:
-    """The score [e, h] of what each channel adds, [e, h, c]."""
-    return product.sum(-1).clamp(-LIMIT, LIMIT)
+def limited(score: Tensor) -> Tensor:
+    """A score within the limit."""
+    return score.clamp(-LIMIT, LIMIT)
 
 
 def read_required(

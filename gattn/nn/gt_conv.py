@@ -10,7 +10,7 @@ from torch_geometric.typing import Adj
 
 from gattn.functional import apply_edges
 from gattn.graph import Graph
-from gattn.nn._edge_product import EdgeProduct, read_required, summed
+from gattn.nn._edge_product import EdgeProduct, limited, read_required
 from gattn.nn._features import project, split_heads
 from gattn.nn._scores import EdgeScore, attend
 from gattn.nn.block import feed_forward, norms
@@ -130,7 +130,7 @@ class GTConv(Module):
             for linear in (self.lin_query, self.lin_key, self.lin_value)
         )
         stream = apply_edges(self.product, query, key, graph, edge_attr=edge_attr)
-        out, _ = attend(EdgeScore(summed(stream)), value, graph)
+        out, _ = attend(EdgeScore(limited(stream.sum(-1))), value, graph)
         return self.node_update(x, out.flatten(1)), self.edge_update(edge_attr, stream.flatten(1))
 
     def extra_repr(self) -> str:

@@ -33,7 +33,7 @@ def test_no_edge_is_a_matrix_of_nothing():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"size": (1, 2)}, "1 sources to 2 destinations; got 1 and 1"),
+        ({"size": (1, 2)}, "sources below 1 and destinations below 2; got 1 and 1"),
         ({"queries": ["a"]}, "queries must have 2 names; got 1"),
         ({"keys": list("abc")}, "keys must have 2 names; got 3"),
     ],

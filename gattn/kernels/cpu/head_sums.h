@@ -106,8 +106,8 @@ GATTN_INLINE void sums_of_heads(A* __restrict to, i64 heads, i64 channels, const
 template <int C, bool joins = false, class A, class T>
 GATTN_INLINE void head_dots(A* __restrict to, const A* a, const T* b, i64 heads, i64 channels) {
   const i64 c = width<C>(channels);
-  sums_of_heads<C, T, joins>(to, heads, channels,
-                      [=](auto at) { return at.of(a, at.head * c) * at.of(b, at.head * c); });
+  sums_of_heads<C, T, joins>(
+      to, heads, channels, [=](auto at) { return at.of(a, at.head * c) * at.of(b, at.head * c); });
 }
 
 }  // namespace gattn::GATTN_ISA
