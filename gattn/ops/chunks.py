@@ -22,39 +22,39 @@ WORTH = 8
 
 
 class Chunk(NamedTuple):
-    """Edges that follow one another when sorted by one end; or all, in the caller's order."""
+    """Edges that follow one another when sorted by one of their ends."""
 
     nodes: slice
     """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
     graph: Graph
     """From the chunk's edges to these nodes."""
     by_source: Graph | None
-    """From the chunk's edges to all sources, where it holds all edges."""
+    """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
     source: Tensor
-    """[b], likewise the next."""
+    """[b], likewise the next two."""
     destination: Tensor
-    edge: Tensor | None
-    """[b], positions in the caller's order; None for all of them in that order."""
+    edge: Tensor
+    """Positions in the caller's order."""
     is_repeated: bool
     """Whether there are many of this size, for which it pays to compile what is done with it."""
 
-    def rows(self, places: tuple[str, ...]) -> list[Tensor | None]:
+    def rows(self, places: tuple[str, ...]) -> list[Tensor]:
         """Where the rows of tensors lie that belong to sources, destinations or edges."""
         return [getattr(self, place) for place in places]
 
-    def take(self, values: Tensor, place: str) -> Tensor:
-        """The [b, ...] of the chunk's edges, of what belongs to all destinations or edges."""
-        index = self.destination if place == "destination" else self.edge
-        return values if index is None else values.index_select(0, index)
-
     def put(self, values: Tensor, into: Tensor) -> None:
         """Put the chunk's [b, ...] where they belong among all edges' [e, ...]."""
-        assert self.edge is not None
         into.index_copy_(0, self.edge.long(), values.to(into.dtype))
 
     def add(self, values: Tensor, to: Tensor) -> None:
         """Add [b, ...] over the edges of each node, in their order, to all nodes' [n, ...]."""
         to[self.nodes] += self.sum(values, to.dtype)
+
+    def in_order(self, values: Tensor, dtype: torch.dtype) -> Tensor:
+        """Those of all edges, [e, ...], in the caller's order. The chunk holds all edges."""
+        out = values.new_empty(values.shape, dtype=dtype)
+        self.put(values, out)
+        return out
 
     def sum(self, values: Tensor, dtype: torch.dtype) -> Tensor:
         """Sum of the [b, ...] over the edges of each of the nodes, in their order."""
@@ -82,7 +82,7 @@ def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
     layout = graph.layout
     edges, device = layout.col.numel(), layout.col.device
     if is_few(layout):
-        yield from [cached(graph, "all edges", lambda: _all_edges(graph))] if edges else []
+        yield from [cached(graph, "all edges", lambda: _all_edges(layout))] if edges else []
         return
     ptr = layout.rowptr if by == "destination" else layout.colptr
     starts = torch.arange(0, edges, CHUNK, device=device)
@@ -110,24 +110,10 @@ def _chunk(layout: Layout, by: str, part: slice, nodes: slice) -> Chunk:
     return Chunk(nodes, graph, None, own, layout.row[part], edge, is_repeated)
 
 
-def _all_edges(graph: Graph) -> Chunk:
-    """All edges in the caller's order, with the ways to both of their ends."""
-    layout = graph.layout
-    source, destination = graph.edge_index
-    by_source = layout.perm[layout.csr2csc.long()]
-    return Chunk(
-        slice(0, graph.num_dst),
-        _edges_to(layout.rowptr, layout.perm, destination),
-        _edges_to(layout.colptr, by_source, source),
-        source,
-        destination,
-        None,
-        is_repeated=False,
-    )
-
-
-def _edges_to(ptr: Tensor, edge: Tensor, node: Tensor) -> Graph:
-    """From edges to nodes: those of node i are ``edge[ptr[i] : ptr[i + 1]]``."""
-    number = torch.arange(edge.numel() + 1, dtype=ptr.dtype, device=ptr.device)
-    position = torch.empty_like(edge).index_copy_(0, edge.long(), number[:-1])
-    return Graph.from_layout(bare(ptr, edge, number[:-1], number, node.to(ptr.dtype), position))
+def _all_edges(layout: Layout) -> Chunk:
+    """All edges by their destination, with the way to their sources."""
+    edges, nodes = layout.col.numel(), layout.rowptr.numel() - 1
+    chunk = _chunk(layout, "destination", slice(0, edges), slice(0, nodes))
+    number = chunk.graph.layout.colptr
+    rows = layout.colptr, layout.csr2csc, number[:-1], number, layout.row, number[:-1]
+    return chunk._replace(by_source=Graph.from_layout(bare(*rows)))

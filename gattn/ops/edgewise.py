@@ -90,11 +90,6 @@ class _Plan(NamedTuple):
     learns: bool
     """Whether gradients may be asked for."""
 
-    @property
-    def result(self) -> str:
-        """What has a row of the result each."""
-        return "destination" if self.summed else "edge"
-
     def plain(self, *tensors: Tensor) -> Tensor:
         """The specification: all edges at once."""
         source, destination = self.graph.edge_index
@@ -163,23 +158,18 @@ class _Autocast(NamedTuple):
         return torch.autocast(self.device, self.dtype, enabled=self.enabled)
 
 
-def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Tensor]:
-    """Copies of rows of the first tensors; the others, which are parameters, as they are."""
-    pairs = zip(tensors, rows)
-    gathered = [t.clone() if index is None else t.index_select(0, index) for t, index in pairs]
+def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+    """Rows of the first tensors; the others, which are parameters, as they are."""
+    gathered = [tensor.index_select(0, index) for tensor, index in zip(tensors, rows)]
     return gathered + list(tensors[len(rows) :])
 
 
-def _call_chunk(call: Call, tensors: list[Tensor], rows: list[Tensor | None]) -> Tensor:
+def _call_chunk(call: Call, tensors: list[Tensor], rows: list[Tensor]) -> Tensor:
     return call(*_gather(tensors, rows))
 
 
 def _differentiate_chunk(
-    call: Call,
-    tensors: list[Tensor],
-    rows: list[Tensor | None],
-    wanted: tuple[int, ...],
-    grad: Tensor,
+    call: Call, tensors: list[Tensor], rows: list[Tensor], wanted: tuple[int, ...], grad: Tensor
 ) -> tuple[Tensor, ...]:
     """Gradients of the gathered rows, or of the parameters, at these positions."""
     given = _gather(tensors, rows)
@@ -227,10 +217,9 @@ def _forward_few(
     made = _checked(run, plan, tensors, chunk)
     if plan.learns and recorded[0].holds_others():
         raise ValueError(HELD)
-    out = made.detach()
-    if plan.summed:
-        out = chunk.sum(out, acc_dtype(made.dtype)).to(made.dtype)
-    return out, recorded[0]
+    out = plan.room(made)
+    plan.place(made.detach(), chunk, out)
+    return out.to(made.dtype), recorded[0]
 
 
 def _backward_few(
@@ -238,13 +227,13 @@ def _backward_few(
 ) -> list[Tensor | None]:
     """The gradients of what the function was given, summed for each node."""
     (chunk,) = chunks(plan.graph, "destination")
-    own = recorded.gradients(chunk.take(grad, plan.result))
+    own = recorded.gradients(grad.index_select(0, chunk.destination if plan.summed else chunk.edge))
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
-    sums = {"destination": chunk.sum, "source": chunk.sum_by_source}
+    join = {"edge": chunk.in_order, "destination": chunk.sum, "source": chunk.sum_by_source}
     found: list[Tensor | None] = []
     for place, tensor, gradient in zip(places, tensors, own):
-        if gradient is not None and place in sums:
-            gradient = sums[place](gradient, acc_dtype(tensor.dtype)).to(tensor.dtype)
+        if gradient is not None and place != "function":
+            gradient = join[place](gradient, acc_dtype(tensor.dtype)).to(tensor.dtype)
         found.append(gradient)
     return found
 
@@ -253,7 +242,7 @@ def _checked(run: Callable[[], Tensor], plan: _Plan, tensors: list[Tensor], chun
     """Call the function; raise where it is not one of each edge alone."""
     state = _random_state(plan.graph.device)
     made = run()
-    count = len(chunk.source)
+    count = len(chunk.edge)
     if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
         came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
@@ -311,7 +300,7 @@ def _add_gradients(
         given, rows = tensors, chunk.rows(plan.places)
         if learns:  # sums over all edges are slow where torch fuses them with the gathering
             given, rows = _gather(tensors, rows), []
-        here = chunk.take(grad, plan.result)
+        here = grad.index_select(0, chunk.destination if plan.summed else chunk.edge)
         made = step(plan.call, given, rows, wanted, here)
         for position, gradient in zip(wanted, made):
             total = found[position]

@@ -40,10 +40,10 @@ LENGTHS: dict[str, str | None] = {
 otherwise, as by a layout. A shape may have no other letter."""
 
 _library = torch.library.Library("gattn", "DEF")
-_PLAIN_FORM = "set GATTN_BACKEND=reference, or pass impl='reference' to a function that takes it"
 _TRANSFORMED = (
-    f"gattn::{{name}} does not run under torch.func.{{transform}}. Its plain PyTorch form does: "
-    f"{_PLAIN_FORM}. (Layers take b sets of features on one graph without vmap, as [b, n, d].)"
+    "gattn::{name} does not run under torch.func.{transform}. Its plain PyTorch form does: pass "
+    "impl='reference' to a function that takes it, or set GATTN_BACKEND=reference. (Layers take b "
+    "sets of features on one graph without vmap, as [b, n, d].)"
 )
 
 _SEED = "gattn::{name}: seed must be [2], a key and the number of the first edge, not {shape}"
@@ -155,8 +155,8 @@ class Operator:
         def autograd(*args: Any) -> Any:
             if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
                 raise RuntimeError(
-                    f"gattn::{name} has no forward-mode derivative. Its plain PyTorch form has: "
-                    f"{_PLAIN_FORM}."
+                    f"gattn::{name} has no forward-mode derivative; impl='reference' has one, or "
+                    "GATTN_BACKEND=reference where a function does not take it"
                 )
             if self.derivative is not None and wants_grad(*args):
                 if torch_internals.transforms_active():

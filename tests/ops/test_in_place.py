@@ -93,3 +93,27 @@ def test_under_checkpointing():
     for write in (False, True):
         out = torch.utils.checkpoint.checkpoint(attend, value, write, use_reentrant=False)
         assert torch.equal(torch.autograd.grad(out.square().sum(), value)[0], expected[0])
+
+
+def test_what_a_function_of_few_edges_gave_may_be_written_to():
+    """Neither what was recorded of it nor its parameter lies in the result."""
+    found = []
+    for write in (False, True):
+        x = _rows(2, 3)
+        out = functional.apply_edges(lambda q, k, e: (q * k).sum(-1).sigmoid(), x, x, GRAPH)
+        out = out.mul_(3) if write else out.mul(3)
+        found.append([out, *torch.autograd.grad(out.square().sum(), [x])])
+    for expected, got in zip(*found):
+        assert torch.equal(expected, got)
+
+    class Constant(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, query, key, edge_attr):
+            return self.score.expand(len(query), 2)
+
+    constant = Constant()
+    functional.apply_edges(constant, _rows(2), _rows(2), GRAPH).mul_(5)
+    assert torch.equal(constant.score, torch.ones(2))

@@ -363,8 +363,8 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     A *grad_k = state, *grad_v = state + heads * c();
     for (i64 at = first; at < last; at += block) {
-      const i64 count = std::min(block, last - at), end = std::min(at + ahead + count, graph.e);
-      for (i64 next = at + ahead; next < end; ++next) ask(next);
+      const i64 count = std::min(block, last - at);
+      for (i64 t = 0; t < count; ++t) ask(at + t + ahead);
       const auto add_weighted = [&](A* to, const A* weight, const Table<const T>& from, i64 n) {
         add_rows<C, T>(
             to, at == first, count, heads, n,
@@ -376,6 +376,7 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
     }
   }
   void ask(i64 at) const {
+    if (at >= graph.e) return;
     prefetch(query[graph.row[at]], heads * c());
     prefetch(grad_out[graph.row[at]], heads * cv());
     prefetch(alpha + graph.csr2csc[at] * heads, heads);

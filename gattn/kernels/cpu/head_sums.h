@@ -9,11 +9,6 @@
 
 namespace gattn::GATTN_ISA {
 
-template <int L> struct VectorOf {
-  typedef float type __attribute__((vector_size(L * sizeof(float))));
-};
-template <int L> using Vector = typename VectorOf<L>::type;
-
 // Where lane i of the sums of halves comes from, in two registers side by side that hold pieces of
 // W numbers. Pieces of up to 16 bytes stay where they are in their registers: no shuffle crosses.
 constexpr int half_source(int i, int L, int W, bool high) {
@@ -23,19 +18,21 @@ constexpr int half_source(int i, int L, int W, bool high) {
 }
 
 template <int L, int W, int... i>
-GATTN_INLINE Vector<L> add_halves(Vector<L> a, Vector<L> b, std::integer_sequence<int, i...>) {
+GATTN_INLINE Vector<float, L> add_halves(Vector<float, L> a, Vector<float, L> b,
+                                         std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, half_source(i, L, W, false)...) +
          __builtin_shufflevector(a, b, half_source(i, L, W, true)...);
 }
 
 // Eight sums from H registers with pieces of W numbers, each of them part of a sum.
-template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<L>* part) {
+template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float, L>* part) {
   if constexpr (W == 1) {
     std::memcpy(to, part, 8 * sizeof(float));
   } else if constexpr (H == 1) {
     part[0] = add_halves<L, W>(part[0], part[0], std::make_integer_sequence<int, L>());
     // Each group of four holds its two sums twice.
-    const Vector<8> sums = __builtin_shufflevector(part[0], part[0], 0, 1, 4, 5, 8, 9, 12, 13);
+    const Vector<float, 8> sums =
+        __builtin_shufflevector(part[0], part[0], 0, 1, 4, 5, 8, 9, 12, 13);
     std::memcpy(to, &sums, sizeof(sums));
   } else {
 #pragma GCC unroll 4
@@ -53,8 +50,8 @@ struct Number {
 };
 template <int L> struct Register {
   i64 head, channel;
-  Vector<L> of(const float* from, i64 begin) const {
-    Vector<L> own;
+  Vector<float, L> of(const float* from, i64 begin) const {
+    Vector<float, L> own;
     std::memcpy(&own, from + begin + channel, sizeof(own));
     return own;
   }
@@ -64,11 +61,11 @@ template <int L> struct Register {
 template <int C, int L, bool joins, class Term>
 GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) {
   constexpr int P = std::min(C, 16), registers = P / L, groups = L / 4;
-  Vector<L> part[8];
+  Vector<float, L> part[8];
 #pragma GCC unroll 8
   for (int s = 0; s < 8; ++s) {
     const i64 x = first + s % groups * (8 / groups) + s / groups;  // so that they end in order
-    Vector<L> own[registers];
+    Vector<float, L> own[registers];
 #pragma GCC unroll 2
     for (int u = 0; u < registers; ++u) {
       own[u] = term(Register<L>{x, u * L});

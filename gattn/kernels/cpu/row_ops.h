@@ -133,6 +133,11 @@ constexpr int register_bytes = 32;
 constexpr int register_bytes = 16;
 #endif
 
+template <class A, int L> struct VectorOf {
+  typedef A type __attribute__((vector_size(L * sizeof(A))));
+};
+template <class A, int L> using Vector = typename VectorOf<A, L>::type;
+
 // to_x = (or, where it does not lead, +=) sum over t of weight(t)[x] row(t)[offset(x) ..]; to is
 // [heads, c]. The sums of as many heads as registers hold are formed side by side. For fp32 they
 // are explicit vectors, since the compiler keeps an array of several vectors in memory.
@@ -143,7 +148,7 @@ GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i
   if constexpr (C > 0 && std::is_same_v<T, float>) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
     constexpr int vectors = std::min(C / L, 8);  // of a head at a time
-    typedef float Lanes __attribute__((vector_size(L * sizeof(float))));
+    using Lanes = Vector<float, L>;
     const auto sums = [&]<int H>(std::integral_constant<int, H>) {
       for (int k = 0; k < C; k += vectors * L) {
         Lanes sum[H * vectors] = {}, own;
@@ -213,7 +218,7 @@ template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* _
   i64 x = 0;
   if constexpr (abreast > 0) {
     const auto sums = [&]<int H, int R>() {
-      typedef A Lanes __attribute__((vector_size(L * sizeof(A))));
+      using Lanes = Vector<A, L>;
       const i64 count = width<R>(rows);
       const A *factor = weight + x * count, *from = matrix + x * count * C;
       Lanes sum[H * vectors], own;
