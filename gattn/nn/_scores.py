@@ -22,6 +22,8 @@ from gattn.functional import (
 from gattn.graph import Graph
 from gattn.nn._terms import NO_TERMS, EdgeTerms
 from gattn.nn.recording import note, recording
+from gattn.ops.additive import attend_by_score
+from gattn.ops.attention import attend_sorted
 
 
 class Score(Protocol):
@@ -161,12 +163,48 @@ class EdgeScore(NamedTuple):
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
-        weight = _applied(self.weights(graph), dropout, edge_weight)
-        return aggregate(weight.to(value.dtype), value, graph)
+        return attend_by_score(self.score, value, graph, edge_weight=edge_weight, dropout=dropout)
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
         return edge_softmax(self.score, graph)
+
+
+class SortedScore(NamedTuple):
+    """Any score [e, h], in the order of :meth:`gattn.Graph.by_destination`, and a bias."""
+
+    score: Tensor
+    bias: Tensor | None = None
+    """[e, h] or [e, 1] in the caller's edge order."""
+
+    def plus(self, terms: EdgeTerms) -> SortedScore:
+        """This score and the bias of each edge."""
+        own = self.bias
+        bias = terms.bias_like(self.score) if own is None else terms.biased(own)
+        return self._replace(bias=bias)
+
+    def attend(
+        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        order = self._order(graph)
+        edge_weight = None if edge_weight is None else edge_weight[order]
+        score = self._biased(order)
+        return attend_sorted(score, value, graph, edge_weight=edge_weight, dropout=dropout)
+
+    def weights(self, graph: Graph) -> Tensor:
+        """The weights before dropout, [e, h]."""
+        graph, _ = graph.gather_sources()
+        order = self._order(graph)
+        alpha = edge_softmax(self._biased(order), graph.by_destination())
+        return torch.empty_like(alpha).index_copy(0, order, alpha)
+
+    def _order(self, graph: Graph) -> Tensor:
+        """The caller's positions of the sorted edges, [e]."""
+        return graph.gather_sources()[0].layout.perm.long()
+
+    def _biased(self, order: Tensor) -> Tensor:
+        return self.score if self.bias is None else self.score + self.bias[order]
 
 
 class WithEdgeValues(NamedTuple):

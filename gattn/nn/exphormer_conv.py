@@ -9,9 +9,9 @@ from torch_geometric.typing import Adj
 from gattn.graph import Graph
 from gattn.nn._edge_product import EdgeProductScore, read_required
 from gattn.nn._features import project, split_heads
-from gattn.nn._scores import EdgeScore, attend
+from gattn.nn._scores import SortedScore, attend
 from gattn.nn.checks import check_at_least, check_features, check_heads_divide
-from gattn.ops.attention import edge_scores
+from gattn.ops.attention import sorted_scores
 
 
 class ExphormerConv(Module):
@@ -104,8 +104,8 @@ class ExphormerConv(Module):
             split_heads(project(linear, x), self.out_dim // self.num_heads)
             for linear in (self.lin_query, self.lin_key, self.lin_value)
         )
-        score = edge_scores(self.score, query, key, graph, edge_attr)
-        out, _ = attend(EdgeScore(score), value, graph)
+        score = sorted_scores(self.score, query, key, graph, edge_attr)
+        out, _ = attend(SortedScore(score), value, graph)
         return out.flatten(1)
 
     def extra_repr(self) -> str:

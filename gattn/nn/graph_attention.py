@@ -21,7 +21,7 @@ from gattn.nn._features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn._scores import DotScore, EdgeScore, MLPScore, Score, attend
+from gattn.nn._scores import DotScore, MLPScore, Score, SortedScore, attend
 from gattn.nn.checks import (
     check_at_least,
     check_features,
@@ -29,7 +29,7 @@ from gattn.nn.checks import (
     check_probability,
     check_tensor,
 )
-from gattn.ops.attention import edge_scores
+from gattn.ops.attention import sorted_scores
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 SCORES = ("dot", "scaled_dot", "embedded_gaussian", "additive", "cosine")
@@ -302,15 +302,15 @@ class GraphAttention(Module):
         graph: Graph,
         edge_attr: Tensor | None,
         bias: Tensor | None,
-    ) -> EdgeScore:
+    ) -> SortedScore:
         assert callable(self.score)
-        score = edge_scores(self.score, query, key, graph, edge_attr)
+        score = sorted_scores(self.score, query, key, graph, edge_attr)
         if score.shape != (graph.num_edges, query.shape[1]):
             raise ValueError(
                 f"score must give shape ({graph.num_edges}, {query.shape[1]}); "
                 f"got {tuple(score.shape)}"
             )
-        return EdgeScore(score if bias is None else score + bias)
+        return SortedScore(score, bias)
 
     def extra_repr(self) -> str:
         """The settings, for repr."""

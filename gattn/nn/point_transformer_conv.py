@@ -206,7 +206,9 @@ class PointTransformerConv(AttentionConv):
         if recording():
             note(alpha, graph)
         ends = ("source", value), ("edge", apart)
-        return edgewise(parts.messages, graph, *ends, weight=terms.weighted(alpha)).squeeze(-1)
+        return edgewise(
+            parts.messages, graph, *ends, weight=("edge", terms.weighted(alpha))
+        ).squeeze(-1)
 
     def _sum_edge_by_edge(
         self, query: Tensor, key: Tensor, value: Tensor, at: PairTensor, graph: Graph,

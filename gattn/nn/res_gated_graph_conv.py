@@ -173,7 +173,7 @@ class ResGatedGraphConv(AttentionConv):
             gates = edgewise(_Learned(message, message.gates), graph, *ends, ("source", query))
             note(gates.flatten(1), graph)
         ends = *ends, ("source", (query, value))
-        return edgewise(_Learned(message, message), graph, *ends, weight=weight)
+        return edgewise(_Learned(message, message), graph, *ends, weight=("edge", weight))
 
     def _of_nodes(self, linear: Linear, x: Tensor) -> Tensor:
         """The part of a map that reads the node, with its bias."""

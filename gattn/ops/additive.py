@@ -9,7 +9,8 @@ from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.kernels.precision import to_acc
 from gattn.ops import checks
-from gattn.ops.edge import edge_softmax
+from gattn.ops.dropout import dropout as drop
+from gattn.ops.edge import aggregate, edge_softmax
 from gattn.ops.family import Family
 from gattn.ops.library import wants_grad
 from gattn.ops.shapes import Out, acc, out_acc
@@ -96,6 +97,32 @@ def additive_attention(
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
     return ADDITIVE.attend(inputs, graph.layout, seed, settings, impl, flags)
+
+
+def attend_by_score(
+    score: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    edge_weight: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Sum of the values by the softmax of any score [e, h] of the edges: [n, h, c].
+
+    It is additive attention to which nodes add nothing. Where the score is wider than the values,
+    as under autocast, the softmax is taken of what it is.
+    """
+    if score.dtype != value.dtype:
+        weight = drop(edge_softmax(score, graph), dropout).to(value.dtype)
+        weight = weight if edge_weight is None else weight * edge_weight.unsqueeze(1)
+        return aggregate(weight, value, graph)
+    graph, (value,) = graph.gather_sources(value)
+    nothing = score.new_zeros(1, score.shape[1])
+    of_dst, of_src = (nothing.expand(count, -1) for count in (graph.num_dst, graph.num_src))
+    return additive_attention(
+        of_dst, of_src, value, graph, edge_score=score, edge_weight=edge_weight,
+        negative_slope=1.0, dropout=dropout,
+    )  # fmt: skip
 
 
 def additive_attention_weights(

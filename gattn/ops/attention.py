@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels.precision import to_acc
 from gattn.ops import checks
+from gattn.ops.additive import attend_by_score
 from gattn.ops.calls import Tensors, tensors_of
 from gattn.ops.dropout import dropout as drop
 from gattn.ops.edge import aggregate, edge_softmax, sum_incoming, to_edges
@@ -84,8 +85,19 @@ def attention(
     if normalize not in get_args(Normalize):
         raise ValueError(f"normalize must be one of {get_args(Normalize)}; got {normalize!r}")
     checks.check_probability("dropout", dropout)
-    weight = _normalized(edge_scores(score, query, key, graph, edge_attr), graph, normalize)
-    return _weighted_sum(drop(weight, dropout), value, graph, edge_attr, message)
+    if message is None:
+        checks.check_tensor("value", value, " where there is no message")
+    scores = sorted_scores(score, query, key, graph, edge_attr)
+    if message is None and normalize == "softmax":
+        return attend_sorted(scores, cast(Tensor, value), graph, dropout=dropout)
+    local, _ = graph.gather_sources()
+    weight = drop(_normalized(scores, local.by_destination(), normalize), dropout)
+    if message is None:
+        return sum_sorted(weight, cast(Tensor, value), graph)
+    _check_rows("value", value, graph.num_src, "source", graph)
+    graph, value = _gather_sources(graph, value)
+    ends = ("source", value), ("edge", edge_attr)
+    return edgewise(message, graph, *ends, weight=("position", weight))
 
 
 def apply_edges(
@@ -138,20 +150,17 @@ def apply_edges(
         >>> edges.shape, out.shape
         (torch.Size([3, 2, 4]), torch.Size([3, 2, 4]))
     """
-    checks.check_graph(graph)
-    _check_rows("query", query, graph.num_dst, "destination", graph)
-    _check_rows("key", key, graph.num_src, "source", graph)
-    _check_rows("edge_attr", edge_attr, graph.num_edges, "edge", graph)
-    graph, key = _gather_sources(graph, key)
-    ends = ("destination", query), ("source", key), ("edge", edge_attr)
-    return edgewise(function, graph, *ends)
+    return _of_edges(function, query, key, graph, edge_attr, into="edge")
 
 
-def edge_scores(
+def sorted_scores(
     score: EdgeFunction, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
 ) -> Tensor:
-    """The score of every edge and head in the caller's order, [e, h]; see :func:`attention`."""
-    scores = apply_edges(score, query, key, graph, edge_attr=edge_attr)
+    """The score of every edge and head, [e, h]; see :func:`attention`.
+
+    They are in the order of :meth:`gattn.Graph.by_destination`, in which nothing is scattered.
+    """
+    scores = _of_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
         raise ValueError(f"score must give [b, h] for b edges; got {scores.dim()} dimensions")
     if not scores.is_floating_point():
@@ -159,18 +168,42 @@ def edge_scores(
     return scores
 
 
-def _weighted_sum(
-    weight: Tensor, value: Tensors, graph: Graph, edge_attr: Tensors, message: EdgeFunction | None
+def _of_edges(
+    function: EdgeFunction,
+    query: Tensors,
+    key: Tensors,
+    graph: Graph,
+    edge_attr: Tensors,
+    into: str,
 ) -> Tensor:
-    """The sum of the messages of incoming edges: [n, h, c]."""
-    if message is None:
-        if not isinstance(value, Tensor):
-            kind = type(value).__name__
-            raise TypeError(f"value must be a tensor where there is no message; got {kind}")
-        return aggregate(weight.to(value.dtype), value, graph)
-    _check_rows("value", value, graph.num_src, "source", graph)
-    graph, value = _gather_sources(graph, value)
-    return edgewise(message, graph, ("source", value), ("edge", edge_attr), weight=weight)
+    """What a function gives for every edge, by "edge" or by "position"."""
+    checks.check_graph(graph)
+    _check_rows("query", query, graph.num_dst, "destination", graph)
+    _check_rows("key", key, graph.num_src, "source", graph)
+    _check_rows("edge_attr", edge_attr, graph.num_edges, "edge", graph)
+    graph, key = _gather_sources(graph, key)
+    ends = ("destination", query), ("source", key), ("edge", edge_attr)
+    return edgewise(function, graph, *ends, into=into)
+
+
+def attend_sorted(
+    scores: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    edge_weight: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Sum of the values by the softmax of sorted scores, times sorted weights [e]: [n, h, c]."""
+    graph, (value,) = graph.gather_sources(value)
+    graph = graph.by_destination()
+    return attend_by_score(scores, value, graph, edge_weight=edge_weight, dropout=dropout)
+
+
+def sum_sorted(weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
+    """Sum of the values with sorted weights [e, h]: [n, h, c]."""
+    graph, (value,) = graph.gather_sources(value)
+    return aggregate(weight.to(value.dtype), value, graph.by_destination())
 
 
 def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:

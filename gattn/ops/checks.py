@@ -12,10 +12,10 @@ from gattn.graph import Graph
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def check_tensor(name: str, given: Any) -> None:
-    """Raise unless given a tensor."""
+def check_tensor(name: str, given: Any, when: str = "") -> None:
+    """Raise unless given a tensor; ``when`` says in what case it must be one."""
     if not isinstance(given, Tensor):
-        raise TypeError(f"{name} must be a tensor; got {type(given).__name__}")
+        raise TypeError(f"{name} must be a tensor{when}; got {type(given).__name__}")
 
 
 def check_shape(name: str, tensor: Tensor, *wanted: int | str) -> None:

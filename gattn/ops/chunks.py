@@ -10,60 +10,68 @@ from torch import Tensor
 
 from gattn.cache import cached
 from gattn.graph import Graph
-from gattn.kernels.layout import Layout, bare
-from gattn.ops.edge import sum_sources
+from gattn.kernels.layout import Layout, bare, num_rows
+from gattn.kernels.precision import acc_dtype
+from gattn.ops.edge import sum_laid_out
 
-CHUNK = 8_192
-"""Edges at once: some hundred channels of them fit the cache of a core."""
-FEW = 4
+CHUNK = 16_384
+"""Edges at once: some hundred channels of them fit the cache that cores share."""
+FEW = 2
 """So many chunks, as of a batch of molecules, are taken at once, and kept until backward."""
-WORTH = 8
+WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 
 
 class Chunk(NamedTuple):
     """Edges that follow one another when sorted by one of their ends."""
 
-    nodes: slice
-    """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
-    graph: Graph
-    """From the chunk's edges to these nodes."""
-    by_source: Graph | None
-    """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
     source: Tensor
     """[b], likewise the next two."""
     destination: Tensor
-    edge: Tensor
-    """Positions in the caller's order."""
+    position: Tensor
+    """In the layout's order."""
+    perm: Tensor
+    """[e]: the caller's position of every edge of the layout."""
+    nodes: slice
+    """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
+    near: Layout
+    """From the chunk's edges to these nodes."""
+    by_source: Layout | None
+    """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
     is_repeated: bool
     """Whether there are many of this size, for which it pays to compile what is done with it."""
 
+    @property
+    def edge(self) -> Tensor:
+        """[b]: positions in the caller's order."""
+        return self.perm.index_select(0, self.position)
+
     def rows(self, places: tuple[str, ...]) -> list[Tensor]:
-        """Where the rows of tensors lie that belong to sources, destinations or edges."""
-        return [getattr(self, place) for place in places]
+        """Where the rows of tensors lie that belong to any of the four."""
+        found = {place: getattr(self, place) for place in set(places)}
+        return [found[place] for place in places]
 
-    def put(self, values: Tensor, into: Tensor) -> None:
-        """Put the chunk's [b, ...] where they belong among all edges' [e, ...]."""
-        into.index_copy_(0, self.edge.long(), values.to(into.dtype))
+    def take(self, values: Tensor, place: str) -> Tensor:
+        """The rows of the chunk's edges, [b, ...], of those of all nodes or edges."""
+        return values.index_select(0, getattr(self, place))
 
-    def add(self, values: Tensor, to: Tensor) -> None:
-        """Add [b, ...] over the edges of each node, in their order, to all nodes' [n, ...]."""
-        to[self.nodes] += self.sum(values, to.dtype)
+    def join(self, values: Tensor, place: str, to: Tensor) -> None:
+        """Put the chunk's [b, ...] where they belong among those of all edges, or add them over
+        the edges of each node, in their order, to those of all nodes."""
+        if place in ("edge", "position"):
+            to.index_copy_(0, getattr(self, place).long(), values.to(to.dtype))
+        else:
+            to[self.nodes] += sum_laid_out(values.to(to.dtype), self.near)
 
-    def in_order(self, values: Tensor, dtype: torch.dtype) -> Tensor:
-        """Those of all edges, [e, ...], in the caller's order. The chunk holds all edges."""
-        out = values.new_empty(values.shape, dtype=dtype)
-        self.put(values, out)
-        return out
-
-    def sum(self, values: Tensor, dtype: torch.dtype) -> Tensor:
-        """Sum of the [b, ...] over the edges of each of the nodes, in their order."""
-        return _sum(values, self.graph, dtype)
-
-    def sum_by_source(self, values: Tensor, dtype: torch.dtype) -> Tensor:
-        """Sum of all edges' [e, ...] over those out of each source, [m, ...], in their order."""
-        assert self.by_source is not None
-        return _sum(values, self.by_source, dtype)
+    def joined(self, values: Tensor, place: str) -> Tensor:
+        """The same of all edges, which the chunk holds."""
+        if place == "position":
+            return values
+        if place == "edge":
+            return torch.empty_like(values).index_copy_(0, self.edge.long(), values)
+        near = self.near if place == "destination" else self.by_source
+        assert near is not None
+        return sum_laid_out(values.to(acc_dtype(values.dtype)), near).to(values.dtype)
 
 
 def is_few(layout: Layout) -> bool:
@@ -71,49 +79,72 @@ def is_few(layout: Layout) -> bool:
     return layout.col.numel() <= FEW * CHUNK
 
 
-def _sum(values: Tensor, graph: Graph, dtype: torch.dtype) -> Tensor:
-    """Sum of the [b, ...] of the edges of each node, [n, ...]."""
-    flat = values.reshape(len(values), -1).to(dtype)
-    return sum_sources(flat, graph).reshape(-1, *values.shape[1:])
-
-
 def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
     """The edges in chunks, sorted by their ``"destination"`` or by their ``"source"``."""
     layout = graph.layout
-    edges, device = layout.col.numel(), layout.col.device
-    if is_few(layout):
-        yield from [cached(graph, "all edges", lambda: _all_edges(layout))] if edges else []
-        return
-    ptr = layout.rowptr if by == "destination" else layout.colptr
-    starts = torch.arange(0, edges, CHUNK, device=device)
-    ends = (starts + CHUNK).clamp(max=edges)
-    first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
-    last = torch.searchsorted(ptr, ends.to(ptr.dtype))
-    for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist():
-        yield _chunk(layout, by, slice(start, end), slice(low, high))
+    edges = layout.col.numel()
+    if not is_few(layout):
+        yield from _Sorted.by(by, layout, CHUNK).chunks()
+    elif edges:
+        yield cached(graph, "all edges", lambda: _all_edges(layout))
 
 
-def _chunk(layout: Layout, by: str, part: slice, nodes: slice) -> Chunk:
-    """The edges of some nodes at the end by which all are sorted, or a part of theirs."""
-    ptr = layout.rowptr if by == "destination" else layout.colptr
-    count, edges, device = part.stop - part.start, layout.col.numel(), ptr.device
-    offsets = ptr[nodes.start : nodes.stop + 1].clamp(part.start, part.stop) - part.start
-    number = torch.arange(count + 1, dtype=ptr.dtype, device=device)
-    own = torch.arange(nodes.start, nodes.stop, dtype=ptr.dtype, device=device)
-    own = own.repeat_interleave(offsets.diff(), output_size=count)
-    near = bare(offsets, number[:-1], number[:-1], number, own - nodes.start, number[:-1])
-    graph = Graph.from_layout(near)
-    is_repeated = count == CHUNK and edges >= WORTH * CHUNK
-    if by == "destination":
-        return Chunk(nodes, graph, None, layout.col[part], own, layout.perm[part], is_repeated)
-    edge = layout.perm[layout.csr2csc[part].long()]
-    return Chunk(nodes, graph, None, own, layout.row[part], edge, is_repeated)
+class _Sorted(NamedTuple):
+    """All edges, sorted by one of their ends."""
+
+    ptr: Tensor
+    """[k + 1]: where the edges of each node at that end begin."""
+    own: Tensor
+    """[e]: that node, and so the next three."""
+    source: Tensor
+    destination: Tensor
+    position: Tensor
+    """In the layout's order."""
+    perm: Tensor
+    number: Tensor
+    """0, 1, ... up to the edges of a chunk, at least."""
+
+    @classmethod
+    def by(cls, end: str, layout: Layout, most: int) -> _Sorted:
+        """By their ``"destination"`` or by their ``"source"``, for chunks of at most so many."""
+        ptr = layout.rowptr if end == "destination" else layout.colptr
+        edges = layout.col.numel()
+        nodes = torch.arange(num_rows(ptr), dtype=ptr.dtype, device=ptr.device)
+        own = nodes.repeat_interleave(ptr.diff(), output_size=edges)
+        last = max(edges if end == "destination" else 0, most + 1)
+        number = torch.arange(last, dtype=ptr.dtype, device=ptr.device)
+        if end == "destination":
+            return cls(ptr, own, layout.col, own, number[:edges], layout.perm, number)
+        return cls(ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """In chunks of CHUNK."""
+        edges, ptr = self.own.numel(), self.ptr
+        starts = torch.arange(0, edges, CHUNK, device=ptr.device)
+        ends = (starts + CHUNK).clamp(max=edges)
+        first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
+        last = torch.searchsorted(ptr, ends.to(ptr.dtype))
+        for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist():
+            yield self.chunk(slice(start, end), slice(low, high))
+
+    def chunk(self, part: slice, nodes: slice) -> Chunk:
+        """The edges of these nodes, or a part of theirs."""
+        count = part.stop - part.start
+        offsets = self.ptr[nodes.start : nodes.stop + 1].clamp(part.start, part.stop) - part.start
+        number, own = self.number[: count + 1], self.own[part] - nodes.start
+        each = number[:-1]
+        return Chunk(
+            source=self.source[part], destination=self.destination[part],
+            position=self.position[part], perm=self.perm, nodes=nodes,
+            near=bare(offsets, each, each, number, own, each), by_source=None,
+            is_repeated=count == CHUNK and self.own.numel() >= WORTH * CHUNK,
+        )  # fmt: skip
 
 
 def _all_edges(layout: Layout) -> Chunk:
     """All edges by their destination, with the way to their sources."""
-    edges, nodes = layout.col.numel(), layout.rowptr.numel() - 1
-    chunk = _chunk(layout, "destination", slice(0, edges), slice(0, nodes))
-    number = chunk.graph.layout.colptr
-    rows = layout.colptr, layout.csr2csc, number[:-1], number, layout.row, number[:-1]
-    return chunk._replace(by_source=Graph.from_layout(bare(*rows)))
+    edges, nodes = layout.col.numel(), num_rows(layout.rowptr)
+    chunk = _Sorted.by("destination", layout, edges).chunk(slice(0, edges), slice(0, nodes))
+    each, number = chunk.position, chunk.near.colptr
+    by_source = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
+    return chunk._replace(by_source=by_source)

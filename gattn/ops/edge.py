@@ -7,6 +7,7 @@ from torch import Tensor
 from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels import reference
+from gattn.kernels.layout import Layout
 from gattn.ops import checks
 from gattn.ops.derivatives import by_kernel
 from gattn.ops.library import LENGTHS, Given, Gradients, Operator
@@ -60,6 +61,14 @@ def sum_incoming(rows: Tensor, graph: Graph) -> Tensor:
 def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
     """Sum of the rows of the sources of each destination: [n, d] of [m, d]."""
     return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
+
+
+def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
+    """The same of any rows, [n, ...] of [m, ...], along the edges of a layout."""
+    flat = rows.reshape(len(rows), 1, -1)
+    weight = rows.new_ones(layout.perm.numel(), 1)
+    out = _aggregate(weight, flat, layout, False, impl=None)
+    return out.reshape(-1, *rows.shape[1:])
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:

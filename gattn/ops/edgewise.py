@@ -12,7 +12,7 @@ again: that is bounded by their number, and time is what counts there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -40,8 +40,9 @@ RANDOM = (
 def edgewise(
     function: Callable[..., Tensor],
     graph: Graph,
-    *ends: tuple[str, Tensors],
-    weight: Tensor | None = None,
+    *ends: End,
+    into: str = "edge",
+    weight: End | None = None,
 ) -> Tensor:
     """Call a function of edges; keep what it gives, or its weighted sum for each destination.
 
@@ -49,34 +50,41 @@ def edgewise(
         function: of a batch of edges, with as many arguments as there are ``ends``; each row of
             its result depends on that edge alone.
         graph: the edges.
-        ends: each argument: where its rows belong ("destination", "source" or "edge"), and it.
-        weight: [e, h] in the caller's order, for a sum.
+        ends: each argument: where its rows belong ("destination", "source", "edge" in the caller's
+            order, "position" in the layout's), and it.
+        into: where the rows of the result belong: "edge" or "position".
+        weight: for a sum: [e, h], and whether they stand by "edge" or by "position".
 
     Returns:
-        [e, ...] in the caller's order; with weights [n, h, ...].
+        [e, ...]; with weights [n, h, ...].
 
     Raises:
         ValueError: for a function that gives other than a row for each edge, draws random numbers,
             or holds a tensor that wants a gradient.
     """
     with alone(function):
-        return _run(function, graph, ends, weight)
+        if weight is None:
+            return _run(function, graph, ends, (), into)
+        return _run(function, graph, ends, (weight,), "destination")
 
 
 def _run(
-    function: Callable[..., Tensor], graph: Graph, ends: Sequence[tuple[str, Tensors]],
-    weight: Tensor | None,
+    function: Callable[..., Tensor], graph: Graph, ends: Sequence[End], weight: Sequence[End],
+    into: str,
 ) -> Tensor:  # fmt: skip
-    summed = weight is not None
-    call = Call.of(function, [argument for _, argument in ends], weighed=summed)
-    ends = (("edge", weight), *ends)
+    call = Call.of(function, [argument for _, argument in ends], weighed=len(weight) > 0)
+    ends = (*weight, *ends)
     places = tuple(place for place, argument in ends for _ in tensors_of(argument))
     tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
-    plan = _Plan(call, places, graph, summed, torch.is_grad_enabled())
+    plan = _Plan(call, places, into, graph, torch.is_grad_enabled())
     tensors += call.parameters()
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
+
+
+End: TypeAlias = tuple[str, Tensors]
+"""Where the rows of an argument belong, and the argument."""
 
 
 class _Plan(NamedTuple):
@@ -85,34 +93,34 @@ class _Plan(NamedTuple):
     call: Call
     places: tuple[str, ...]
     """Of the tensors of its arguments; its parameters follow them."""
+    into: str
+    """The place of the result, which is summed where it is "destination"."""
     graph: Graph
-    summed: bool
     learns: bool
     """Whether gradients may be asked for."""
 
     def plain(self, *tensors: Tensor) -> Tensor:
         """The specification: all edges at once."""
-        source, destination = self.graph.edge_index
-        rows = {"source": source, "destination": destination}
+        layout = self.graph.layout
+        edge, destination = layout.perm.long(), layout.destinations()
+        rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
         ends = zip(self.places, tensors)
-        given = [t.clone() if place == "edge" else t[rows[place]] for place, t in ends]
+        given = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
         made = self.call(*given, *tensors[len(self.places) :])
-        if not self.summed:
+        if self.into == "position":
             return made
+        if self.into == "edge":
+            return torch.zeros_like(made).index_copy(0, edge, made)
         own = made.to(acc_dtype(made.dtype))
         out = own.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, own)
         return out.to(made.dtype)
 
     def room(self, made: Tensor) -> Tensor:
-        """Zeros for the result, of which this is a part."""
-        if self.summed:
+        """For the result, of which this is a part: zeros for sums."""
+        if self.into == "destination":
             dtype = acc_dtype(made.dtype)
             return made.new_zeros(self.graph.num_dst, *made.shape[1:], dtype=dtype)
-        return made.new_zeros(self.graph.num_edges, *made.shape[1:])
-
-    def place(self, made: Tensor, chunk: Chunk, out: Tensor) -> None:
-        """Put what a chunk gave where it belongs in the result."""
-        (chunk.add if self.summed else chunk.put)(made, out)
+        return made.new_empty(self.graph.num_edges, *made.shape[1:])
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
         """What is done with a chunk, compiled where it pays."""
@@ -195,11 +203,11 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         if made.requires_grad:
             raise ValueError(HELD)
         out = plan.room(made) if out is None else out
-        plan.place(made, chunk, out)
+        chunk.join(made, plan.into, out)
     if out is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
-        out = made.new_zeros(plan.graph.num_dst if plan.summed else 0, *made.shape[1:])
+        out = plan.room(made)
     return out.to(made.dtype)
 
 
@@ -217,9 +225,7 @@ def _forward_few(
     made = _checked(run, plan, tensors, chunk)
     if plan.learns and recorded[0].holds_others():
         raise ValueError(HELD)
-    out = plan.room(made)
-    plan.place(made.detach(), chunk, out)
-    return out.to(made.dtype), recorded[0]
+    return chunk.joined(made.detach(), plan.into), recorded[0]
 
 
 def _backward_few(
@@ -227,15 +233,12 @@ def _backward_few(
 ) -> list[Tensor | None]:
     """The gradients of what the function was given, summed for each node."""
     (chunk,) = chunks(plan.graph, "destination")
-    own = recorded.gradients(grad.index_select(0, chunk.destination if plan.summed else chunk.edge))
+    own = recorded.gradients(chunk.take(grad, plan.into))
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
-    join = {"edge": chunk.in_order, "destination": chunk.sum, "source": chunk.sum_by_source}
-    found: list[Tensor | None] = []
-    for place, tensor, gradient in zip(places, tensors, own):
-        if gradient is not None and place != "function":
-            gradient = join[place](gradient, acc_dtype(tensor.dtype)).to(tensor.dtype)
-        found.append(gradient)
-    return found
+    return [
+        gradient if gradient is None or place == "function" else chunk.joined(gradient, place)
+        for place, gradient in zip(places, own)
+    ]
 
 
 def _checked(run: Callable[[], Tensor], plan: _Plan, tensors: list[Tensor], chunk: Chunk) -> Tensor:
@@ -282,7 +285,8 @@ def _backward(
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
     given = [tensor.detach() for tensor in tensors]
-    for by, own in (("destination", ("destination", "edge", "function")), ("source", ("source",))):
+    near = ("destination", "edge", "position", "function")
+    for by, own in (("destination", near), ("source", ("source",))):
         wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
         if wanted:
             _add_gradients(plan, given, grad, by, wanted, found)
@@ -300,14 +304,11 @@ def _add_gradients(
         given, rows = tensors, chunk.rows(plan.places)
         if learns:  # sums over all edges are slow where torch fuses them with the gathering
             given, rows = _gather(tensors, rows), []
-        here = grad.index_select(0, chunk.destination if plan.summed else chunk.edge)
-        made = step(plan.call, given, rows, wanted, here)
+        made = step(plan.call, given, rows, wanted, chunk.take(grad, plan.into))
         for position, gradient in zip(wanted, made):
             total = found[position]
             assert total is not None
             if position >= len(plan.places):
                 total += gradient
-            elif plan.places[position] == "edge":
-                chunk.put(gradient, total)
             else:
-                chunk.add(gradient, total)
+                chunk.join(gradient, plan.places[position], total)
