@@ -170,6 +170,19 @@ def test_incidence(case):
     assert torch.equal(found.in_degree(), wanted.in_degree())
 
 
+@CASES
+def test_by_destination(case):
+    """The same edges: only their numbers are others, and a second time not even these."""
+    graph = case.graph()
+    found = graph.by_destination()
+    assert graph.by_destination() is found
+    assert_same_graph(found, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
+    assert torch.equal(found.layout.perm.long(), torch.arange(graph.num_edges))
+    assert torch.equal(found.by_destination().edge_index, found.edge_index)
+    part = Graph.from_layout(graph.layout, first_edge=5)
+    assert part.by_destination().first_edge == 5
+
+
 def test_graph_without_layout_of_64_bit_positions():
     """With 64-bit positions every operator still has one dtype to read."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout

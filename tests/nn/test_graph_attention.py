@@ -3,7 +3,9 @@ import torch
 from torch.export import Dim
 
 from gattn import Graph, graphs
-from gattn.nn import GraphAttention
+from gattn.nn import GraphAttention, record_attention
+from gattn.nn._scores import EdgeScore, SortedScore, attend
+from gattn.nn._terms import EdgeTerms
 from gattn.testing import assert_edge_order_independent, assert_permutation_equivariant
 
 SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
@@ -80,6 +82,52 @@ def test_a_callable_is_any_score():
     expected = torch.einsum("ijh,jhc->ihc", dense.softmax(1), layer.lin_value(x).view(4, 2, 3))
     got = layer(x, x, x, graph, edge_attr=distance)
     torch.testing.assert_close(got, layer.lin_out(expected.flatten(1)))
+
+
+def test_a_callable_takes_edges_in_any_order(shuffled):
+    """Its scores are kept sorted; features, bias and weights are in the caller's order."""
+    graph, distance, bias = shuffled
+
+    def scaled_dot(query, key, edge_attr):
+        return (query * key).sum(-1) / 3**0.5 - edge_attr[:, None]
+
+    torch.manual_seed(0)
+    fused = GraphAttention(6, heads=2).double()
+    own = GraphAttention(6, heads=2, score=scaled_dot).double()
+    own.load_state_dict(fused.state_dict())
+    x = torch.randn(5, 6, dtype=torch.float64)
+    whole = bias - distance[:, None]
+    wanted = fused(x, x, x, graph, attn_bias=whole)
+    options = {"edge_attr": distance, "attn_bias": bias}
+    with record_attention(own) as recorded:
+        torch.testing.assert_close(own(x, x, x, graph, **options), wanted)
+    weights = fused.attention_weights(x, x, graph, attn_bias=whole)
+    torch.testing.assert_close(own.attention_weights(x, x, graph, **options), weights)
+    torch.testing.assert_close(recorded[0].weights, weights)
+
+
+def test_terms_of_edges_join_a_sorted_score(shuffled):
+    graph, weight, bias = shuffled
+    score = torch.randn(12, 2, dtype=torch.float64)
+    value = torch.randn(5, 2, 3, dtype=torch.float64)
+    ordered = SortedScore(score[graph.layout.perm.long()])
+    for given in (EdgeTerms(weight, bias), EdgeTerms(None, bias[:, :1]), EdgeTerms(weight)):
+        wanted = attend(EdgeScore(score), value, graph, terms=given, want_weights=True)
+        found = attend(ordered, value, graph, terms=given, want_weights=True)
+        torch.testing.assert_close(found, wanted)
+    twice = SortedScore(ordered.score, bias).plus(EdgeTerms(None, bias))
+    torch.testing.assert_close(twice.weights(graph), EdgeScore(score + 2 * bias).weights(graph))
+
+
+@pytest.fixture
+def shuffled():
+    """Edges in no order, a number and two numbers for each."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5))
+    graph = Graph(pairs[torch.randperm(25, generator=generator)[:12]].t().contiguous(), 5)
+    assert not graph.layout.perm.diff().eq(1).all()
+    draw = torch.rand(12, 3, generator=generator, dtype=torch.float64)
+    return graph, draw[:, 0], draw[:, 1:]
 
 
 class _Learned(torch.nn.Module):

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from gattn import Graph
+from gattn.functional import aggregate, edge_softmax
+from gattn.ops.additive import attend_by_score
 
 VARIANTS = ["additive", "additive, edges"]
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -67,3 +69,48 @@ def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
     torch.testing.assert_close(found["value"], wanted["value"], rtol=1e-3, atol=1e-3)
     for name in ("query_score", "key_score", "edge_score", "bias"):
         torch.testing.assert_close(found[name], wanted[name], rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("sorts", [False, True])
+def test_any_score_is_an_additive_one_to_which_nodes_add_nothing(sorts, hub_graph):
+    """Edges of -inf drop out, a row of them gives zeros, and so do its gradients."""
+    graph = hub_graph.by_destination() if sorts else hub_graph
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(graph.num_edges, 4, generator=generator, dtype=torch.float64)
+    score[::5] = -torch.inf
+    destination = graph.edge_index[1]
+    score[destination == destination[0]] = -torch.inf
+    value = torch.randn(graph.num_src, 2, 3, generator=generator, dtype=torch.float64)
+    weight = torch.rand(graph.num_edges, generator=generator, dtype=torch.float64)
+    inputs = [tensor.requires_grad_() for tensor in (score, value, weight)]
+    found = attend_by_score(score, value, graph, edge_weight=weight)
+    wanted = aggregate(edge_softmax(score, graph) * weight.unsqueeze(1), value, graph)
+    torch.testing.assert_close(found, wanted)
+    assert found[destination[0]].eq(0).all()
+    grad = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(wanted, inputs, grad)
+    )
+
+
+def test_a_score_wider_than_the_values_keeps_its_digits(random_graph):
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(random_graph.num_edges, 2, generator=generator)
+    value = torch.randn(random_graph.num_src, 2, 8, generator=generator)
+    exact = attend_by_score(score, value.bfloat16().float(), random_graph)
+    found = attend_by_score(score, value.bfloat16(), random_graph)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, exact.bfloat16(), rtol=2e-2, atol=2e-2)
+    kept = attend_by_score(score, torch.ones_like(value).bfloat16(), random_graph, dropout=0.5)
+    assert kept.min() == 0
+    assert kept.max() > 1
+
+
+def test_dropout_of_any_score_keeps_its_mean(hub_graph):
+    torch.manual_seed(0)
+    score = torch.zeros(hub_graph.num_edges, 64)
+    value = torch.ones(hub_graph.num_src, 64, 1)
+    hub = hub_graph.in_degree().argmax()
+    found = attend_by_score(score, value, hub_graph, dropout=0.5)[hub]
+    assert found.std() > 0
+    assert abs(found.mean() - 1) < 4 * found.std() / 8
