@@ -35,6 +35,8 @@ RANDOM = (
     "a function of edges must not draw random numbers, as backward would draw others: use the "
     "argument dropout, or draw them beforehand as features of edges"
 )
+End: TypeAlias = tuple[str, Tensors]
+"""Where the rows of an argument belong, and the argument."""
 
 
 def edgewise(
@@ -81,10 +83,6 @@ def _run(
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
-
-
-End: TypeAlias = tuple[str, Tensors]
-"""Where the rows of an argument belong, and the argument."""
 
 
 class _Plan(NamedTuple):
