@@ -250,13 +250,17 @@ class Graph:
             tensor([[1, 0, 2],
                     [0, 1, 1]])
         """
+        if "is by destination" in self.derived:
+            return self
         return cache.cached(self, "by destination", self._by_destination)
 
     def _by_destination(self) -> Graph:
         layout = self.layout
         order = torch.arange(self.num_edges, dtype=layout.perm.dtype, device=self.device)
         layout = layout._replace(perm=order)
-        return Graph.from_layout(facts.as_told_by(self.layout, layout), None, self.first_edge)
+        graph = Graph.from_layout(facts.as_told_by(self.layout, layout), None, self.first_edge)
+        graph.derived["is by destination"] = True
+        return graph
 
     def __or__(self, other: Graph) -> Graph:
         """Union: these edges, in their order, then those of the other graph that are not here."""

@@ -30,11 +30,13 @@ def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
     """Which of so many numbers dropout keeps: [count] bool.
 
     Each word serves one: those at counter 256 b + k the numbers k, 256 + k, 512 + k and 768 + k of
-    the b-th 1,024.
+    the b-th 1,024. ``seed`` is [2] int64: the key, and which number of these is the first.
     """
-    counter = torch.arange(-(-count // 1024) * 256, device=seed.device).view(-1, 256)
-    drawn = torch.stack(_words(seed[:1], counter), 1).flatten()
-    return drawn[:count] >= threshold(dropout)
+    number = torch.arange(count, device=seed.device) + seed[1:]
+    counter = number // 1024 * 256 + number % 256
+    drawn = torch.stack(_words(seed[:1], counter))
+    word = (number % 1024 // 256).unsqueeze(0)
+    return drawn.gather(0, word).squeeze(0) >= threshold(dropout)
 
 
 def philox(key: Tensor, counter: Tensor) -> Tensor:

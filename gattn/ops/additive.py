@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -9,8 +10,7 @@ from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.kernels.precision import to_acc
 from gattn.ops import checks
-from gattn.ops.dropout import dropout as drop
-from gattn.ops.edge import aggregate, edge_softmax
+from gattn.ops.edge import edge_softmax
 from gattn.ops.family import Family
 from gattn.ops.library import wants_grad
 from gattn.ops.shapes import Out, acc, out_acc
@@ -109,13 +109,16 @@ def attend_by_score(
 ) -> Tensor:
     """Sum of the values by the softmax of any score [e, h] of the edges: [n, h, c].
 
-    It is additive attention to which nodes add nothing. Where the score is wider than the values,
-    as under autocast, the softmax is taken of what it is.
+    It is additive attention to which nodes add nothing. Where one of the two is wider, as the score
+    is under autocast, so is the sum until it is done.
     """
     if score.dtype != value.dtype:
-        weight = drop(edge_softmax(score, graph), dropout).to(value.dtype)
-        weight = weight if edge_weight is None else weight * edge_weight.unsqueeze(1)
-        return aggregate(weight, value, graph)
+        checks.check_floats(graph, value=value)
+        dtype = torch.promote_types(score.dtype, value.dtype)
+        weight = None if edge_weight is None else edge_weight.to(dtype)
+        wide = score.to(dtype), value.to(dtype)
+        out = attend_by_score(*wide, graph, edge_weight=weight, dropout=dropout)
+        return out.to(value.dtype)
     graph, (value,) = graph.gather_sources(value)
     nothing = score.new_zeros(1, score.shape[1])
     of_dst, of_src = (nothing.expand(count, -1) for count in (graph.num_dst, graph.num_src))

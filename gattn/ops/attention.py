@@ -12,7 +12,7 @@ from gattn.kernels.precision import to_acc
 from gattn.ops import checks
 from gattn.ops.additive import attend_by_score
 from gattn.ops.calls import Tensors, tensors_of
-from gattn.ops.dropout import dropout as drop
+from gattn.ops.dropout import dropout_of_weights
 from gattn.ops.edge import aggregate, edge_softmax, sum_incoming, to_edges
 from gattn.ops.edgewise import edgewise
 
@@ -91,7 +91,8 @@ def attention(
     if message is None and normalize == "softmax":
         return attend_sorted(scores, cast(Tensor, value), graph, dropout=dropout)
     local, _ = graph.gather_sources()
-    weight = drop(_normalized(scores, local.by_destination(), normalize), dropout)
+    local = local.by_destination()
+    weight = dropout_of_weights(_normalized(scores, local, normalize), local, dropout)
     if message is None:
         return sum_sorted(weight, cast(Tensor, value), graph)
     _check_rows("value", value, graph.num_src, "source", graph)

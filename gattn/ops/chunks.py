@@ -66,7 +66,7 @@ class Chunk(NamedTuple):
     def joined(self, values: Tensor, place: str) -> Tensor:
         """The same of all edges, which the chunk holds."""
         if place == "position":
-            return values
+            return values.contiguous()  # no view of a function's own tensor, written to by others
         if place == "edge":
             return torch.empty_like(values).index_copy_(0, self.edge.long(), values)
         near = self.near if place == "destination" else self.by_source

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.ops import checks
 from gattn.ops.backend import select
@@ -33,6 +34,19 @@ def dropout(x: Tensor, p: float) -> Tensor:
     if seed is None:
         return x
     return _dropout.overload(x.reshape(-1), seed, p, "cpu").view(x.shape)
+
+
+def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
+    r"""Dropout of the weights [e, h] of edges in the layout's order, on every device.
+
+    As in fused attention those of a part of a graph are dropped as in the whole of it.
+    """
+    heads = weight.shape[1]
+    seed = checks.new_seed(p, weight.device, graph.first_edge * heads)
+    on_cpu = select(None, weight.device) == "cpu" and not is_transformed()
+    impl = "cpu" if on_cpu else "reference"
+    flat = weight.reshape(weight.numel())
+    return weight if seed is None else _dropout(flat, seed, p, impl=impl).view(weight.shape)
 
 
 def _dropout_gradients(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from gattn.cache import cached
@@ -65,10 +67,10 @@ def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
 
 def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
     """The same of any rows, [n, ...] of [m, ...], along the edges of a layout."""
-    flat = rows.reshape(len(rows), 1, -1)
+    flat = rows.reshape(len(rows), 1, math.prod(rows.shape[1:]))
     weight = rows.new_ones(layout.perm.numel(), 1)
     out = _aggregate(weight, flat, layout, False, impl=None)
-    return out.reshape(-1, *rows.shape[1:])
+    return out.reshape(len(out), *rows.shape[1:])
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:

@@ -106,6 +106,13 @@ def test_a_score_wider_than_the_values_keeps_its_digits(random_graph):
     assert kept.max() > 1
 
 
+def test_any_score_wants_values_that_are_floats(random_graph):
+    score = torch.zeros(random_graph.num_edges, 1)
+    value = torch.ones(random_graph.num_src, 1, 1, dtype=torch.long)
+    with pytest.raises(TypeError, match=r"value must be .*int64"):
+        attend_by_score(score, value, random_graph)
+
+
 def test_dropout_of_any_score_keeps_its_mean(hub_graph):
     torch.manual_seed(0)
     score = torch.zeros(hub_graph.num_edges, 64)

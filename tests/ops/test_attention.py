@@ -182,6 +182,56 @@ def test_dropout_keeps_the_mean_and_drops_weights() -> None:
     torch.testing.assert_close(out.mean(), torch.tensor(1.0), atol=0.02, rtol=0)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("normalize", NORMALIZE)
+def test_a_part_of_a_graph_draws_the_masks_of_the_whole(
+    normalize, backend, monkeypatch, random_graph
+) -> None:
+    monkeypatch.setenv("GATTN_BACKEND", backend)
+    graph, x = random_graph, torch.rand(random_graph.num_src, HEADS, WIDTH)
+    rows = x[: graph.num_dst]
+    half = graph.num_dst // 2
+    torch.manual_seed(0)
+    whole = attention(gaussian, rows, x, x, graph, normalize=normalize, dropout=0.5)
+    source, destination = graph.edge_index
+    for first, last in ((0, half), (half, graph.num_dst)):
+        own = (destination >= first) & (destination < last)
+        pairs = torch.stack([source[own], destination[own] - first])
+        layout = gattn.Graph(pairs, (graph.num_src, last - first)).layout
+        part = gattn.Graph.from_layout(layout, first_edge=int(graph.layout.rowptr[first]))
+        torch.manual_seed(0)
+        found = attention(gaussian, rows[first:last], x, x, part, normalize=normalize, dropout=0.5)
+        torch.testing.assert_close(found, whole[first:last])
+
+
+def test_a_score_that_is_a_view_is_read_before_it_is_written_to() -> None:
+    """Of few edges nothing copies what the function gave, which may be a view of what it holds."""
+    graph, x = gattn.graphs.complete([4]), torch.randn(4, HEADS, WIDTH, requires_grad=True)
+    held = torch.randn(1, HEADS)
+    before = held.clone()
+    found = attention(lambda q, k, e: held.expand(len(q), -1), x, x, x, graph, normalize="none")
+    held.zero_()
+    (grad,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(grad, 4 * before.unsqueeze(-1).expand_as(grad))
+
+
+@pytest.mark.parametrize("size", [7, 8192])
+@pytest.mark.parametrize("shape", [(0,), (HEADS, 0)])
+def test_ends_without_channels_have_gradients_without_channels(size, shape, hub, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    ends = [torch.randn(NODES, *shape, requires_grad=True) for _ in range(2)]
+    value = torch.randn(NODES, HEADS, WIDTH, requires_grad=True)
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        return (query.flatten(1) * key.flatten(1)).sum(1, keepdim=True).expand(-1, HEADS)
+
+    found = attention(score, *ends, value, hub)
+    grads = torch.autograd.grad(found.sum(), [*ends, value])
+    assert [grad.shape for grad in grads] == [end.shape for end in (*ends, value)]
+    weight = torch.ones(hub.num_edges, HEADS) / hub.in_degree()[hub.edge_index[1]].unsqueeze(1)
+    torch.testing.assert_close(found, aggregate(weight, value, hub))
+
+
 def test_autocast_reaches_the_score() -> None:
     graph, x = gattn.graphs.complete([4]), torch.randn(4, 1, 8, requires_grad=True)
     seen = []

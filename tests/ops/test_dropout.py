@@ -199,6 +199,18 @@ def test_of_numbers_it_draws_what_the_reference_draws(dtype, p, shape):
     assert torch.equal(x.grad, scale.to(dtype))
 
 
+@of_numbers
+@pytest.mark.parametrize("first", [1, 700, 1024, 5000])
+@pytest.mark.parametrize("count", [1, 300, 2500])
+def test_of_numbers_a_part_is_dropped_as_in_the_whole(first, count):
+    x = torch.rand(first + count) + 1
+    overload = torch.ops.gattn.dropout.default
+    whole = overload(x, torch.tensor([7, 0]), 0.5, "cpu")
+    assert torch.equal(overload(x[first:], torch.tensor([7, first]), 0.5, "cpu"), whole[first:])
+    kept = philox.keep_numbers(torch.tensor([7, first]), count, 0.5)
+    assert torch.equal(whole[first:] != 0, kept)
+
+
 def test_numbers_that_share_a_draw_are_independent():
     kept = philox.keep_numbers(torch.tensor([7, 0]), 2**20, 0.5).double().view(-1, 4, 256) - 0.5
     shared = torch.einsum("bik,bjk->ij", kept, kept) / 2**18

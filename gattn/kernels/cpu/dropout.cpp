@@ -46,12 +46,16 @@ void dropout(const DropoutArgs& args) {
     const T* x = static_cast<const T*>(args.x);
     T* out = static_cast<T*>(args.out);
     const Dropout dropout = mask_of<A>(args.seed, args.dropout, 1).dropout;
+    const i64 start = dropout.seed != nullptr ? dropout.seed[1] : 0, end = start + args.numel;
 #pragma omp parallel for schedule(static) if (args.numel > parallel_work)
-    for (i64 first = 0; first < args.numel; first += block) {
+    for (i64 number = start / block; number < (end + block - 1) / block; ++number) {
       A kept[block];
-      draw_block(dropout, first / block, kept);
-      const i64 count = std::min(block, args.numel - first);
-      for (i64 y = 0; y < count; ++y) out[first + y] = narrow<T>(wide(x[first + y]) * kept[y]);
+      draw_block(dropout, number, kept);
+      const i64 first = std::max(start, number * block), last = std::min(end, (number + 1) * block);
+      const T* from = x + (first - start);
+      T* to = out + (first - start);
+      const A* left = kept + (first - number * block);
+      for (i64 y = 0; y < last - first; ++y) to[y] = narrow<T>(wide(from[y]) * left[y]);
     }
   });
 }
