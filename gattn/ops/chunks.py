@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,8 +10,10 @@ from torch import Tensor
 
 from gattn.cache import cached
 from gattn.graph import Graph
+from gattn.kernels.gather import add_rows, gather_rows
 from gattn.kernels.layout import Layout, bare, num_rows
 from gattn.kernels.precision import acc_dtype
+from gattn.ops.backend import select
 from gattn.ops.edge import sum_laid_out
 
 CHUNK = 16_384
@@ -25,6 +27,8 @@ WORTH = 4
 class Chunk(NamedTuple):
     """Edges that follow one another when sorted by one of their ends."""
 
+    by: str
+    """That end: "destination" or "source"."""
     source: Tensor
     """[b], likewise the next two."""
     destination: Tensor
@@ -57,10 +61,15 @@ class Chunk(NamedTuple):
 
     def join(self, values: Tensor, place: str, to: Tensor) -> None:
         """Put the chunk's [b, ...] where they belong among those of all edges, or add them over
-        the edges of each node, in their order, to those of all nodes."""
+        the edges of each node, in their order, to those of all nodes: without a kernel only at the
+        end that the chunk is sorted by."""
+        rows = getattr(self, place)
         if place in ("edge", "position"):
-            to.index_copy_(0, getattr(self, place).long(), values.to(to.dtype))
+            to.index_copy_(0, rows.long(), values.to(to.dtype))
+        elif has_kernel(to.device):
+            add_rows(values.to(to.dtype), rows, to)
         else:
+            assert place == self.by
             to[self.nodes] += sum_laid_out(values.to(to.dtype), self.near)
 
     def joined(self, values: Tensor, place: str) -> Tensor:
@@ -74,6 +83,36 @@ class Chunk(NamedTuple):
         return sum_laid_out(values.to(acc_dtype(values.dtype)), near).to(values.dtype)
 
 
+class Reader:
+    """Reads rows for chunk after chunk, into the same memory each time where a kernel does it."""
+
+    def __init__(self, graph: Graph, tensors: Sequence[Tensor], places: tuple[str, ...]) -> None:
+        self.tensors, self.places = list(tensors), places
+        self._room: list[Tensor] | None = None
+        if has_kernel(graph.device):
+            most = min(CHUNK, graph.num_edges)
+            plain = [tensor.resolve_conj().resolve_neg() for tensor in tensors[: len(places)]]
+            self.tensors[: len(places)] = plain
+            self._room = [tensor.new_empty(most, *tensor.shape[1:]) for tensor in plain]
+
+    def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], list[Tensor]]:
+        """The chunk's rows of the first tensors, and the others; with ``fuses`` perhaps all
+        tensors, and where the rows stand in the first that are still to be gathered."""
+        rows, others = chunk.rows(self.places), self.tensors[len(self.places) :]
+        ends = zip(self.tensors, rows)
+        if self._room is not None:
+            room = (own[: len(chunk.source)] for own in self._room)
+            return [gather_rows(*end, out) for end, out in zip(ends, room)] + others, []
+        if fuses:
+            return self.tensors, rows
+        return [tensor.index_select(0, index) for tensor, index in ends] + others, []
+
+
+def has_kernel(device: torch.device) -> bool:
+    """Whether a kernel gathers rows and, in the order of edges, adds them at either end."""
+    return select(None, device) == "cpu"
+
+
 def is_few(layout: Layout) -> bool:
     """Whether all edges are one chunk."""
     return layout.col.numel() <= FEW * CHUNK
@@ -84,7 +123,7 @@ def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
     layout = graph.layout
     edges = layout.col.numel()
     if not is_few(layout):
-        yield from _Sorted.by(by, layout, CHUNK).chunks()
+        yield from _Sorted.of(layout, by, CHUNK).chunks()
     elif edges:
         yield cached(graph, "all edges", lambda: _all_edges(layout))
 
@@ -92,6 +131,7 @@ def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
 class _Sorted(NamedTuple):
     """All edges, sorted by one of their ends."""
 
+    by: str
     ptr: Tensor
     """[k + 1]: where the edges of each node at that end begin."""
     own: Tensor
@@ -105,7 +145,7 @@ class _Sorted(NamedTuple):
     """0, 1, ... up to the edges of a chunk, at least."""
 
     @classmethod
-    def by(cls, end: str, layout: Layout, most: int) -> _Sorted:
+    def of(cls, layout: Layout, end: str, most: int) -> _Sorted:
         """By their ``"destination"`` or by their ``"source"``, for chunks of at most so many."""
         ptr = layout.rowptr if end == "destination" else layout.colptr
         edges = layout.col.numel()
@@ -114,8 +154,8 @@ class _Sorted(NamedTuple):
         last = max(edges if end == "destination" else 0, most + 1)
         number = torch.arange(last, dtype=ptr.dtype, device=ptr.device)
         if end == "destination":
-            return cls(ptr, own, layout.col, own, number[:edges], layout.perm, number)
-        return cls(ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
+            return cls(end, ptr, own, layout.col, own, number[:edges], layout.perm, number)
+        return cls(end, ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
 
     def chunks(self) -> Iterator[Chunk]:
         """In chunks of CHUNK."""
@@ -134,7 +174,7 @@ class _Sorted(NamedTuple):
         number, own = self.number[: count + 1], self.own[part] - nodes.start
         each = number[:-1]
         return Chunk(
-            source=self.source[part], destination=self.destination[part],
+            by=self.by, source=self.source[part], destination=self.destination[part],
             position=self.position[part], perm=self.perm, nodes=nodes,
             near=bare(offsets, each, each, number, own, each), by_source=None,
             is_repeated=count == CHUNK and self.own.numel() >= WORTH * CHUNK,
@@ -144,7 +184,7 @@ class _Sorted(NamedTuple):
 def _all_edges(layout: Layout) -> Chunk:
     """All edges by their destination, with the way to their sources."""
     edges, nodes = layout.col.numel(), num_rows(layout.rowptr)
-    chunk = _Sorted.by("destination", layout, edges).chunk(slice(0, edges), slice(0, nodes))
+    chunk = _Sorted.of(layout, "destination", edges).chunk(slice(0, edges), slice(0, nodes))
     each, number = chunk.position, chunk.near.colptr
     by_source = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
     return chunk._replace(by_source=by_source)

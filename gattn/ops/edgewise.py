@@ -1,9 +1,10 @@
 """A user's function of the edges, chunk by chunk: nothing of size edges x channels is stored.
 
 Edges are taken in the layout's order. Of each chunk the rows of both ends are gathered and the
-function is called, in one compiled step. Backward calls it again and differentiates it: once in the
-order of destinations, for what belongs to them, to edges and to the function itself, and once in
-that of sources. So every sum over edges is one over a contiguous run, the same in every run.
+function is called, compiled. Backward calls it again and differentiates it, in the order of
+destinations: on a CPU a kernel adds what belongs to sources to theirs, in the order of edges.
+Elsewhere what belongs to sources is computed once more, in the order of sources. So every sum over
+edges is taken in one order, the same in every run.
 
 Of few edges, as of a batch of molecules, what autograd records is kept, and backward calls nothing
 again: that is bounded by their number, and time is what counts there.
@@ -21,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
-from gattn.ops.chunks import Chunk, chunks, is_few
+from gattn.ops.chunks import Chunk, Reader, chunks, has_kernel, is_few
 from gattn.ops.derivatives import reference_gradients
 from gattn.ops.library import is_transformed
 from gattn.ops.recorded import Recorded
@@ -193,11 +194,12 @@ def _differentiate_chunk(
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     out = made = None
+    reader = Reader(plan.graph, tensors, plan.places)
     for chunk in chunks(plan.graph, "destination"):
-        step, rows = plan.step(_call_chunk, chunk), chunk.rows(plan.places)
+        step, (given, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
         # Nothing that is given wants a gradient: what is held would show.
         with torch.set_grad_enabled(plan.learns):
-            made = _checked(lambda: step(plan.call, tensors, rows), plan, tensors, chunk)  # noqa: B023
+            made = _checked(lambda: step(plan.call, given, rows), plan, tensors, chunk)  # noqa: B023
         if made.requires_grad:
             raise ValueError(HELD)
         out = plan.room(made) if out is None else out
@@ -276,15 +278,16 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """One pass by destination, and one by source where something there wants a gradient."""
+    """One pass by destination, and without a kernel that adds at random places one by source."""
     found = [
         torch.zeros_like(t, dtype=acc_dtype(t.dtype)) if need else None
         for t, need in zip(tensors, needed)
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
     given = [tensor.detach() for tensor in tensors]
-    near = ("destination", "edge", "position", "function")
-    for by, own in (("destination", near), ("source", ("source",))):
+    passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
+    passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
+    for by, own in passes.items():
         wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
         if wanted:
             _add_gradients(plan, given, grad, by, wanted, found)
@@ -296,12 +299,10 @@ def _add_gradients(
     found: list[Tensor | None],
 ) -> None:  # fmt: skip
     """Add those of the tensors at these positions, chunk after chunk."""
-    learns = wanted[-1] >= len(plan.places)
+    # Sums over all edges are slow where torch fuses them with the gathering.
+    fuses, reader = wanted[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
     for chunk in chunks(plan.graph, by):
-        step = plan.step(_differentiate_chunk, chunk)
-        given, rows = tensors, chunk.rows(plan.places)
-        if learns:  # sums over all edges are slow where torch fuses them with the gathering
-            given, rows = _gather(tensors, rows), []
+        step, (given, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
         made = step(plan.call, given, rows, wanted, chunk.take(grad, plan.into))
         for position, gradient in zip(wanted, made):
             total = found[position]

@@ -94,6 +94,16 @@ def test_it_is_the_definition_with_its_gradients(
     check_definition(hub, given, score, message, normalize)
 
 
+@pytest.mark.parametrize("has_message", [False, True])
+def test_without_a_kernel_what_belongs_to_sources_has_a_pass_of_its_own(
+    has_message, hub, given, monkeypatch
+) -> None:
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+    score = Perceptron().double()
+    check_definition(hub, given, score, score.gated if has_message else None, "softmax")
+
+
 @pytest.mark.parametrize("normalize", NORMALIZE)
 def test_first_and_second_derivatives(normalize, hub, given) -> None:
     score = Perceptron().double()

@@ -11,6 +11,7 @@
   FAMILY(edge)                 \
   FAMILY(node)                 \
   FAMILY(dropout)              \
+  FAMILY(gather)               \
   FAMILY(sampling)
 
 #define GATTN_STRING_(x) #x

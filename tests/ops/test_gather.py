@@ -1,0 +1,79 @@
+"""Rows that are read into memory that is there, and rows that are added to others."""
+
+import pytest
+import torch
+
+from gattn.kernels import cpu
+from gattn.kernels.gather import add_rows, gather_rows
+
+pytestmark = pytest.mark.skipif(
+    bool(cpu.unavailable_reason()), reason="the C++ kernels are not built"
+)
+SHAPES = pytest.mark.parametrize("shape", [(), (1,), (3, 5), (8, 16), (0,), (7, 0)])
+INDICES = pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
+
+
+@SHAPES
+@INDICES
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8,
+     torch.bool, torch.complex64],
+)  # fmt: skip
+def test_gathered_rows(shape, index_dtype, dtype):
+    torch.manual_seed(0)
+    table = torch.randint(0, 99, (50, *shape)).to(dtype)
+    for count in (0, 1, 333):
+        index = torch.randint(0, 50, (count,), dtype=index_dtype)
+        room = torch.empty(count, *shape, dtype=dtype)
+        assert gather_rows(table, index, room) is room
+        assert torch.equal(room, table[index.long()])
+
+
+@pytest.mark.parametrize("strides", ["columns", "rows", "transposed", "repeated"])
+def test_rows_of_any_strides(strides):
+    x = torch.randn(20, 9, 4)
+    table = {
+        "columns": x[:, 2:5], "rows": x[::3], "transposed": x.transpose(1, 2),
+        "repeated": x[:1].expand(20, -1, -1),
+    }[strides]  # fmt: skip
+    index = torch.randint(0, len(table), (30,))
+    found = gather_rows(table, index, torch.empty(30, *table.shape[1:]))
+    assert torch.equal(found, table[index])
+    total = torch.zeros(5, *table.shape[1:])
+    places = torch.arange(len(table)) % 5
+    add_rows(table, places, total)
+    torch.testing.assert_close(total, torch.zeros_like(total).index_add_(0, places, table))
+
+
+@SHAPES
+@INDICES
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_added_rows_in_their_order(shape, index_dtype, dtype):
+    """The sums have the bits of one addition after the other, with any number of threads."""
+    torch.manual_seed(0)
+    rows = torch.randn(3000, *shape).to(dtype)
+    index = torch.randint(0, 40, (3000,), dtype=index_dtype)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    start = torch.randn(41, *shape, dtype=wide)
+    wanted = start.clone()
+    for at, row in zip(index.tolist(), rows.to(wide)):
+        wanted[at] += row
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            total = start.clone()
+            add_rows(rows, index, total)
+            assert torch.equal(total, wanted)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    "total",
+    [torch.zeros(3, 4, dtype=torch.float64), torch.zeros(4, 3).t(), torch.zeros(3, 4).half()],
+)
+def test_sums_are_taken_in_their_own_dtype(total):
+    with pytest.raises(ValueError, match=r"total must be contiguous, of torch\.float32; got"):
+        add_rows(torch.ones(2, 4), torch.tensor([0, 2]), total)
