@@ -280,7 +280,7 @@ def _backward(
 ) -> list[Tensor | None]:
     """One pass by destination, and without a kernel that adds at random places one by source."""
     found = [
-        torch.zeros_like(t, dtype=acc_dtype(t.dtype)) if need else None
+        t.new_zeros(t.shape, dtype=acc_dtype(t.dtype)) if need else None
         for t, need in zip(tensors, needed)
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]

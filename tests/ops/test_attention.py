@@ -94,6 +94,14 @@ def test_it_is_the_definition_with_its_gradients(
     check_definition(hub, given, score, message, normalize)
 
 
+def test_ends_may_have_any_strides(hub, given, monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+    for name in ("query", "key", "value"):
+        turned = given[name].detach().transpose(0, 1).contiguous().transpose(0, 1)
+        given[name] = turned.requires_grad_()
+    check_definition(hub, given, Perceptron().double(), None, "softmax")
+
+
 @pytest.mark.parametrize("has_message", [False, True])
 def test_without_a_kernel_what_belongs_to_sources_has_a_pass_of_its_own(
     has_message, hub, given, monkeypatch
