@@ -53,7 +53,7 @@ def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: 
     mean, scale = y[split.train].mean(), y[split.train].std().clamp(min=1e-300)
     model = MoleculeModel().to(device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99)).eval()
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-4, fused=True)
     steps = epochs * len(split.train.split(64))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, steps, pct_start=0.1)
     lowest, chosen = float("inf"), torch.full((len(split.test),), float("nan"))

@@ -11,11 +11,12 @@ from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttribu
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
-from gattn.cache import cached
+from gattn.cache import cached, cached_last
 from gattn.edges import check_not_traced, is_networkx, networkx_rows
 from gattn.graph import Graph, as_graph
 from gattn.nn._features import as_columns
 from gattn.nn.checks import check_tensor
+from gattn.ops.chunks import is_few
 from gattn.ops.edge import sum_incoming, to_edges
 from gattn.ops.projection import stack
 
@@ -196,8 +197,36 @@ def with_loop_features(
 
     ``fill_value`` is a number or vector, or how to reduce the features of a node's incoming
     edges (other than loops): ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``; a node
-    without any gets zeros, with ``"mul"`` ones.
+    without any gets zeros, with ``"mul"`` ones. These are formed once for all the layers of a
+    model where :func:`keeps_loop_features`.
     """
+    if not isinstance(fill_value, str) or not keeps_loop_features(edge_attr, graph):
+        return _with_loops(edge_attr, graph, fill_value)
+    name = f"loop features, {fill_value}"
+
+    def build() -> tuple[Tensor, int]:
+        made = _with_loops(edge_attr, graph, fill_value)
+        return made, made._version
+
+    made, version = cached_last(graph, name, (edge_attr,), build)
+    if made._version == version:
+        return made
+    graph.derived.pop(name, None)  # a layer's own code wrote to them
+    return cached_last(graph, name, (edge_attr,), build)[0]
+
+
+def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
+    """Whether the features of loops are kept with the graph until those of edges change.
+
+    So it is of few edges, as of a batch of molecules, where a layer's time goes into its calls; on
+    a CPU, where a checksum tells a change; without a gradient of theirs, which each layer takes.
+    """
+    if torch.compiler.is_compiling() or not edge_attr.is_cpu or edge_attr.requires_grad:
+        return False
+    return is_few(graph.layout)
+
+
+def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
     rows = as_columns(edge_attr)
     if isinstance(fill_value, str):
         kept = rows if graph.kept is None else rows[graph.kept]

@@ -13,7 +13,13 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv, Nodes
-from gattn.nn._edges import is_linear, read_edges, with_loop_features, with_weights
+from gattn.nn._edges import (
+    is_linear,
+    keeps_loop_features,
+    read_edges,
+    with_loop_features,
+    with_weights,
+)
 from gattn.nn._features import (
     add_bias,
     as_columns,
@@ -235,7 +241,8 @@ class GATConv(AttentionConv):
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
         """The edges' part of the score, loops included: [e, h].
 
-        Where the features of a loop are linear in the others', so is its score: a narrower sum.
+        Where the features of a loop are linear in the others', so is its score: a narrower sum,
+        unless the features are kept.
         """
         if edge_attr is None:
             return None
@@ -243,7 +250,7 @@ class GATConv(AttentionConv):
             self.warn_of_ignored(edge_attr)
             return None
         linear = is_linear(self.fill_value) and is_product(self.lin_edge)
-        if self.add_self_loops and linear:
+        if self.add_self_loops and linear and not keeps_loop_features(edge_attr, graph):
             score = with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
         else:
             score = self._edge_term(self.edge_features(edge_attr, graph))

@@ -15,8 +15,9 @@ from gattn.nn import (
     GraphTransformerLayer,
     TransformerBlock,
     TransformerConv,
+    _edges,
 )
-from gattn.nn._edges import read_edges
+from gattn.nn._edges import read_edges, with_loop_features
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
 
@@ -133,3 +134,72 @@ def test_features_of_networkx_and_scipy_edges(layer):
         conv(x, matrix, attr[:2])
     with pytest.raises(ValueError, match="x must have as many rows"):
         conv(x[:2], matrix)
+
+
+@pytest.fixture
+def kept():
+    """A graph of three nodes, features of its edges, and the layer's with those of loops."""
+    graph = Graph(torch.stack([ROWS, COLS]), 3).with_self_loops()
+    return graph, torch.randn(5, 2, dtype=torch.float64)
+
+
+def _expected(graph, edge_attr):
+    destination = graph.edge_index[1, :-3]
+    rows = edge_attr if graph.kept is None else edge_attr[graph.kept]
+    loops = [rows[destination == node].mean(0).nan_to_num(0.0) for node in range(3)]
+    return torch.cat([rows, torch.stack(loops)])
+
+
+def test_features_of_loops_are_formed_once(kept):
+    graph, edge_attr = kept
+    first = with_loop_features(edge_attr, graph, "mean")
+    torch.testing.assert_close(first, _expected(graph, edge_attr))
+    assert with_loop_features(edge_attr, graph, "mean") is first
+    assert with_loop_features(edge_attr.clone(), graph, "mean") is not first
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.mul_(2),
+        lambda t: t.data.mul_(2),
+        lambda t: t.numpy().__imul__(2),
+    ],
+    ids=["counted", "data", "numpy"],
+)
+def test_features_of_loops_follow_a_write_to_the_edges(kept, write):
+    graph, edge_attr = kept
+    with_loop_features(edge_attr, graph, "mean")
+    write(edge_attr)
+    found = with_loop_features(edge_attr, graph, "mean")
+    torch.testing.assert_close(found, _expected(graph, edge_attr))
+
+
+def test_features_of_loops_that_someone_wrote_to_are_formed_anew(kept):
+    graph, edge_attr = kept
+    with_loop_features(edge_attr, graph, "mean").zero_()
+    for _ in range(2):
+        found = with_loop_features(edge_attr, graph, "mean")
+        torch.testing.assert_close(found, _expected(graph, edge_attr))
+
+
+def test_features_of_loops_have_the_gradients_of_the_edges(kept):
+    graph, edge_attr = kept
+    with_loop_features(edge_attr, graph, "mean")
+    edge_attr.requires_grad_()
+    total = with_loop_features(edge_attr, graph, "mean").square().sum()
+    (found,) = torch.autograd.grad(total, edge_attr)
+    (wanted,) = torch.autograd.grad(_expected(graph, edge_attr).square().sum(), edge_attr)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
+def test_layers_of_a_model_share_the_features_of_loops(layer, monkeypatch):
+    formed = []
+    monkeypatch.setattr(
+        _edges, "_reduced", lambda *given, inner=_edges._reduced: formed.append(1) or inner(*given)
+    )
+    edge_index, edge_attr = torch.stack([ROWS, COLS]), torch.randn(5, 2)
+    first, second = (layer(4, 4, edge_dim=2) for _ in range(2))
+    second(first(torch.randn(3, 4), edge_index, edge_attr), edge_index, edge_attr).sum().backward()
+    assert len(formed) == 1
