@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -24,31 +26,53 @@ WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 
 
-class Chunk(NamedTuple):
+@dataclass(frozen=True)
+class Chunk:
     """Edges that follow one another when sorted by one of their ends."""
 
-    by: str
-    """That end: "destination" or "source"."""
-    source: Tensor
-    """[b], likewise the next two."""
-    destination: Tensor
-    position: Tensor
-    """In the layout's order."""
-    perm: Tensor
-    """[e]: the caller's position of every edge of the layout."""
+    edges: _Sorted
+    """All of them."""
+    part: slice
+    """Of these, the chunk's b."""
     nodes: slice
     """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
-    near: Layout
-    """From the chunk's edges to these nodes."""
-    by_source: Layout | None
+    by_source: Layout | None = None
     """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
-    is_repeated: bool
-    """Whether there are many of this size, for which it pays to compile what is done with it."""
+
+    @cached_property
+    def source(self) -> Tensor:
+        """[b], likewise the next two."""
+        return self.edges.source[self.part]
+
+    @cached_property
+    def destination(self) -> Tensor:
+        """Of each edge."""
+        return self.edges.destination[self.part]
+
+    @cached_property
+    def position(self) -> Tensor:
+        """In the layout's order."""
+        return self.edges.position[self.part]
+
+    @cached_property
+    def near(self) -> Layout:
+        """From the chunk's edges to its nodes."""
+        start, stop = self.part.start, self.part.stop
+        first, number = self.nodes.start, self.edges.number[: stop - start + 1]
+        offsets = self.edges.ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
+        own, each = self.edges.own[self.part] - first, number[:-1]
+        return bare(offsets, each, each, number, own, each)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether there are many of this size, for which it pays to compile what is done."""
+        whole = self.part.stop - self.part.start == CHUNK
+        return whole and self.edges.own.numel() >= WORTH * CHUNK
 
     @property
     def edge(self) -> Tensor:
         """[b]: positions in the caller's order."""
-        return self.perm.index_select(0, self.position)
+        return self.edges.perm.index_select(0, self.position)
 
     def rows(self, places: tuple[str, ...]) -> list[Tensor]:
         """Where the rows of tensors lie that belong to any of the four."""
@@ -57,6 +81,8 @@ class Chunk(NamedTuple):
 
     def take(self, values: Tensor, place: str) -> Tensor:
         """The rows of the chunk's edges, [b, ...], of those of all nodes or edges."""
+        if self._are_one_run(place):
+            return values[self.part]
         return values.index_select(0, getattr(self, place))
 
     def join(self, values: Tensor, place: str, to: Tensor) -> None:
@@ -64,13 +90,19 @@ class Chunk(NamedTuple):
         the edges of each node, in their order, to those of all nodes: without a kernel only at the
         end that the chunk is sorted by."""
         rows = getattr(self, place)
-        if place in ("edge", "position"):
+        if self._are_one_run(place):
+            to[self.part] = values
+        elif place in ("edge", "position"):
             to.index_copy_(0, rows.long(), values.to(to.dtype))
         elif has_kernel(to.device):
             add_rows(values.to(to.dtype), rows, to)
         else:
-            assert place == self.by
+            assert place == self.edges.by
             to[self.nodes] += sum_laid_out(values.to(to.dtype), self.near)
+
+    def _are_one_run(self, place: str) -> bool:
+        """Whether the chunk's rows of that place follow one another."""
+        return place == "position" and self.edges.by == "destination"
 
     def joined(self, values: Tensor, place: str) -> Tensor:
         """The same of all edges, which the chunk holds."""
@@ -123,7 +155,9 @@ def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
     layout = graph.layout
     edges = layout.col.numel()
     if not is_few(layout):
-        yield from _Sorted.of(layout, by, CHUNK).chunks()
+        yield from cached(
+            graph, ("chunks", by, CHUNK), lambda: _Sorted.of(layout, by, CHUNK).chunks()
+        )
     elif edges:
         yield cached(graph, "all edges", lambda: _all_edges(layout))
 
@@ -157,34 +191,23 @@ class _Sorted(NamedTuple):
             return cls(end, ptr, own, layout.col, own, number[:edges], layout.perm, number)
         return cls(end, ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> tuple[Chunk, ...]:
         """In chunks of CHUNK."""
         edges, ptr = self.own.numel(), self.ptr
         starts = torch.arange(0, edges, CHUNK, device=ptr.device)
         ends = (starts + CHUNK).clamp(max=edges)
         first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
         last = torch.searchsorted(ptr, ends.to(ptr.dtype))
-        for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist():
-            yield self.chunk(slice(start, end), slice(low, high))
-
-    def chunk(self, part: slice, nodes: slice) -> Chunk:
-        """The edges of these nodes, or a part of theirs."""
-        count = part.stop - part.start
-        offsets = self.ptr[nodes.start : nodes.stop + 1].clamp(part.start, part.stop) - part.start
-        number, own = self.number[: count + 1], self.own[part] - nodes.start
-        each = number[:-1]
-        return Chunk(
-            by=self.by, source=self.source[part], destination=self.destination[part],
-            position=self.position[part], perm=self.perm, nodes=nodes,
-            near=bare(offsets, each, each, number, own, each), by_source=None,
-            is_repeated=count == CHUNK and self.own.numel() >= WORTH * CHUNK,
-        )  # fmt: skip
+        return tuple(
+            Chunk(self, slice(start, end), slice(low, high))
+            for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist()
+        )
 
 
 def _all_edges(layout: Layout) -> Chunk:
     """All edges by their destination, with the way to their sources."""
     edges, nodes = layout.col.numel(), num_rows(layout.rowptr)
-    chunk = _Sorted.of(layout, "destination", edges).chunk(slice(0, edges), slice(0, nodes))
-    each, number = chunk.position, chunk.near.colptr
+    ordered = _Sorted.of(layout, "destination", edges)
+    each, number = ordered.position, ordered.number[: edges + 1]
     by_source = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
-    return chunk._replace(by_source=by_source)
+    return Chunk(ordered, slice(0, edges), slice(0, nodes), by_source)

@@ -156,6 +156,8 @@ template <class T, class I, int C> struct AdditiveBackward {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void follow(i64, i64 last) { terms.begin(last); }
+  void finish(A*) { terms.finish(); }
 
   void edges(A* state, A*, i64 source, i64 first, i64 last) {
     load_heads(b.data(), key_score[source], heads, lanes);
@@ -292,7 +294,6 @@ void additive_backward(const AdditiveArgs& args) {
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     pack_destinations<T, C>(args, packed.get());
     const Edges<I> edges(args);
-    const WalkTerms<T, I> terms(args, true);
     const AdditiveBackward<T, I, C> body{
         .graph = edges,
         .key_score = args.key_score,
@@ -308,10 +309,9 @@ void additive_backward(const AdditiveArgs& args) {
         .value_heads = args.value_heads,
         .channels = args.channels,
         .negative_slope = A(args.negative_slope),
-        .terms = terms.terms(args),
+        .terms = terms_of<T, I>(args, true),
     };
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);
-    terms.store_gradients(args);
   });
 }
 

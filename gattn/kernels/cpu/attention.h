@@ -143,6 +143,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     score.prepare();
   }
 
+  void follow(i64, i64 last) { terms.begin(last); }
+
   // The running maximum and sum, the mass that a Score sums, the values, what else it sums.
   struct View {
     A *m, *l, *mass, *acc, *extra;
@@ -232,7 +234,6 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
             i64 value_channels) {
   using A = acc_t<T>;
   const Edges<I> edges(args);
-  const WalkTerms<T, I> terms(args);
   const AttentionForward<Score, T, I, C> body{
       .score = score,
       .col = edges.col,
@@ -246,7 +247,7 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
       .lanes = lanes_of(args.heads),
       .value_heads = value_heads,
       .channels = value_channels,
-      .terms = terms.terms(args),
+      .terms = terms_of<T, I>(args),
   };
   walk_rows(edges.rowptr, edges.n, args.heads * (value_channels + 8), body);
 }

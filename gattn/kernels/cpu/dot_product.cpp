@@ -219,6 +219,11 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void follow(i64, i64 last) { terms.begin(last); }
+  void finish(A* shared) {
+    if (features()) join_products(shared);
+    terms.finish();
+  }
 
   void begin_row(i64 row) {
     score.begin(row);
@@ -322,10 +327,10 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   void add_product(A* to, const A* a, const A* b) {
     std::copy_n(a, heads() * c(), left.data() + waiting * heads() * c());
     std::copy_n(b, heads() * features(), right.data() + waiting * heads() * features());
-    if (++waiting == most_waiting) finish(to);
+    if (++waiting == most_waiting) join_products(to);
   }
 
-  void finish(A* to) {
+  void join_products(A* to) {
     const i64 n = c(), d = features();
     for (i64 x = 0; x < heads(); ++x)
       multiply_add(to + x * n * d, left.data() + x * n, 1, heads() * n, right.data() + x * d, n,
@@ -407,7 +412,6 @@ void dot_product_backward(const DotProductArgs& args) {
     const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
     const i64 size = heads * args.channels * args.features;
     const Buffer<A> total(size);
-    const WalkTerms<T, I> terms(args);
     const DotProductBackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args),
         .grad_out = args.grad_out,
@@ -419,10 +423,9 @@ void dot_product_backward(const DotProductArgs& args) {
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
         .alpha = alpha.get(),
         .grad_score = grad_score.get(),
-        .terms = terms.terms(args),
+        .terms = terms_of<T, I>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
-    terms.store_gradients(args);
     store(static_cast<T*>(args.grad_edge_proj), total.data(), size);
     const DotProductBackwardBySource<T, I, C> by_source{
         .graph = edges,

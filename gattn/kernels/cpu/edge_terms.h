@@ -8,8 +8,10 @@
 //   db_ij = ds_ij    dw_ij = sum over heads of alpha_ij r_ij <dO_i, v_j>
 //
 // None of it depends on the number of channels. b (1 or h elements an edge) and w (one) are brought
-// into the order of the walk before it, and their gradients out of it afterwards, in loops of their
-// own: an access at a random place among the walk's gathers of rows costs more.
+// into the order of the walk a window of edges at a time, and their gradients out of it, in loops
+// of their own: an access at a random place among the walk's gathers of rows costs more, and a copy
+// of all of them costs fresh memory. A gradient takes the place of the number that it is of, which
+// the walk has read by then.
 #pragma once
 
 #include <algorithm>
@@ -37,56 +39,74 @@ template <class I> struct Walk {
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
-// Rows at the caller's places, in the order of the walk: those of a window are all found, and asked
-// for, before the first is used.
-template <class I, class Ask, class Use>
-void for_each_edge_row(const Walk<I>& walk, i64 width, const Ask& ask, const Use& use) {
-  constexpr i64 window = 128;
-  const i64 e = walk.graph.e;
-  for_each_row((e + window - 1) / window, window * (8 + width), [&](i64 k) {
-    const i64 first = k * window, count = std::min(window, e - first);
-    i64 edges[window];
-    for (i64 t = 0; t < count; ++t) edges[t] = walk.edge(first + t);
-    for (i64 t = 0; t < count; ++t) ask(edges[t]);
-    for (i64 t = 0; t < count; ++t) use(first + t, edges[t]);
-  });
-}
+// Rows of the caller's edges, [e, width], in the order of a walk: those of a window lie together,
+// and are given back with what took their places.
+template <class T, class I> struct EdgeRows {
+  static constexpr i64 window = split_edges;  // a row that is left out to be split leaves it, too
 
-// Rows [e, width] of the caller's in the order of a walk; nothing where there are none. Of single
-// numbers the processor keeps enough on their way by itself.
-template <class T, class I>
-[[gnu::noinline]] Scratch<T> in_order(const Walk<I>& walk, const Table<const T>& from, i64 width) {
-  if (!from) return nullptr;
-  auto rows = scratch<T>(walk.graph.e * width);
-  T* to = rows.get();
-  if (width == 1)
-    for_each_row(walk.graph.e, 8, [&](i64 at) { to[at] = *from[walk.edge(at)]; });
-  else
-    for_each_edge_row(
-        walk, width, [&](i64 edge) { prefetch(from[edge], width); },
-        [&](i64 at, i64 edge) { copy_heads(to + at * width, from[edge], width); });
-  return rows;
-}
+  Walk<I> walk;
+  Table<const T> from;
+  T* back;  // null where nothing is given back
+  i64 width;
 
-// The way back.
-template <class T, class I>
-[[gnu::noinline]] void to_caller(const Walk<I>& walk, T* to, const T* from, i64 width) {
-  if (!to) return;
-  if (width == 1)
-    for_each_row(walk.graph.e, 8, [&](i64 at) { to[walk.edge(at)] = from[at]; });
-  else
-    for_each_edge_row(
-        walk, width, [&](i64 edge) { prefetch<1>(to + edge * width, width); },
-        [&](i64 at, i64 edge) { copy_heads(to + edge * width, from + at * width, width); });
-}
+  Buffer<T> rows;
+  i64 first = 0, used = 0, last = 0;  // the window, and how far the walk has come
+  i64 end = 0;                        // of the edges that follow
+
+  explicit operator bool() const { return bool(from); }
+  void prepare() {
+    if (from) rows.resize(window * width);
+  }
+
+  // Those of edges [at, at + count), until others are asked for.
+  T* of(i64 at, i64 count) {
+    if (at < first || at + count > last) bring(at, count);
+    used = at + count;
+    return rows.data() + (at - first) * width;
+  }
+
+  [[gnu::noinline]] void send() {
+    if (back && width == 1)
+      for (i64 at = first; at < used; ++at) back[walk.edge(at)] = rows[at - first];
+    else if (back)
+      for_each([this](i64 edge) { prefetch<1>(back + edge * width, width); },
+               [this](T* own, i64 edge) { copy_heads(back + edge * width, own, width); });
+    first = used = last = 0;
+  }
+
+ private:
+  [[gnu::noinline]] void bring(i64 at, i64 count) {
+    send();
+    first = at, used = last = std::min(at + window, std::max(end, at + count));
+    // Of single numbers the processor keeps enough on their way by itself.
+    if (width == 1)
+      for (i64 own = first; own < last; ++own) rows[own - first] = *from[walk.edge(own)];
+    else
+      for_each([this](i64 edge) { prefetch(from[edge], width); },
+               [this](T* own, i64 edge) { copy_heads(own, from[edge], width); });
+  }
+
+  // The places of some edges are all found, and asked for, before the first is used.
+  template <class Ask, class Use> void for_each(const Ask& ask, const Use& use) {
+    constexpr i64 most = 128;
+    i64 edges[most];
+    for (i64 at = first; at < used; at += most) {
+      const i64 count = std::min(most, used - at);
+      T* own = rows.data() + (at - first) * width;
+      for (i64 t = 0; t < count; ++t) edges[t] = walk.edge(at + t);
+      for (i64 t = 0; t < count; ++t) ask(edges[t]);
+      for (i64 t = 0; t < count; ++t) use(own + t * width, edges[t]);
+    }
+  }
+};
 
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
-  const T *bias, *weight;      // [e, bias_heads] and [e], in the order of the walk; null for none
-  T *grad_bias, *grad_weight;  // likewise; null where they are not asked for
-  i64 bias_heads, heads, lanes;
+  EdgeRows<T, I> bias, weight;  // [e, bias_heads] and [e]
+  bool grad_bias, grad_weight;  // whether they are asked for
+  i64 heads, lanes;
   Mask<A> mask;
 
   Buffer<A> factor, product;
@@ -94,17 +114,23 @@ template <class T, class I> struct EdgeTerms {
 
   bool has_factors() const { return mask || weight; }
   void prepare() {
-    mask.prepare(block);
+    mask.prepare(block), bias.prepare(), weight.prepare();
     if (weight) factor.resize(block * lanes);
     if (grad_weight) product.resize(block * lanes);
   }
 
+  // The walk goes on with edges before `end`.
+  void begin(i64 end) { bias.end = weight.end = end; }
+  // And leaves them: their gradients are due.
+  void finish() { bias.send(), weight.send(); }
+
   // Scores, [count, lanes], and the bias of each edge.
-  [[gnu::noinline]] void add_bias(A* __restrict scores, i64 first, i64 count) const {
+  [[gnu::noinline]] void add_bias(A* __restrict scores, i64 first, i64 count) {
+    const T* rows = bias.of(first, count);
     for (i64 t = 0; t < count; ++t) {
-      const T* own = bias + (first + t) * bias_heads;
+      const T* own = rows + t * bias.width;
       A* to = scores + t * lanes;
-      if (bias_heads == heads) {
+      if (bias.width == heads) {
         axpy<0>(to, A(1), own, heads);
       } else {
         const A all = wide(*own);
@@ -118,8 +144,9 @@ template <class T, class I> struct EdgeTerms {
     const A* kept = nullptr;
     if (mask) kept = mask.draw(count, [=, this](i64 t) { return walk.position(first + t); });
     if (!weight) return kept;
+    const T* each = weight.of(first, count);
     for (i64 t = 0; t < count; ++t) {
-      const A own = wide(weight[first + t]);
+      const A own = wide(each[t]);
       const A* left = kept + t * lanes;
       A* to = factor.data() + t * lanes;
       if (kept)
@@ -142,19 +169,21 @@ template <class T, class I> struct EdgeTerms {
 
   // alpha of the same block times r w; before that, dw.
   [[gnu::noinline]] void scale_weights(A* alpha, i64 first, i64 count) {
-    if (grad_weight)
+    if (grad_weight) {
+      T* to = weight.of(first, count);
       for (i64 t = 0; t < count; ++t)
-        grad_weight[first + t] =
-            narrow<T>(dot<0>(alpha + t * lanes, product.data() + t * lanes, heads));
+        to[t] = narrow<T>(dot<0>(alpha + t * lanes, product.data() + t * lanes, heads));
+    }
     multiply_lanes(alpha, drawn, count * lanes);
   }
 
   // db from ds, [count, lanes].
-  [[gnu::noinline]] void store_bias_gradients(const A* grad_score, i64 first, i64 count) const {
+  [[gnu::noinline]] void store_bias_gradients(const A* grad_score, i64 first, i64 count) {
+    T* rows = bias.of(first, count);
     for (i64 t = 0; t < count; ++t) {
       const A* own = grad_score + t * lanes;
-      T* to = grad_bias + (first + t) * bias_heads;
-      if (bias_heads == heads)
+      T* to = rows + t * bias.width;
+      if (bias.width == heads)
         store(to, own, heads);
       else
         *to = narrow<T>(sum_of<0, A>(heads, [=](i64 x) { return own[x]; }));
@@ -162,42 +191,19 @@ template <class T, class I> struct EdgeTerms {
   }
 };
 
-// The terms of all edges, for the time of a walk.
-template <class T, class I> class WalkTerms {
- public:
-  template <class Args> explicit WalkTerms(const Args& args, bool by_source = false)
-      : walk_{Edges<I>(args), by_source},
-        bias_heads_(args.bias_heads),
-        bias_(in_order<T, I>(walk_, args.bias, bias_heads_)),
-        weight_(in_order<T, I>(walk_, args.edge_weight, 1)) {
-    if (args.grad_bias) grad_bias_ = scratch<T>(walk_.graph.e * bias_heads_);
-    if (args.grad_edge_weight) grad_weight_ = scratch<T>(walk_.graph.e);
-  }
-
-  template <class Args> EdgeTerms<T, I> terms(const Args& args) const {
-    return {
-        .walk = walk_,
-        .bias = bias_.get(),
-        .weight = weight_.get(),
-        .grad_bias = grad_bias_.get(),
-        .grad_weight = grad_weight_.get(),
-        .bias_heads = bias_heads_,
-        .heads = args.heads,
-        .lanes = lanes_of(args.heads),
-        .mask = mask_of<acc_t<T>>(args.seed, args.dropout, args.heads),
-    };
-  }
-
-  // To be called after the walk.
-  template <class Args> void store_gradients(const Args& args) const {
-    to_caller(walk_, static_cast<T*>(args.grad_bias), grad_bias_.get(), bias_heads_);
-    to_caller(walk_, static_cast<T*>(args.grad_edge_weight), grad_weight_.get(), 1);
-  }
-
- private:
-  Walk<I> walk_;
-  i64 bias_heads_;
-  Scratch<T> bias_, weight_, grad_bias_, grad_weight_;
-};
+template <class T, class I, class Args>
+EdgeTerms<T, I> terms_of(const Args& args, bool by_source = false) {
+  const Walk<I> walk{Edges<I>(args), by_source};
+  return {
+      .walk = walk,
+      .bias = {walk, args.bias, static_cast<T*>(args.grad_bias), args.bias_heads},
+      .weight = {walk, args.edge_weight, static_cast<T*>(args.grad_edge_weight), 1},
+      .grad_bias = args.grad_bias != nullptr,
+      .grad_weight = args.grad_edge_weight != nullptr,
+      .heads = args.heads,
+      .lanes = lanes_of(args.heads),
+      .mask = mask_of<acc_t<T>>(args.seed, args.dropout, args.heads),
+  };
+}
 
 }  // namespace gattn::GATTN_ISA

@@ -229,6 +229,11 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void follow(i64, i64 last) { terms.begin(last); }
+  void finish(A* shared) {
+    join_products(shared);
+    terms.finish();
+  }
   void end(const A* state, i64 row) const {
     store(grad_query + row * state_size(), state, state_size());
   }
@@ -258,10 +263,10 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
     if (grad_edge_attr)
       for (i64 t = 0; t < count; ++t) waiting_edge[score.waiting + t] = score.graph.perm[first + t];
     score.waiting += count;
-    if (score.waiting >= most_waiting) finish(shared);
+    if (score.waiting >= most_waiting) join_products(shared);
   }
 
-  void finish(A* shared) {
+  void join_products(A* shared) {
     const i64 size = score.row_size(), n = score.features, count = score.waiting;
     if (grad_edge_attr) edge_gradients(count);
     multiply_add(shared + size, score.attr.data(), 1, n, score.z.data(), n, count, size, size);
@@ -448,7 +453,6 @@ void mlp_backward(const MLPArgs& args) {
     const i64 heads = args.heads, size = heads * args.channels, features = args.features;
     const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
     const Buffer<A> total(size * (1 + features));
-    const WalkTerms<T, I> terms(args);
     const MLPBackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args, args.query, args.key),
         .value = value_of(args),
@@ -461,10 +465,9 @@ void mlp_backward(const MLPArgs& args) {
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
         .alpha = alpha.get(),
         .grad_score = grad_score.get(),
-        .terms = terms.terms(args),
+        .terms = terms_of<T, I>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), by_destination, total.data());
-    terms.store_gradients(args);
     store(static_cast<T*>(args.grad_weight), total.data(), size);
     store_transposed(static_cast<T*>(args.grad_edge_proj), total.data() + size, features, size);
     const MLPBackwardBySource<T, I, C> by_source{
