@@ -43,7 +43,8 @@ template <class T, class I, int C> struct AdditiveScore {
   static constexpr i64 values_ahead = 2 * ahead;
 
   Edges<I> graph;
-  Table<const T> query_score, key_score, value, edge_score;
+  Table<const T> query_score, key_score, value;
+  EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
   A* out_pos_centered;  // null where da is not asked for
@@ -51,21 +52,20 @@ template <class T, class I, int C> struct AdditiveScore {
   Buffer<A> a, positive;
 
   i64 extra_size() const { return out_pos_centered ? width<C>(channels) : 0; }
-  void prepare() { a.resize(lanes), positive.resize(block * lanes); }
+  void prepare() { edge_score.prepare(), a.resize(lanes), positive.resize(block * lanes); }
+  void follow(i64 last) { edge_score.end = last; }
   void begin(i64 row) { load_heads(a.data(), query_score[row], heads, lanes); }
 
   void scores(i64 first, i64 count, A* __restrict s) {
     const A* query = a.data();
     const A below = negative_slope;
+    const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) {
-        prefetch(key_score[graph.col[at + ahead]], heads);
-        if (edge_score) prefetch(edge_score[graph.perm[at + ahead]], heads);
-      }
+      if (at + ahead < graph.e) prefetch(key_score[graph.col[at + ahead]], heads);
       A *z = s + t * lanes, *above = positive.data() + t * lanes;
       load_heads(z, key_score[graph.col[at]], heads, lanes);
-      if (edge_score) axpy<0>(z, A(1), edge_score[graph.perm[at]], heads);
+      if (edge) axpy<0>(z, A(1), edge + t * heads, heads);
       for_lanes(lanes, [=](i64 x) {
         const A sum = query[x] + z[x], lowered = below * sum;
         above[x] = sum > 0 ? A(1) : A(0);
@@ -134,9 +134,10 @@ template <class T, class I, int C> struct AdditiveBackward {
   using A = acc_t<T>;
 
   Edges<I> graph;
-  Table<const T> key_score, value, edge_score, grad_out;
+  Table<const T> key_score, value, grad_out;
+  EdgeRows<T, I> edge_score;
   const A* packed;
-  T *grad_key_score, *grad_value, *grad_edge_score;
+  T *grad_key_score, *grad_value;
   i64 heads, lanes, value_heads, channels;
   A negative_slope;
   EdgeTerms<T, I> terms;
@@ -150,14 +151,17 @@ template <class T, class I, int C> struct AdditiveBackward {
   i64 shared_size() const { return 0; }
   void prepare() {
     b.resize(lanes), v.resize(value_heads * c()), value_offset.resize(heads);
-    terms.prepare(), nothing.resize(lanes);
+    terms.prepare(), edge_score.prepare(), nothing.resize(lanes);
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
     fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void follow(i64, i64 last) { terms.begin(last); }
-  void finish(A*) { terms.finish(); }
+  void follow(i64, i64 last) {
+    terms.begin(last);
+    edge_score.end = last;
+  }
+  void finish(A*) { terms.finish(), edge_score.send(); }
 
   void edges(A* state, A*, i64 source, i64 first, i64 last) {
     load_heads(b.data(), key_score[source], heads, lanes);
@@ -169,11 +173,11 @@ template <class T, class I, int C> struct AdditiveBackward {
       scores(at, count);
       if (terms.bias) add_bias(at, count);
       gradients(at, count);
+      T* edge = edge_score.back ? edge_score.of(at, count) : nullptr;
       for (i64 t = 0; t < count; ++t) {
         const A* change = ds.data() + t * lanes;
         add_lanes(grad_b, change, lanes);
-        if (grad_edge_score)
-          store(grad_edge_score + graph.perm[graph.csr2csc[at + t]] * heads, change, heads);
+        if (edge) store(edge + t * heads, change, heads);
       }
       value_gradient(grad_v, at, count);
     }
@@ -194,17 +198,13 @@ template <class T, class I, int C> struct AdditiveBackward {
 
   // z, the exponent of alpha, and <dO_i, v_j> of a block.
   void scores(i64 first, i64 count) {
+    const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t, i = graph.row[at];
       if (at + ahead < graph.e) {
         prefetch(grad_out[graph.row[at + ahead]], heads * c());
         prefetch(packed + graph.row[at + ahead] * (4 * heads), 4 * heads);
-        if (edge_score) prefetch(edge_score[graph.perm[graph.csr2csc[at + ahead]]], heads);
-        if (grad_edge_score)
-          prefetch<1>(grad_edge_score + graph.perm[graph.csr2csc[at + ahead]] * heads, heads);
       }
-      if (edge_score && at + 2 * ahead < graph.e)
-        prefetch_index(graph.perm, graph.csr2csc[at + 2 * ahead]);
       const A *own = packed + i * 4 * heads, *key = b.data();
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes,
         *inner = ds.data() + t * lanes;
@@ -215,9 +215,9 @@ template <class T, class I, int C> struct AdditiveBackward {
         return at.of(v_j, offset[at.head]) * at.of(g, at.head * n);
       });
       // The order of forward's sum: where scores are large, another one is another score.
-      if (edge_score) {
+      if (edge) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
-        axpy<0>(sum, A(1), edge_score[graph.perm[graph.csr2csc[at]]], heads);
+        axpy<0>(sum, A(1), edge + t * heads, heads);
         for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + sum[x]; });
       } else {
         for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
@@ -256,7 +256,7 @@ template <class T, class I, int C> struct AdditiveBackward {
         grad_score[x] = weight * (grad_score[x] - delta[x]);
       });
     }
-    if (terms.grad_bias) terms.store_bias_gradients(change, first, count);
+    if (terms.bias.back) terms.store_bias_gradients(change, first, count);
     const A below = negative_slope, *sum = z.data();
     for_lanes(count * lanes, [=](i64 y) { change[y] *= sum[y] > 0 ? A(1) : below; });
     if (terms.has_factors()) terms.scale_weights(flat, first, count);
@@ -276,7 +276,7 @@ void additive_forward(const AdditiveArgs& args) {
         .query_score = args.query_score,
         .key_score = args.key_score,
         .value = args.value,
-        .edge_score = args.edge_score,
+        .edge_score = edge_rows<T, I>(args, args.edge_score, nullptr, args.heads),
         .heads = args.heads,
         .lanes = lanes_of(args.heads),
         .channels = args.channels,
@@ -298,12 +298,12 @@ void additive_backward(const AdditiveArgs& args) {
         .graph = edges,
         .key_score = args.key_score,
         .value = args.value,
-        .edge_score = args.edge_score,
         .grad_out = args.grad_out,
+        .edge_score =
+            edge_rows<T, I>(args, args.edge_score, args.grad_edge_score, args.heads, true),
         .packed = packed.get(),
         .grad_key_score = static_cast<T*>(args.grad_key_score),
         .grad_value = static_cast<T*>(args.grad_value),
-        .grad_edge_score = static_cast<T*>(args.grad_edge_score),
         .heads = args.heads,
         .lanes = lanes_of(args.heads),
         .value_heads = args.value_heads,

@@ -143,7 +143,10 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     score.prepare();
   }
 
-  void follow(i64, i64 last) { terms.begin(last); }
+  void follow(i64, i64 last) {
+    terms.begin(last);
+    if constexpr (requires { score.follow(last); }) score.follow(last);
+  }
 
   // The running maximum and sum, the mass that a Score sums, the values, what else it sums.
   struct View {

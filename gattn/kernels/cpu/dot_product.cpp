@@ -305,7 +305,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
         change[x] = p[x] * (change[x] - own_delta[x]);
       });
     }
-    if (terms.grad_bias) terms.store_bias_gradients(inner, first, count);
+    if (terms.bias.back) terms.store_bias_gradients(inner, first, count);
     for_lanes(count * lanes(), [=](i64 y) { inner[y] *= factor; });
     if (terms.has_factors()) terms.scale_weights(flat, first, count);
   }

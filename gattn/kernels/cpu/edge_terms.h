@@ -100,12 +100,17 @@ template <class T, class I> struct EdgeRows {
   }
 };
 
+template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& args, const Rows& from,
+                                                                 void* back, i64 width,
+                                                                 bool by_source = false) {
+  return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
+}
+
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
   EdgeRows<T, I> bias, weight;  // [e, bias_heads] and [e]
-  bool grad_bias, grad_weight;  // whether they are asked for
   i64 heads, lanes;
   Mask<A> mask;
 
@@ -116,7 +121,7 @@ template <class T, class I> struct EdgeTerms {
   void prepare() {
     mask.prepare(block), bias.prepare(), weight.prepare();
     if (weight) factor.resize(block * lanes);
-    if (grad_weight) product.resize(block * lanes);
+    if (weight.back) product.resize(block * lanes);
   }
 
   // The walk goes on with edges before `end`.
@@ -160,7 +165,7 @@ template <class T, class I> struct EdgeTerms {
   // <dO_i, v_j> of a block, [count, lanes], times r w.
   [[gnu::noinline]] void scale_products(A* products, i64 first, i64 count) {
     drawn = factors(first, count);
-    if (grad_weight) {
+    if (weight.back) {
       std::copy_n(products, count * lanes, product.data());
       if (mask) multiply_lanes(product.data(), mask.kept.data(), count * lanes);
     }
@@ -169,7 +174,7 @@ template <class T, class I> struct EdgeTerms {
 
   // alpha of the same block times r w; before that, dw.
   [[gnu::noinline]] void scale_weights(A* alpha, i64 first, i64 count) {
-    if (grad_weight) {
+    if (weight.back) {
       T* to = weight.of(first, count);
       for (i64 t = 0; t < count; ++t)
         to[t] = narrow<T>(dot<0>(alpha + t * lanes, product.data() + t * lanes, heads));
@@ -193,13 +198,10 @@ template <class T, class I> struct EdgeTerms {
 
 template <class T, class I, class Args>
 EdgeTerms<T, I> terms_of(const Args& args, bool by_source = false) {
-  const Walk<I> walk{Edges<I>(args), by_source};
   return {
-      .walk = walk,
-      .bias = {walk, args.bias, static_cast<T*>(args.grad_bias), args.bias_heads},
-      .weight = {walk, args.edge_weight, static_cast<T*>(args.grad_edge_weight), 1},
-      .grad_bias = args.grad_bias != nullptr,
-      .grad_weight = args.grad_edge_weight != nullptr,
+      .walk = {Edges<I>(args), by_source},
+      .bias = edge_rows<T, I>(args, args.bias, args.grad_bias, args.bias_heads, by_source),
+      .weight = edge_rows<T, I>(args, args.edge_weight, args.grad_edge_weight, 1, by_source),
       .heads = args.heads,
       .lanes = lanes_of(args.heads),
       .mask = mask_of<acc_t<T>>(args.seed, args.dropout, args.heads),

@@ -306,7 +306,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
         change[x] = p[x] * (change[x] - own_delta[x]);
       });
     }
-    if (terms.grad_bias) terms.store_bias_gradients(products, first, count);
+    if (terms.bias.back) terms.store_bias_gradients(products, first, count);
     if (terms.has_factors()) terms.scale_weights(flat, first, count);
   }
 
