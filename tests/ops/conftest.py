@@ -131,6 +131,18 @@ def hubs(degree=4500):
     return Graph(torch.cat([into, out], 1), 40)
 
 
+def split_rows():
+    """Rows shorter and longer than what is split or brought at once, in and out of nodes."""
+    degree = torch.tensor([3, 2047, 1, 2048, 2049, 0, 2, 4096, 4097, 5, 2050, 1])
+    nodes = torch.arange(len(degree))
+    generator = torch.Generator().manual_seed(4)
+    into, out = (
+        nodes.repeat_interleave(count)[torch.randperm(int(degree.sum()), generator=generator)]
+        for count in (degree, degree.flip(0))
+    )
+    return Graph(torch.stack([out, into]), len(degree))
+
+
 GRAPHS = {case.name: case.graph() for case in awkward_graphs() + random_graphs(1)}
 GRAPHS |= {case.name: case.graph() for case in random_graphs(1, seed=1, bipartite=True)}
 GRAPHS["int64 indices"] = wide(_random())
@@ -144,6 +156,11 @@ def random_graph():
 @pytest.fixture
 def hub_graph():
     return hubs()
+
+
+@pytest.fixture
+def split_graph():
+    return split_rows()
 
 
 @pytest.fixture

@@ -27,3 +27,8 @@ def test_int64_indices(operator, precision, compare, wide_graph):
 @pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
 def test_rows_of_several_segments(operator, heads, channels, precision, compare, hub_graph):
     compare(operator, hub_graph, heads, channels, dtype=precision)
+
+
+@pytest.mark.parametrize(("heads", "channels"), [(3, 4), (8, 16)])
+def test_rows_about_as_long_as_a_segment(operator, heads, channels, compare, split_graph):
+    compare(operator, split_graph, heads, channels)
