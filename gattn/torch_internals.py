@@ -10,6 +10,7 @@
 | transforms_disabled  | nothing is disabled                                                      |
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
+| memory_uses          | rows of edges are read into memory of their own for each chunk           |
 | onednn_linear        | products are torch's own, which are slower on AMD processors             |
 | flash_attention      | None, and its derivative computes the forward once more                  |
 | below_autograd       | gattn does not import: no operator could be called without being recorded |
@@ -20,6 +21,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -92,6 +94,17 @@ def dispatch_mode_active() -> bool:
 
     current = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
     return current() is not None
+
+
+_storage_uses: Any = getattr(torch._C, "_storage_Use_Count", None)
+_looks = itertools.count(1)
+
+
+def memory_uses(tensor: Tensor) -> int:
+    """A number that grows where others came to use the tensor's memory, too."""
+    if _storage_uses is None:
+        return next(_looks)
+    return _storage_uses(tensor.untyped_storage()._cdata)
 
 
 def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:

@@ -7,6 +7,7 @@ NAMES = (
     "torch._C._are_functorch_transforms_active",
     "torch._C._DisableFuncTorch",
     "torch._C._functorch",
+    "torch._C._storage_Use_Count",
     "torch._subclasses.FakeTensor",
     "torch.autograd.forward_ad._current_level",
     "torch.utils._python_dispatch._get_current_dispatch_mode",

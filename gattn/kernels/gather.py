@@ -11,12 +11,26 @@ from torch import Tensor
 from gattn.kernels import cpu
 from gattn.kernels.precision import acc_dtype
 
+_REAL = {Tensor, torch.nn.Parameter}
+"""Other types may wrap a tensor, whose memory is elsewhere."""
+
+
+def can_gather(table: Tensor) -> bool:
+    """Whether the kernel reads rows of this tensor: its own memory, each row in one piece."""
+    return type(table) in _REAL and (table.numel() == 0 or table[0].is_contiguous())
+
+
+def can_add(rows: Tensor, total: Tensor) -> bool:
+    """Whether the kernel adds these rows to this total."""
+    return {type(rows), type(total)} <= _REAL and total.dtype in (torch.float32, torch.float64)
+
 
 def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Write ``table[index]``, [b, ...] of [n, ...], to the contiguous ``out``, by the C++ kernel.
-
-    Where ``table`` is no rows of contiguous elements it is copied first.
-    """
+    """Write ``table[index]``, [b, ...] of [n, ...], to the contiguous ``out``, by the kernel."""
+    shape = (index.numel(), *table.shape[1:])
+    if out.shape != shape or out.dtype != table.dtype or not out.is_contiguous():
+        came = f"{tuple(out.shape)} of {out.dtype}"
+        raise ValueError(f"out must be contiguous, {shape} of {table.dtype}; got {came}")
     width, element = math.prod(table.shape[1:]), table.element_size()
     wide = index.dtype == torch.int64
     values = [table, index, out, wide, index.numel(), width, element]
@@ -24,17 +38,22 @@ def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def add_rows(rows: Tensor, index: Tensor, total: Tensor) -> None:
+def add_rows(rows: Tensor, index: Tensor, total: Tensor, hubs: Tensor | None = None) -> None:
     """Add each of ``rows``, [b, ...], to its row ``index`` of ``total``, [n, ...], in their order.
 
-    The sums have the same bits with any number of threads. ``total`` is contiguous, on a CPU, and
-    of the dtype that sums of rows are taken in.
+    Of many rows for one place some are summed apart, or a long sum of fp32 would lose what comes
+    last: an index ~k stands for the row ``hubs[k]``, to which these are added together. The sums
+    have the same bits with any number of threads. ``total`` is contiguous, on a CPU, and of the
+    dtype that sums of rows are taken in.
     """
     if total.dtype != acc_dtype(rows.dtype) or not total.is_contiguous():
         raise ValueError(f"total must be contiguous, of {acc_dtype(rows.dtype)}; got {total.dtype}")
+    apart = total.new_zeros(0 if hubs is None else len(hubs), *total.shape[1:])
     width = math.prod(rows.shape[1:])
-    values = [rows, index, total, index.dtype == torch.int64, index.numel(), width]
-    _launcher("add_rows", "rows index total is_int64 count width")(values)
+    values = [rows, index, total, apart, index.dtype == torch.int64, index.numel(), width]
+    _launcher("add_rows", "rows index total apart is_int64 count width")(values)
+    if hubs is not None and len(hubs):
+        total.index_add_(0, hubs, apart)
 
 
 @functools.cache

@@ -9,8 +9,9 @@ from torch import Tensor
 
 
 def acc_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that an operator sums in: fp64 for fp64, otherwise fp32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    """The dtype that an operator sums in: fp64 for fp64, otherwise fp32, or complex as they are."""
+    wide = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
+    return wide.to_complex() if dtype.is_complex else wide
 
 
 def to_acc(*tensors: Tensor | None) -> tuple[Any, ...]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from gattn import torch_internals
 from gattn.cache import cached
 from gattn.graph import Graph
-from gattn.kernels.gather import add_rows, gather_rows
+from gattn.kernels.gather import add_rows, can_add, can_gather, gather_rows
 from gattn.kernels.layout import Layout, bare, num_rows
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.backend import select
@@ -24,9 +24,11 @@ FEW = 2
 """So many chunks, as of a batch of molecules, are taken at once, and kept until backward."""
 WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
+HUB = 2048
+"""A chunk's edges of a node with more of them are summed before they join the node's sum."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Chunk:
     """Edges that follow one another when sorted by one of their ends."""
 
@@ -38,25 +40,30 @@ class Chunk:
     """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
     by_source: Layout | None = None
     """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
+    derived: dict[Any, Any] = field(default_factory=dict)
+    """What was made of these."""
 
-    @cached_property
+    @property
     def source(self) -> Tensor:
         """[b], likewise the next two."""
-        return self.edges.source[self.part]
+        return cached(self, "source", lambda: self.edges.source[self.part])
 
-    @cached_property
+    @property
     def destination(self) -> Tensor:
         """Of each edge."""
-        return self.edges.destination[self.part]
+        return cached(self, "destination", lambda: self.edges.destination[self.part])
 
-    @cached_property
+    @property
     def position(self) -> Tensor:
         """In the layout's order."""
-        return self.edges.position[self.part]
+        return cached(self, "position", lambda: self.edges.position[self.part])
 
-    @cached_property
+    @property
     def near(self) -> Layout:
         """From the chunk's edges to its nodes."""
+        return cached(self, "near", self._near)
+
+    def _near(self) -> Layout:
         start, stop = self.part.start, self.part.stop
         first, number = self.nodes.start, self.edges.number[: stop - start + 1]
         offsets = self.edges.ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
@@ -89,16 +96,19 @@ class Chunk:
         """Put the chunk's [b, ...] where they belong among those of all edges, or add them over
         the edges of each node, in their order, to those of all nodes: without a kernel only at the
         end that the chunk is sorted by."""
-        rows = getattr(self, place)
+        rows, values = getattr(self, place), values.to(to.dtype)
         if self._are_one_run(place):
             to[self.part] = values
         elif place in ("edge", "position"):
-            to.index_copy_(0, rows.long(), values.to(to.dtype))
-        elif has_kernel(to.device):
-            add_rows(values.to(to.dtype), rows, to)
-        else:
+            to.index_copy_(0, rows.long(), values)
+        elif not has_kernel(to.device):
             assert place == self.edges.by
-            to[self.nodes] += sum_laid_out(values.to(to.dtype), self.near)
+            to[self.nodes] += sum_laid_out(values, self.near)
+        elif can_add(values, to):
+            end = self.edges.end(place)
+            add_rows(values, end.rows[self.part], to, end.hubs)
+        else:
+            to.index_add_(0, rows.long(), values)
 
     def _are_one_run(self, place: str) -> bool:
         """Whether the chunk's rows of that place follow one another."""
@@ -107,7 +117,8 @@ class Chunk:
     def joined(self, values: Tensor, place: str) -> Tensor:
         """The same of all edges, which the chunk holds."""
         if place == "position":
-            return values.contiguous()  # no view of a function's own tensor, written to by others
+            # No tensor of the function's own, which others may write to.
+            return values.clone(memory_format=torch.contiguous_format)
         if place == "edge":
             return torch.empty_like(values).index_copy_(0, self.edge.long(), values)
         near = self.near if place == "destination" else self.by_source
@@ -116,33 +127,52 @@ class Chunk:
 
 
 class Reader:
-    """Reads rows for chunk after chunk, into the same memory each time where a kernel does it."""
+    """Reads rows for chunk after chunk, by a kernel into the same memory each time unless somebody
+    kept what stands there."""
 
     def __init__(self, graph: Graph, tensors: Sequence[Tensor], places: tuple[str, ...]) -> None:
         self.tensors, self.places = list(tensors), places
-        self._room: list[Tensor] | None = None
-        if has_kernel(graph.device):
-            most = min(CHUNK, graph.num_edges)
+        self._has_kernel = has_kernel(graph.device)
+        self._most = min(CHUNK, graph.num_edges)
+        self._room: dict[int, tuple[Tensor, int]] = {}
+        self._given: list[Tensor] = []
+        if self._has_kernel:
             plain = [tensor.resolve_conj().resolve_neg() for tensor in tensors[: len(places)]]
             self.tensors[: len(places)] = plain
-            self._room = [tensor.new_empty(most, *tensor.shape[1:]) for tensor in plain]
 
-    def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], list[Tensor]]:
-        """The chunk's rows of the first tensors, and the others; with ``fuses`` perhaps all
+    def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], Sequence[Tensor | None]]:
+        """The chunk's rows of the first tensors, and the others; with ``fuses`` perhaps whole
         tensors, and where the rows stand in the first that are still to be gathered."""
         rows, others = chunk.rows(self.places), self.tensors[len(self.places) :]
-        ends = zip(self.tensors, rows)
-        if self._room is not None:
-            room = (own[: len(chunk.source)] for own in self._room)
-            return [gather_rows(*end, out) for end, out in zip(ends, room)] + others, []
-        if fuses:
+        if not self._has_kernel and fuses:
             return self.tensors, rows
-        return [tensor.index_select(0, index) for tensor, index in ends] + others, []
+        self._given.clear()  # the caller's list: whose rows are used now, somebody else kept
+        # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
+        ends = zip(self.places, rows)
+        late = [row if fuses and place == chunk.edges.by else None for place, row in ends]
+        for position, (row, is_late) in enumerate(zip(rows, late)):
+            tensor = self.tensors[position]
+            self._given.append(tensor if is_late is not None else self._gathered(position, row))
+        self._given += others
+        return self._given, late
+
+    def _gathered(self, position: int, rows: Tensor) -> Tensor:
+        tensor = self.tensors[position]
+        if not self._has_kernel or not can_gather(tensor):
+            return tensor.index_select(0, rows)
+        room, uses = self._room.get(position, (None, 0))
+        if room is None or torch_internals.memory_uses(room) > uses:
+            room = tensor.new_empty(self._most, *tensor.shape[1:])
+            self._room[position] = room, torch_internals.memory_uses(room)
+        return gather_rows(tensor, rows, room[: len(rows)])
 
 
 def has_kernel(device: torch.device) -> bool:
-    """Whether a kernel gathers rows and, in the order of edges, adds them at either end."""
-    return select(None, device) == "cpu"
+    """Whether a kernel gathers rows and, in the order of edges, adds them at either end.
+
+    Who intercepts torch's operators would not see it.
+    """
+    return select(None, device) == "cpu" and not torch_internals.dispatch_mode_active()
 
 
 def is_few(layout: Layout) -> bool:
@@ -162,8 +192,30 @@ def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
         yield cached(graph, "all edges", lambda: _all_edges(layout))
 
 
-class _Sorted(NamedTuple):
+class _End(NamedTuple):
+    """The nodes at one end of all edges, as :func:`gattn.kernels.gather.add_rows` takes them."""
+
+    rows: Tensor
+    """[e]; ~k for the k-th hub."""
+    hubs: Tensor
+    """Nodes of more edges than HUB."""
+
+    @classmethod
+    def of(cls, nodes: Tensor, ptr: Tensor) -> _End:
+        """From each edge's node, and where the edges of each node begin."""
+        hubs = (ptr.diff() > HUB).nonzero().flatten()
+        if not len(hubs):
+            return cls(nodes, hubs)
+        rows = torch.arange(num_rows(ptr), dtype=nodes.dtype, device=nodes.device)
+        rows[hubs] = ~rows[: len(hubs)]
+        return cls(rows.index_select(0, nodes), hubs)
+
+
+@dataclass(eq=False)
+class _Sorted:
     """All edges, sorted by one of their ends."""
+
+    layout: Layout
 
     by: str
     ptr: Tensor
@@ -177,6 +229,8 @@ class _Sorted(NamedTuple):
     perm: Tensor
     number: Tensor
     """0, 1, ... up to the edges of a chunk, at least."""
+    derived: dict[Any, Any] = field(default_factory=dict)
+    """What was made of these."""
 
     @classmethod
     def of(cls, layout: Layout, end: str, most: int) -> _Sorted:
@@ -188,8 +242,14 @@ class _Sorted(NamedTuple):
         last = max(edges if end == "destination" else 0, most + 1)
         number = torch.arange(last, dtype=ptr.dtype, device=ptr.device)
         if end == "destination":
-            return cls(end, ptr, own, layout.col, own, number[:edges], layout.perm, number)
-        return cls(end, ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
+            return cls(layout, end, ptr, own, layout.col, own, number[:edges], layout.perm, number)
+        return cls(layout, end, ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
+
+    def end(self, place: str) -> _End:
+        """The nodes at the "destination" or at the "source"."""
+        if place == "destination":
+            return cached(self, place, lambda: _End.of(self.destination, self.layout.rowptr))
+        return cached(self, place, lambda: _End.of(self.source, self.layout.colptr))
 
     def chunks(self) -> tuple[Chunk, ...]:
         """In chunks of CHUNK."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from gattn.cache import cached
@@ -67,6 +68,9 @@ def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
 
 def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
     """The same of any rows, [n, ...] of [m, ...], along the edges of a layout."""
+    if rows.is_complex():
+        parts = torch.view_as_real(rows.resolve_conj())
+        return torch.view_as_complex(sum_laid_out(parts, layout))
     flat = rows.reshape(len(rows), 1, math.prod(rows.shape[1:]))
     weight = rows.new_ones(layout.perm.numel(), 1)
     out = _aggregate(weight, flat, layout, False, impl=None)

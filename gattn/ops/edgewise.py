@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gattn import torch_internals
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
@@ -79,8 +80,9 @@ def _run(
     ends = (*weight, *ends)
     places = tuple(place for place, argument in ends for _ in tensors_of(argument))
     tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
-    plan = _Plan(call, places, into, graph, torch.is_grad_enabled())
     tensors += call.parameters()
+    is_real = not any(tensor.is_complex() for tensor in tensors)
+    plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
@@ -97,6 +99,8 @@ class _Plan(NamedTuple):
     graph: Graph
     learns: bool
     """Whether gradients may be asked for."""
+    is_real: bool
+    """Whether no tensor is complex, of which torch compiles little."""
 
     def plain(self, *tensors: Tensor) -> Tensor:
         """The specification: all edges at once."""
@@ -122,8 +126,10 @@ class _Plan(NamedTuple):
         return made.new_empty(self.graph.num_edges, *made.shape[1:])
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """What is done with a chunk, compiled where it pays."""
-        return compiled(function, self.call, self.graph.device) if chunk.is_repeated else function
+        """What is done with a chunk, compiled where it pays and nobody watches the operators."""
+        if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
+            return compiled(function, self.call, self.graph.device)
+        return function
 
 
 class _Edgewise(torch.autograd.Function):
@@ -165,18 +171,25 @@ class _Autocast(NamedTuple):
         return torch.autocast(self.device, self.dtype, enabled=self.enabled)
 
 
-def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
-    """Rows of the first tensors; the others, which are parameters, as they are."""
-    gathered = [tensor.index_select(0, index) for tensor, index in zip(tensors, rows)]
+def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Tensor]:
+    """Rows of the first tensors, except where None; the others, as parameters are, as they are."""
+    gathered = [
+        tensor if index is None else tensor.index_select(0, index)
+        for tensor, index in zip(tensors, rows)
+    ]
     return gathered + list(tensors[len(rows) :])
 
 
-def _call_chunk(call: Call, tensors: list[Tensor], rows: list[Tensor]) -> Tensor:
+def _call_chunk(call: Call, tensors: list[Tensor], rows: Sequence[Tensor | None]) -> Tensor:
     return call(*_gather(tensors, rows))
 
 
 def _differentiate_chunk(
-    call: Call, tensors: list[Tensor], rows: list[Tensor], wanted: tuple[int, ...], grad: Tensor
+    call: Call,
+    tensors: list[Tensor],
+    rows: Sequence[Tensor | None],
+    wanted: tuple[int, ...],
+    grad: Tensor,
 ) -> tuple[Tensor, ...]:
     """Gradients of the gathered rows, or of the parameters, at these positions."""
     given = _gather(tensors, rows)

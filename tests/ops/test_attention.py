@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import Linear, Module, Parameter
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
 import gattn
-from gattn.functional import aggregate, attention, edge_softmax
+from gattn.functional import aggregate, apply_edges, attention, edge_softmax
 from gattn.ops import chunks
 
 NODES, HEADS, WIDTH = 12, 2, 3
@@ -478,3 +480,112 @@ def test_numbers_that_another_thread_draws_are_not_the_functions(hub, given):
                 attention(lambda q, k, e: (q * k * torch.rand_like(q)).sum(-1), *ends, hub)
         finally:
             stop.set()
+
+
+def _product(q: Tensor, k: Tensor, e: Tensor | None) -> Tensor:
+    return q * k
+
+
+@pytest.fixture
+def in_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+
+
+def _ends(hub: gattn.Graph, width: int = 4) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    query, key = torch.randn(hub.num_dst, width), torch.randn(hub.num_src, width)
+    return query.double(), key.double()
+
+
+def _edges(hub: gattn.Graph) -> tuple[Tensor, Tensor]:
+    source, destination = hub.edge_index
+    return source, destination
+
+
+@pytest.mark.parametrize("how", ["itself", "a view"])
+def test_what_a_function_keeps_of_its_arguments_stays(how, hub, in_chunks):
+    query, key = _ends(hub)
+    kept: list[Tensor] = []
+
+    def keeping(q: Tensor, k: Tensor, e: Tensor | None) -> Tensor:
+        kept.append(k if how == "itself" else k.detach())
+        return q * k
+
+    apply_edges(keeping, query, key, hub)
+    assert len(kept) > 2
+    assert torch.equal(torch.cat(kept), key[hub.layout.col.long()])
+
+
+def test_ends_without_rows_in_one_piece_are_not_copied_whole(hub, in_chunks, monkeypatch):
+    query, key = _ends(hub)
+    features = torch.randn(hub.num_edges, 1, dtype=torch.float64).expand(-1, 4)
+    wanted = (query[hub.edge_index[1]] * key[hub.edge_index[0]]) * features
+    assert not chunks.can_gather(features)
+    found = apply_edges(lambda q, k, e: q * k * e, query, key, hub, edge_attr=features)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_tensors_that_wrap_others_are_read(hub, in_chunks):
+    query, key = _ends(hub)
+    source, destination = _edges(hub)
+    found = apply_edges(_product, query, TwoTensor(key, 2 * key), hub)
+    torch.testing.assert_close(found.a, query[destination] * key[source])
+    torch.testing.assert_close(found.b, query[destination] * 2 * key[source])
+
+
+def test_what_is_traced_computes_the_same(hub, in_chunks):
+    query, key = _ends(hub)
+    traced = make_fx(lambda q, k: apply_edges(_product, q, k, hub))(query, key)
+    torch.testing.assert_close(traced(2 * query, key), 2 * apply_edges(_product, query, key, hub))
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    ends = [torch.complex(a, a.flip(0)).requires_grad_() for a in _ends(hub)]
+    source, destination = _edges(hub)
+    found = torch.autograd.grad(apply_edges(_product, *ends, hub).real.square().sum(), ends)
+    plain = (ends[0][destination] * ends[1][source]).real.square().sum()
+    for own, wanted in zip(found, torch.autograd.grad(plain, ends)):
+        torch.testing.assert_close(own, wanted)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_gradients_at_hubs(most, hub, in_chunks, monkeypatch):
+    monkeypatch.setattr(chunks, "HUB", most)
+    ends = [a.requires_grad_() for a in _ends(hub)]
+    source, destination = _edges(hub)
+    found = torch.autograd.grad(apply_edges(_product, *ends, hub).square().sum(), ends)
+    plain = (ends[0][destination] * ends[1][source]).square().sum()
+    for own, wanted in zip(found, torch.autograd.grad(plain, ends)):
+        torch.testing.assert_close(own, wanted)
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+def test_long_sums_keep_what_comes_last(end):
+    """Half a million numbers, one after another in fp32, would lose some 1e-5 of their sum."""
+    many, other = torch.arange(500_000), torch.zeros(500_000, dtype=torch.long)
+    one, each = torch.ones(1, 1, requires_grad=True), torch.rand(500_000, 1)
+    if end == "destination":
+        ends, graph = (one, each), gattn.Graph(torch.stack([many, other]), (500_000, 1))
+    else:
+        ends, graph = (each, one), gattn.Graph(torch.stack([other, many]), (1, 500_000))
+    apply_edges(_product, *ends, graph).sum().backward()
+    assert one.grad is not None
+    torch.testing.assert_close(one.grad.double(), each.double().sum(0)[None], rtol=2e-6, atol=0)
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_what_was_first_asked_for_aside_serves_later(size, hub, monkeypatch):
+    """Chunks are kept with the graph: none that inference mode or a tracer made."""
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    query, key = _ends(hub)
+    with torch.inference_mode():
+        apply_edges(_product, query, key, hub)
+    make_fx(lambda q, k: apply_edges(_product, q, k, hub))(query, key)
+    source, destination = _edges(hub)
+    ends = [a.requires_grad_() for a in (query, key)]
+    found = torch.autograd.grad(apply_edges(_product, *ends, hub).square().sum(), ends)
+    plain = (ends[0][destination] * ends[1][source]).square().sum()
+    for own, wanted in zip(found, torch.autograd.grad(plain, ends)):
+        torch.testing.assert_close(own, wanted)

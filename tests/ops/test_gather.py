@@ -77,3 +77,17 @@ def test_added_rows_in_their_order(shape, index_dtype, dtype):
 def test_sums_are_taken_in_their_own_dtype(total):
     with pytest.raises(ValueError, match=r"total must be contiguous, of torch\.float32; got"):
         add_rows(torch.ones(2, 4), torch.tensor([0, 2]), total)
+
+
+def test_rows_of_hubs_are_summed_apart():
+    rows, total = torch.arange(1.0, 6.0)[:, None], torch.zeros(3, 1)
+    add_rows(rows, torch.tensor([0, ~0, 2, ~1, ~0]), total, torch.tensor([1, 2]))
+    assert total.flatten().tolist() == [1, 2 + 5, 3 + 4]
+
+
+@pytest.mark.parametrize(
+    "out", [torch.zeros(3, 3).t(), torch.zeros(2, 3), torch.zeros(3, 3, dtype=torch.float64)]
+)
+def test_a_room_that_rows_do_not_fit_is_refused(out):
+    with pytest.raises(ValueError, match=r"out must be contiguous, \(3, 3\) of torch.float32; got"):
+        gather_rows(torch.randn(5, 3), torch.tensor([0, 1, 2]), out)
