@@ -26,6 +26,8 @@ WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 HUB = 2048
 """A chunk's edges of a node with more of them are summed before they join the node's sum."""
+HUBS = 1024
+"""No more nodes than these: a room for each is cleared for every chunk."""
 
 
 @dataclass(eq=False)
@@ -198,12 +200,12 @@ class _End(NamedTuple):
     rows: Tensor
     """[e]; ~k for the k-th hub."""
     hubs: Tensor
-    """Nodes of more edges than HUB."""
+    """Nodes of more edges than HUB, at most HUBS."""
 
     @classmethod
     def of(cls, nodes: Tensor, ptr: Tensor) -> _End:
         """From each edge's node, and where the edges of each node begin."""
-        hubs = (ptr.diff() > HUB).nonzero().flatten()
+        hubs = (ptr.diff() > max(HUB, len(nodes) // HUBS)).nonzero().flatten()
         if not len(hubs):
             return cls(nodes, hubs)
         rows = torch.arange(num_rows(ptr), dtype=nodes.dtype, device=nodes.device)
