@@ -219,11 +219,12 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
     """Whether the features of loops are kept with the graph until those of edges change.
 
     So it is of few edges, as of a batch of molecules, where a layer's time goes into its calls; on
-    a CPU, where a checksum tells a change; without a gradient of theirs, which each layer takes.
+    a CPU, where a checksum of real memory tells a change; without a gradient of theirs, which each
+    layer takes.
     """
-    if torch.compiler.is_compiling() or not edge_attr.is_cpu or edge_attr.requires_grad:
+    if torch.compiler.is_compiling() or type(edge_attr) is not Tensor:
         return False
-    return is_few(graph.layout)
+    return edge_attr.is_cpu and not edge_attr.requires_grad and is_few(graph.layout)
 
 
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:

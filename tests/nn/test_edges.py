@@ -6,6 +6,7 @@ import networkx
 import pytest
 import scipy.sparse
 import torch
+from torch.testing._internal.two_tensor import TwoTensor
 
 from gattn import Graph, cache
 from gattn.nn import (
@@ -203,3 +204,11 @@ def test_layers_of_a_model_share_the_features_of_loops(layer, monkeypatch):
     first, second = (layer(4, 4, edge_dim=2) for _ in range(2))
     second(first(torch.randn(3, 4), edge_index, edge_attr), edge_index, edge_attr).sum().backward()
     assert len(formed) == 1
+
+
+def test_features_of_loops_that_wrap_others_are_formed_each_time(kept):
+    graph, edge_attr = kept
+    wrapped = TwoTensor(edge_attr, 2 * edge_attr)
+    assert not _edges.keeps_loop_features(wrapped, graph)
+    found = with_loop_features(wrapped, graph, 0.0)
+    torch.testing.assert_close(found.b, 2 * with_loop_features(edge_attr, graph, 0.0))
