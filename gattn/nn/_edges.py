@@ -220,9 +220,9 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
 
     So it is of few edges, as of a batch of molecules, where a layer's time goes into its calls; on
     a CPU, where a checksum of real memory tells a change; without a gradient of theirs, which each
-    layer takes.
+    layer takes; of a whole graph, since processes that share one must do alike.
     """
-    if torch.compiler.is_compiling() or type(edge_attr) is not Tensor:
+    if torch.compiler.is_compiling() or type(edge_attr) is not Tensor or type(graph) is not Graph:
         return False
     return edge_attr.is_cpu and not edge_attr.requires_grad and is_few(graph.layout)
 
