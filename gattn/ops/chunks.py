@@ -48,17 +48,17 @@ class Chunk:
     @property
     def source(self) -> Tensor:
         """[b], likewise the next two."""
-        return cached(self, "source", lambda: self.edges.source[self.part])
+        return self.edges.source[self.part]
 
     @property
     def destination(self) -> Tensor:
         """Of each edge."""
-        return cached(self, "destination", lambda: self.edges.destination[self.part])
+        return self.edges.destination[self.part]
 
     @property
     def position(self) -> Tensor:
         """In the layout's order."""
-        return cached(self, "position", lambda: self.edges.position[self.part])
+        return self.edges.position[self.part]
 
     @property
     def near(self) -> Layout:
@@ -68,7 +68,8 @@ class Chunk:
     def _near(self) -> Layout:
         start, stop = self.part.start, self.part.stop
         first, number = self.nodes.start, self.edges.number[: stop - start + 1]
-        offsets = self.edges.ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
+        ptr = _offsets(self.edges.layout, self.edges.by)
+        offsets = ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
         own, each = self.edges.own[self.part] - first, number[:-1]
         return bare(offsets, each, each, number, own, each)
 
@@ -81,7 +82,7 @@ class Chunk:
     @property
     def edge(self) -> Tensor:
         """[b]: positions in the caller's order."""
-        return self.edges.perm.index_select(0, self.position)
+        return self.edges.layout.perm.index_select(0, self.position)
 
     def rows(self, places: tuple[str, ...]) -> list[Tensor]:
         """Where the rows of tensors lie that belong to any of the four."""
@@ -98,11 +99,11 @@ class Chunk:
         """Put the chunk's [b, ...] where they belong among those of all edges, or add them over
         the edges of each node, in their order, to those of all nodes: without a kernel only at the
         end that the chunk is sorted by."""
-        rows, values = getattr(self, place), values.to(to.dtype)
+        values = values.to(to.dtype)
         if self._are_one_run(place):
             to[self.part] = values
         elif place in ("edge", "position"):
-            to.index_copy_(0, rows.long(), values)
+            to.index_copy_(0, getattr(self, place).long(), values)
         elif not has_kernel(to.device):
             assert place == self.edges.by
             to[self.nodes] += sum_laid_out(values, self.near)
@@ -110,7 +111,7 @@ class Chunk:
             end = self.edges.end(place)
             add_rows(values, end.rows[self.part], to, end.hubs)
         else:
-            to.index_add_(0, rows.long(), values)
+            to.index_add_(0, getattr(self, place).long(), values)
 
     def _are_one_run(self, place: str) -> bool:
         """Whether the chunk's rows of that place follow one another."""
@@ -149,12 +150,12 @@ class Reader:
         if not self._has_kernel and fuses:
             return self.tensors, rows
         self._given.clear()  # the caller's list: whose rows are used now, somebody else kept
-        # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
-        ends = zip(self.places, rows)
-        late = [row if fuses and place == chunk.edges.by else None for place, row in ends]
-        for position, (row, is_late) in enumerate(zip(rows, late)):
-            tensor = self.tensors[position]
-            self._given.append(tensor if is_late is not None else self._gathered(position, row))
+        late: list[Tensor | None] = []
+        for position, (place, row) in enumerate(zip(self.places, rows)):
+            # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
+            waits = fuses and place == chunk.edges.by
+            late.append(row if waits else None)
+            self._given.append(self.tensors[position] if waits else self._gathered(position, row))
         self._given += others
         return self._given, late
 
@@ -218,17 +219,14 @@ class _Sorted:
     """All edges, sorted by one of their ends."""
 
     layout: Layout
-
     by: str
-    ptr: Tensor
-    """[k + 1]: where the edges of each node at that end begin."""
+    """That end: "destination" or "source"."""
     own: Tensor
     """[e]: that node, and so the next three."""
     source: Tensor
     destination: Tensor
     position: Tensor
     """In the layout's order."""
-    perm: Tensor
     number: Tensor
     """0, 1, ... up to the edges of a chunk, at least."""
     derived: dict[Any, Any] = field(default_factory=dict)
@@ -237,25 +235,24 @@ class _Sorted:
     @classmethod
     def of(cls, layout: Layout, end: str, most: int) -> _Sorted:
         """By their ``"destination"`` or by their ``"source"``, for chunks of at most so many."""
-        ptr = layout.rowptr if end == "destination" else layout.colptr
+        ptr = _offsets(layout, end)
         edges = layout.col.numel()
         nodes = torch.arange(num_rows(ptr), dtype=ptr.dtype, device=ptr.device)
         own = nodes.repeat_interleave(ptr.diff(), output_size=edges)
         last = max(edges if end == "destination" else 0, most + 1)
         number = torch.arange(last, dtype=ptr.dtype, device=ptr.device)
         if end == "destination":
-            return cls(layout, end, ptr, own, layout.col, own, number[:edges], layout.perm, number)
-        return cls(layout, end, ptr, own, own, layout.row, layout.csr2csc, layout.perm, number)
+            return cls(layout, end, own, layout.col, own, number[:edges], number)
+        return cls(layout, end, own, own, layout.row, layout.csr2csc, number)
 
     def end(self, place: str) -> _End:
         """The nodes at the "destination" or at the "source"."""
-        if place == "destination":
-            return cached(self, place, lambda: _End.of(self.destination, self.layout.rowptr))
-        return cached(self, place, lambda: _End.of(self.source, self.layout.colptr))
+        nodes = self.destination if place == "destination" else self.source
+        return cached(self, place, lambda: _End.of(nodes, _offsets(self.layout, place)))
 
     def chunks(self) -> tuple[Chunk, ...]:
         """In chunks of CHUNK."""
-        edges, ptr = self.own.numel(), self.ptr
+        edges, ptr = self.own.numel(), _offsets(self.layout, self.by)
         starts = torch.arange(0, edges, CHUNK, device=ptr.device)
         ends = (starts + CHUNK).clamp(max=edges)
         first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
@@ -264,6 +261,11 @@ class _Sorted:
             Chunk(self, slice(start, end), slice(low, high))
             for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist()
         )
+
+
+def _offsets(layout: Layout, end: str) -> Tensor:
+    """[k + 1]: where the edges of each node at that end begin."""
+    return layout.rowptr if end == "destination" else layout.colptr
 
 
 def _all_edges(layout: Layout) -> Chunk:

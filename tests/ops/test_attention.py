@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import gattn
 from gattn.functional import aggregate, apply_edges, attention, edge_softmax
+from gattn.kernels.gather import gather_rows
 from gattn.ops import chunks
 
 NODES, HEADS, WIDTH = 12, 2, 3
@@ -497,9 +498,19 @@ def _ends(hub: gattn.Graph, width: int = 4) -> tuple[Tensor, Tensor]:
     return query.double(), key.double()
 
 
-def _edges(hub: gattn.Graph) -> tuple[Tensor, Tensor]:
+def _plain(query: Tensor, key: Tensor, hub: gattn.Graph) -> Tensor:
     source, destination = hub.edge_index
-    return source, destination
+    return query[destination] * key[source]
+
+
+def check_gradients(ends: list[Tensor], hub: gattn.Graph) -> None:
+    """Those of the products' squared real parts, beside autograd's own."""
+    found, wanted = (
+        torch.autograd.grad(product.real.square().sum(), ends)
+        for product in (apply_edges(_product, *ends, hub), _plain(*ends, hub))
+    )
+    for own, other in zip(found, wanted):
+        torch.testing.assert_close(own, other)
 
 
 @pytest.mark.parametrize("how", ["itself", "a view"])
@@ -519,18 +530,24 @@ def test_what_a_function_keeps_of_its_arguments_stays(how, hub, in_chunks):
 def test_ends_without_rows_in_one_piece_are_not_copied_whole(hub, in_chunks, monkeypatch):
     query, key = _ends(hub)
     features = torch.randn(hub.num_edges, 1, dtype=torch.float64).expand(-1, 4)
-    wanted = (query[hub.edge_index[1]] * key[hub.edge_index[0]]) * features
-    assert not chunks.can_gather(features)
+    read: list[Tensor] = []
+
+    def gather(table: Tensor, *given: Tensor) -> Tensor:
+        read.append(table)
+        return gather_rows(table, *given)
+
+    monkeypatch.setattr(chunks, "gather_rows", gather)
     found = apply_edges(lambda q, k, e: q * k * e, query, key, hub, edge_attr=features)
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(found, _plain(query, key, hub) * features)
+    assert not chunks.can_gather(features)
+    assert all(table.stride() == key.stride() for table in read)
 
 
 def test_tensors_that_wrap_others_are_read(hub, in_chunks):
     query, key = _ends(hub)
-    source, destination = _edges(hub)
     found = apply_edges(_product, query, TwoTensor(key, 2 * key), hub)
-    torch.testing.assert_close(found.a, query[destination] * key[source])
-    torch.testing.assert_close(found.b, query[destination] * 2 * key[source])
+    torch.testing.assert_close(found.a, _plain(query, key, hub))
+    torch.testing.assert_close(found.b, _plain(query, 2 * key, hub))
 
 
 def test_what_is_traced_computes_the_same(hub, in_chunks):
@@ -542,23 +559,13 @@ def test_what_is_traced_computes_the_same(hub, in_chunks):
 @pytest.mark.parametrize("size", [7, 10_000])
 def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", size)
-    ends = [torch.complex(a, a.flip(0)).requires_grad_() for a in _ends(hub)]
-    source, destination = _edges(hub)
-    found = torch.autograd.grad(apply_edges(_product, *ends, hub).real.square().sum(), ends)
-    plain = (ends[0][destination] * ends[1][source]).real.square().sum()
-    for own, wanted in zip(found, torch.autograd.grad(plain, ends)):
-        torch.testing.assert_close(own, wanted)
+    check_gradients([torch.complex(a, a.flip(0)).requires_grad_() for a in _ends(hub)], hub)
 
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_gradients_at_hubs(most, hub, in_chunks, monkeypatch):
     monkeypatch.setattr(chunks, "HUB", most)
-    ends = [a.requires_grad_() for a in _ends(hub)]
-    source, destination = _edges(hub)
-    found = torch.autograd.grad(apply_edges(_product, *ends, hub).square().sum(), ends)
-    plain = (ends[0][destination] * ends[1][source]).square().sum()
-    for own, wanted in zip(found, torch.autograd.grad(plain, ends)):
-        torch.testing.assert_close(own, wanted)
+    check_gradients([a.requires_grad_() for a in _ends(hub)], hub)
 
 
 @pytest.mark.parametrize("end", ["source", "destination"])
@@ -583,9 +590,4 @@ def test_what_was_first_asked_for_aside_serves_later(size, hub, monkeypatch):
     with torch.inference_mode():
         apply_edges(_product, query, key, hub)
     make_fx(lambda q, k: apply_edges(_product, q, k, hub))(query, key)
-    source, destination = _edges(hub)
-    ends = [a.requires_grad_() for a in (query, key)]
-    found = torch.autograd.grad(apply_edges(_product, *ends, hub).square().sum(), ends)
-    plain = (ends[0][destination] * ends[1][source]).square().sum()
-    for own, wanted in zip(found, torch.autograd.grad(plain, ends)):
-        torch.testing.assert_close(own, wanted)
+    check_gradients([query.requires_grad_(), key.requires_grad_()], hub)

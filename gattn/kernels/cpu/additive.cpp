@@ -157,8 +157,8 @@ template <class T, class I, int C> struct AdditiveBackward {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void follow(i64, i64 last) {
-    terms.begin(last);
+  void follow(i64 last) {
+    terms.follow(last);
     edge_score.end = last;
   }
   void finish(A*) { terms.finish(), edge_score.send(); }

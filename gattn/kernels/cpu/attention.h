@@ -143,8 +143,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     score.prepare();
   }
 
-  void follow(i64, i64 last) {
-    terms.begin(last);
+  void follow(i64 last) {
+    terms.follow(last);
     if constexpr (requires { score.follow(last); }) score.follow(last);
   }
 

@@ -124,8 +124,8 @@ template <class T, class I> struct EdgeTerms {
     if (weight.back) product.resize(block * lanes);
   }
 
-  // The walk goes on with edges before `end`.
-  void begin(i64 end) { bias.end = weight.end = end; }
+  // The walk goes on with edges before the last.
+  void follow(i64 last) { bias.end = weight.end = last; }
   // And leaves them: their gradients are due.
   void finish() { bias.send(), weight.send(); }
 

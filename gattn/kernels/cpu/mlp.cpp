@@ -229,7 +229,7 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void follow(i64, i64 last) { terms.begin(last); }
+  void follow(i64 last) { terms.follow(last); }
   void finish(A* shared) {
     join_products(shared);
     terms.finish();

@@ -14,8 +14,8 @@
 //   void edges(A* state, A* shared, row, first, last)   the state of edges [first, last), not none
 //   void merge(A* into, const A* from)
 //   void end(const A* state, row)    write the row's results
-//   void follow(first, last)         edges of these only follow, as they lie; where it matters
-//   void finish(A* shared)           no other of these does, nor joins this sum; where it matters
+//   void follow(last)                edges before this one follow, as they lie; where it matters
+//   void finish(A* shared)           no more of these follow, nor join this sum; where it matters
 #pragma once
 
 #include <omp.h>
@@ -114,7 +114,7 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
           const i64 first = ptr[hub.row] + (split - hub.first_split) * split_edges;
           const i64 last = std::min<i64>(first + split_edges, ptr[hub.row + 1]);
           A* own = partial.get() + split * size;
-          if constexpr (requires { local.follow(first, last); }) local.follow(first, last);
+          if constexpr (requires { local.follow(last); }) local.follow(last);
           local.edges(own, sum, hub.row, first, last);
         }
         if constexpr (requires { local.finish(sum); }) local.finish(sum);
@@ -122,9 +122,9 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
 #pragma omp for schedule(dynamic, 1)
       for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
         A* sum = shared.data() + chunk * shared_size;
-        const i64 begin = division.row_of(chunk), end = division.row_of(chunk + 1);
-        if constexpr (requires { local.follow(begin, end); }) local.follow(ptr[begin], ptr[end]);
-        for (i64 i = begin; i < end; ++i) {
+        const i64 end = division.row_of(chunk + 1);
+        if constexpr (requires { local.follow(end); }) local.follow(ptr[end]);
+        for (i64 i = division.row_of(chunk); i < end; ++i) {
           const i64 first = ptr[i], last = ptr[i + 1];
           if (last - first > split_edges) continue;
           if (first < last)
