@@ -192,7 +192,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   Table<const T> grad_out;
   const A *out, *edge_out, *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
-  A *alpha, *grad_score;
+  HandedOver<A> handed;
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
@@ -256,8 +256,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
       for (i64 t = 0; t < count; ++t) {
         const i64 position = at + t;
         const A* change = ds.data() + t * lanes();
-        copy_heads(alpha + position * heads(), s.data() + t * lanes(), heads());
-        copy_heads(grad_score + position * heads(), change, heads());
+        handed.store(position, s.data() + t * lanes(), change);
         if (grad_edge_attr)
           edge_gradient(change, s.data() + t * lanes(), score.graph.perm[position]);
       }
@@ -354,7 +353,7 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
 
   Edges<I> graph;
   Table<const T> query, grad_out;
-  const A *alpha, *grad_score;
+  HandedOver<A> handed;
   T *grad_key, *grad_value;
   i64 heads, channels, value_channels;
 
@@ -370,22 +369,22 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) ask(at + t + ahead);
-      const auto add_weighted = [&](A* to, const A* weight, const Table<const T>& from, i64 n) {
+      const auto add_weighted = [&](A* to, const A* first_weight, const Table<const T>& from,
+                                    i64 n) {
         add_rows<C, T>(
             to, at == first, count, heads, n,
-            [=, this](i64 t) { return weight + graph.csr2csc[at + t] * heads; },
+            [=, this](i64 t) { return first_weight + graph.csr2csc[at + t] * 2 * heads; },
             [=, this](i64 t) { return from[graph.row[at + t]]; }, [=](i64 x) { return x * n; });
       };
-      add_weighted(grad_k, grad_score, query, c());
-      add_weighted(grad_v, alpha, grad_out, cv());
+      add_weighted(grad_k, handed.grad_score(0), query, c());
+      add_weighted(grad_v, handed.weight(0), grad_out, cv());
     }
   }
   void ask(i64 at) const {
     if (at >= graph.e) return;
     prefetch(query[graph.row[at]], heads * c());
     prefetch(grad_out[graph.row[at]], heads * cv());
-    prefetch(alpha + graph.csr2csc[at] * heads, heads);
-    prefetch(grad_score + graph.csr2csc[at] * heads, heads);
+    handed.ask(graph.csr2csc[at]);
   }
   void end(const A* state, i64 source) const {
     store(grad_key + source * heads * c(), state, heads * c());
@@ -409,7 +408,7 @@ void dot_product_backward(const DotProductArgs& args) {
     using A = acc_t<T>;
     const Edges<I> edges(args);
     const i64 heads = args.heads, work = heads * (args.channels + args.value_channels + 8);
-    const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
+    const auto numbers = scratch<A>(edges.e * 2 * heads);
     const i64 size = heads * args.channels * args.features;
     const Buffer<A> total(size);
     const DotProductBackwardByDestination<T, I, C> by_destination{
@@ -421,8 +420,7 @@ void dot_product_backward(const DotProductArgs& args) {
         .row_sum = static_cast<const A*>(args.row_sum),
         .grad_query = static_cast<T*>(args.grad_query),
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
-        .alpha = alpha.get(),
-        .grad_score = grad_score.get(),
+        .handed = {numbers.get(), heads},
         .terms = terms_of<T, I>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
@@ -431,8 +429,7 @@ void dot_product_backward(const DotProductArgs& args) {
         .graph = edges,
         .query = args.query,
         .grad_out = args.grad_out,
-        .alpha = alpha.get(),
-        .grad_score = grad_score.get(),
+        .handed = by_destination.handed,
         .grad_key = static_cast<T*>(args.grad_key),
         .grad_value = static_cast<T*>(args.grad_value),
         .heads = heads,

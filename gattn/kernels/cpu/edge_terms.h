@@ -106,6 +106,22 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
   return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
 }
 
+// What the walk over the edges into each destination hands over to the one over those out of each
+// source: of each edge alpha times its factors and the score's gradient, side by side, since they
+// are read at a random place. [e, 2, h] in CSR order.
+template <class A> struct HandedOver {
+  A* numbers;
+  i64 heads;
+
+  A* weight(i64 position) const { return numbers + position * 2 * heads; }
+  A* grad_score(i64 position) const { return weight(position) + heads; }
+  void store(i64 position, const A* weight, const A* grad_score) const {
+    copy_heads(this->weight(position), weight, heads);
+    copy_heads(this->grad_score(position), grad_score, heads);
+  }
+  void ask(i64 position) const { prefetch(weight(position), 2 * heads); }
+};
+
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 

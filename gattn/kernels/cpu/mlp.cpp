@@ -9,8 +9,9 @@
 // Backward is two walks. Over the edges into each destination,
 //   ds_ij = alpha_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
 // gives dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T and da = W^T dz; k alpha and ds are
-// handed over, [e, h] in CSR order. Over the edges out of each source, with z formed again,
-// dk_j = sum_i dz_ij and dv_j = sum_i k_ij alpha_ij dO_i. The derivation is in docs/kernels.md.
+// handed over, [e, h] in CSR order, and of LeakyReLU the signs of z, a bit a channel. Over the edges
+// out of each source dk_j = sum_i dz_ij, for which tanh has z formed again, and
+// dv_j = sum_i k_ij alpha_ij dO_i. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
@@ -40,6 +41,56 @@ GATTN_ARGS(MLPArgs, MLP_FIELDS);
 template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
   const Z low = negative_slope * z;
   return z > 0 ? z : low;
+}
+
+// The signs of an edge's z: of each 128 channels, bit v of byte i says whether z of channel
+// 16 v + i is above zero. So a vector of bytes has one bit of each for a vector of channels.
+constexpr i64 sign_lanes = 16, signs_together = 8 * sign_lanes;
+
+inline i64 sign_bytes(i64 channels) {
+  return (channels + signs_together - 1) / signs_together * sign_lanes;
+}
+
+// Call piece(v, first, n) for the channels that bit v of these bytes is of, n of them.
+template <class Piece> GATTN_INLINE void for_signs(i64 first, i64 channels, const Piece& piece) {
+  if (first + signs_together <= channels) {
+#pragma GCC unroll 8
+    for (int v = 0; v < 8; ++v)
+      piece(v, first + v * sign_lanes, std::integral_constant<i64, sign_lanes>());
+    return;
+  }
+  for (int v = 0; first < channels; ++v, first += sign_lanes)
+    piece(v, first, std::min(sign_lanes, channels - first));
+}
+
+template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* z, i64 channels) {
+  for (i64 first = 0; first < channels; first += signs_together, to += sign_lanes) {
+    int bits[sign_lanes] = {};
+    for_signs(first, channels, [&](int v, i64 at, auto n) {
+#pragma omp simd
+      for (i64 i = 0; i < n; ++i) bits[i] |= z[at + i] > 0 ? 1 << v : 0;
+    });
+#pragma omp simd
+    for (i64 i = 0; i < sign_lanes; ++i) to[i] = std::uint8_t(bits[i]);
+  }
+}
+
+// to += change where z is above zero, elsewhere the slope times it.
+template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* __restrict change,
+                                                     const std::uint8_t* sign, A negative_slope,
+                                                     i64 channels) {
+  for (i64 first = 0; first < channels; first += signs_together, sign += sign_lanes) {
+    int bits[sign_lanes];
+#pragma omp simd
+    for (i64 i = 0; i < sign_lanes; ++i) bits[i] = sign[i];
+    for_signs(first, channels, [&](int v, i64 at, auto n) {
+#pragma omp simd
+      for (i64 i = 0; i < n; ++i) {
+        const A own = change[at + i], low = negative_slope * own;
+        to[at + i] += bits[i] & 1 << v ? own : low;
+      }
+    });
+  }
 }
 
 // With tanh, which costs more than fixed channels would save, there is one form for any number of
@@ -171,6 +222,16 @@ template <class T, class I, int C> struct MLPScore {
     }
   }
 
+  // grad_x w_x of one edge, [h, c], where its z would stand.
+  void weighted_gradient(const A* grad) {
+    const i64 n = c();
+    for (i64 x = 0; x < heads; ++x) {
+      A* to = z.data() + x * n;
+      const A *v = w.data() + x * n, change = grad[x];
+      for_channels<C>(n, [=](i64 k) { to[k] = change * v[k]; });
+    }
+  }
+
   void take(A*, A*, i64, i64, const A*, const A*, const T* const*, const i64*) {}
   void end(A*, const A*, const A*, const A*, i64) {}
 };
@@ -202,7 +263,8 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   i64 value_channels;
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
-  A *alpha, *grad_score;
+  HandedOver<A> handed;
+  std::uint8_t* signs;  // null with tanh
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
@@ -248,9 +310,9 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
         const A* change = ds.data() + t * lanes();
-        copy_heads(alpha + (at + t) * heads(), s.data() + t * lanes(), heads());
-        copy_heads(grad_score + (at + t) * heads(), change, heads());
+        handed.store(at + t, s.data() + t * lanes(), change);
         weight_gradient(shared, t, change);
+        if (signs) pack_signs(signs + (at + t) * sign_bytes(size), score.z_of(t), size);
         score.hidden_gradient(t, change);
         add(state, score.z_of(t), size);
       }
@@ -338,8 +400,9 @@ template <class T, class I, int C> struct MLPBackwardBySource {
   MLPScore<T, I, C> score;
   Table<const T> grad_out;
   i64 value_channels;
-  const A *alpha, *grad_score;
-  T *grad_key, *grad_value;  // grad_value is null where value is key: dv joins dk
+  HandedOver<A> handed;
+  const std::uint8_t* signs;  // null with tanh: then z is formed again
+  T *grad_key, *grad_value;   // grad_value is null where value is key: dv joins dk
 
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }
@@ -357,36 +420,49 @@ template <class T, class I, int C> struct MLPBackwardBySource {
     score.begin(source), begin(state);
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      score.hidden(
-          count,
-          [&](i64 t) {
-            ask(at + t + ahead);
-            return score.other[graph.row[at + t]];
-          },
-          [&](i64 t) { return graph.perm[graph.csr2csc[at + t]]; });
+      for (i64 t = 0; t < count; ++t) ask(at + t + ahead);
+      if (!signs) form_hidden(at, count);
       for (i64 t = 0; t < count; ++t) {
-        score.hidden_gradient(t, grad_score + graph.csr2csc[at + t] * score.heads);
-        add(grad_k, score.z_of(t), key_size());
+        const i64 position = graph.csr2csc[at + t];
+        const A* change = handed.grad_score(position);
+        if (signs) {
+          score.weighted_gradient(change);
+          add_signed(grad_k, score.z_of(0), signs + position * sign_bytes(key_size()),
+                     score.negative_slope, key_size());
+        } else {
+          score.hidden_gradient(t, change);
+          add(grad_k, score.z_of(t), key_size());
+        }
       }
       add_rows<C, T>(
           grad_v, false, count, score.heads, cv(),
-          [=, this](i64 t) { return alpha + score.graph.csr2csc[at + t] * score.heads; },
+          [=, this](i64 t) { return handed.weight(score.graph.csr2csc[at + t]); },
           [=, this](i64 t) { return grad_out[score.graph.row[at + t]]; },
           [this](i64 x) { return x * cv(); });
     }
   }
 
+  [[gnu::noinline]] void form_hidden(i64 first, i64 count) {
+    const Edges<I>& graph = score.graph;
+    score.hidden(
+        count, [&](i64 t) { return score.other[graph.row[first + t]]; },
+        [&](i64 t) { return graph.perm[graph.csr2csc[first + t]]; });
+  }
+
   void ask(i64 at) const {
     const Edges<I>& graph = score.graph;
     if (at >= graph.e) return;
-    if (score.features) {
-      prefetch(score.edge_attr[graph.perm[graph.csr2csc[at]]], score.features);
-      if (at + ahead < graph.e) prefetch_index(graph.perm, graph.csr2csc[at + ahead]);
+    if (signs) {
+      prefetch(signs + graph.csr2csc[at] * sign_bytes(key_size()), sign_bytes(key_size()));
+    } else {
+      if (score.features) {
+        prefetch(score.edge_attr[graph.perm[graph.csr2csc[at]]], score.features);
+        if (at + ahead < graph.e) prefetch_index(graph.perm, graph.csr2csc[at + ahead]);
+      }
+      prefetch(score.other[graph.row[at]], key_size());
     }
-    prefetch(score.other[graph.row[at]], key_size());
     prefetch(grad_out[graph.row[at]], value_size());
-    prefetch(alpha + graph.csr2csc[at] * score.heads, score.heads);
-    prefetch(grad_score + graph.csr2csc[at] * score.heads, score.heads);
+    handed.ask(graph.csr2csc[at]);
   }
 
   void end(const A* state, i64 source) const {
@@ -451,7 +527,9 @@ void mlp_backward(const MLPArgs& args) {
     using A = acc_t<T>;
     const Edges<I> edges(args);
     const i64 heads = args.heads, size = heads * args.channels, features = args.features;
-    const auto alpha = scratch<A>(edges.e * heads), grad_score = scratch<A>(edges.e * heads);
+    const auto numbers = scratch<A>(edges.e * 2 * heads);
+    const bool has_signs = args.activation == Activation::leaky_relu;
+    const auto signs = scratch<std::uint8_t>(has_signs ? edges.e * sign_bytes(size) : 0);
     const Buffer<A> total(size * (1 + features));
     const MLPBackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args, args.query, args.key),
@@ -463,8 +541,8 @@ void mlp_backward(const MLPArgs& args) {
         .row_sum = static_cast<const A*>(args.row_sum),
         .grad_query = static_cast<T*>(args.grad_query),
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
-        .alpha = alpha.get(),
-        .grad_score = grad_score.get(),
+        .handed = {numbers.get(), heads},
+        .signs = has_signs ? signs.get() : nullptr,
         .terms = terms_of<T, I>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), by_destination, total.data());
@@ -474,8 +552,8 @@ void mlp_backward(const MLPArgs& args) {
         .score = score_of<T, I, C>(args, args.key, args.query),
         .grad_out = args.grad_out,
         .value_channels = args.value_channels,
-        .alpha = alpha.get(),
-        .grad_score = grad_score.get(),
+        .handed = by_destination.handed,
+        .signs = by_destination.signs,
         .grad_key = static_cast<T*>(args.grad_key),
         .grad_value = static_cast<T*>(args.grad_value),
     };
