@@ -117,6 +117,8 @@ def comparisons() -> dict[str, Comparison]:
         of_batches = {name: make for name, make in TRANSFORMERS.items() if name != "SGFormer"}
         for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS, **of_batches}.items():
             found.append(Comparison(f"{group}/{name}", topology, make))
+        for name, make in OPERATORS.items():
+            found.append(Comparison(f"{group}/operator/{name}", topology, make))
         for name, (make, sides) in READOUTS.items():
             found.append(Comparison(f"{group}/{name}", topology, make, sides=sides))
     return {case.name: case for case in found}

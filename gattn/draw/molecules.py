@@ -176,7 +176,8 @@ def _draw(
             canvas.write(line, centre, y + top + size[1] + _LINE * number + 11, room=room)
     if values is not None:
         beyond = any((np.abs(one) > scale * (1 + 1e-9)).any() for one in values)
-        _legend(canvas, scale, label, beyond)
+        signed = any((one < 0).any() for one in values)
+        _legend(canvas, scale, label, beyond, signed)
     return canvas.finish()
 
 
@@ -242,12 +243,14 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
     canvas.drawer.SetFillPolys(True)
 
 
-def _legend(canvas: Canvas, scale: float, label: str, beyond: bool) -> None:
-    """Draw five discs with their numbers, as the atoms have them, and what they are."""
+def _legend(canvas: Canvas, scale: float, label: str, beyond: bool, signed: bool) -> None:
+    """Draw discs with their numbers, as the atoms have them, and what they are."""
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
+    places = (-2, -1, 0, 1, 2) if signed else (0, 1, 2)
+    centre = sum(places) / len(places)
     y = canvas.height - _LEGEND + 16
-    for place in (-2, -1, 0, 1, 2):
-        weight, x = place / 2, middle + place * step
+    for place in places:
+        weight, x = place / 2, middle + (place - centre) * step
         if weight:
             outline = canvas.palette.outline if weight < 0 else None
             canvas.disc(x, y, radius(weight) * _ANGSTROM, canvas.palette.disc(weight), outline)

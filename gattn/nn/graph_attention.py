@@ -314,7 +314,9 @@ class GraphAttention(Module):
 
     def extra_repr(self) -> str:
         """The settings, for repr."""
-        score = getattr(self.score, "__name__", repr(self.score))
+        score = getattr(self.score, "__name__", None) or (
+            repr(self.score) if isinstance(self.score, str) else type(self.score).__name__
+        )
         return f"heads={self.heads}, channels={self.channels}, score={score}"
 
 

@@ -45,7 +45,7 @@ def attention(
 
     Args:
         score: f, or its logarithm for the softmax: takes the queries, keys and features of b
-            edges, gives [b, h]. A function, a module, or a method of a module, whose parameters
+            edges, gives [b, h], with h the heads of ``value``. A function, a module, or a method of a module, whose parameters
             get their gradients. The row of an edge depends on that edge alone, nothing in it is
             random, nothing is written to what it is given, and ``torch.func`` differentiates it.
         query: a tensor [n, ...], or a tuple or dict of such, which ``score`` is given likewise.
@@ -88,6 +88,8 @@ def attention(
     if message is None:
         checks.check_tensor("value", value, " where there is no message")
     scores = sorted_scores(score, query, key, graph, edge_attr)
+    if message is None:
+        _check_heads(scores, cast(Tensor, value), graph)
     if message is None and normalize == "softmax":
         return attend_sorted(scores, cast(Tensor, value), graph, dropout=dropout)
     local, _ = graph.gather_sources()
@@ -167,6 +169,17 @@ def sorted_scores(
     if not scores.is_floating_point():
         raise TypeError(f"score must give floats; got {scores.dtype}")
     return scores
+
+
+def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
+    """Raise unless there is a score for each head of the values [m, h, c]."""
+    checks.check_shape("value", value, graph.num_src, "h", "c")
+    if scores.shape[1] != value.shape[1]:
+        raise ValueError(
+            f"score must give [b, {value.shape[1]}] for b edges, a number for each head of value; "
+            f"of {graph.num_edges} edges it gave {tuple(scores.shape)}. (One number of an edge that "
+            "goes to all heads is [b, 1] where it meets [b, h], not [b].)"
+        )
 
 
 def _of_edges(

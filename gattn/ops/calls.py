@@ -83,8 +83,8 @@ class Call(NamedTuple):
             weight, made = tensors[0], self._call(*tensors[1:])
             if made.dim() != 3 or made.shape[:2] != weight.shape:
                 raise ValueError(
-                    f"message must give ({weight.shape[0]}, {weight.shape[1]}, c), a row for each "
-                    f"edge and head; got {tuple(made.shape)}"
+                    f"message must give (b, {weight.shape[1]}, c), a row for each of b edges and "
+                    f"head; of {weight.shape[0]} edges it gave {tuple(made.shape)}"
                 )
             return weight.unsqueeze(-1).to(made.dtype) * made
         return self._call(*tensors)

@@ -216,6 +216,11 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         if made.requires_grad:
             raise ValueError(HELD)
         out = plan.room(made) if out is None else out
+        if made.shape[1:] != out.shape[1:]:
+            raise ValueError(
+                f"the function must give rows of one shape, however many edges it is given; it "
+                f"gave {tuple(made.shape)} after rows of {tuple(out.shape[1:])}"
+            )
         chunk.join(made, plan.into, out)
     if out is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
@@ -292,12 +297,13 @@ def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
     """One pass by destination, and without a kernel that adds at random places one by source."""
+    given = [tensor.detach() for tensor in tensors]
+    needed = _used(plan, given, needed)
     found = [
         t.new_zeros(t.shape, dtype=acc_dtype(t.dtype)) if need else None
         for t, need in zip(tensors, needed)
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
-    given = [tensor.detach() for tensor in tensors]
     passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
     passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
     for by, own in passes.items():
@@ -305,6 +311,16 @@ def _backward(
         if wanted:
             _add_gradients(plan, given, grad, by, wanted, found)
     return [None if own is None else own.to(t.dtype) for own, t in zip(found, tensors)]
+
+
+def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
+    """Which of the needed gradients there are: of what the function made nothing of an edge of,
+    there is none, as autograd has it."""
+    for chunk in chunks(plan.graph, "destination"):
+        rows = [None if index is None else index[:1] for index in chunk.rows(plan.places)]
+        recorded = Recorded.of(plan.call, _gather(tensors, rows), needed)
+        return [own is not None for own in recorded.gradients(torch.ones_like(recorded.made))]
+    return list(needed)
 
 
 def _add_gradients(

@@ -299,8 +299,13 @@ HELD = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
         (gaussian, {"graph": "edges"}, TypeError, "graph must be a gattn.Graph"),
         (
             gaussian, {"message": lambda v, e: v[:, 0]}, ValueError,
-            r"message must give \(43, 2, c\), a row for each edge and head; got \(43, 3\)",
+            r"message must give \(b, 2, c\), .* of 43 edges it gave \(43, 3\)",
         ),
+        (
+            lambda q, k, e: (q * k).sum(-1)[:, :1] - torch.ones(len(q)), {}, ValueError,
+            r"score must give \[b, 2\] for b edges, .* of 43 edges it gave \(43, 43\)",
+        ),
+        (gaussian, {"value": torch.ones(12, 2)}, ValueError, r"value must have shape \(12, h, c\)"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_clear_error(score, options, error, message, hub, given) -> None:
@@ -346,6 +351,32 @@ class Scaled(Module):
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
         return edge_attr * self.scale
+
+
+def test_rows_that_grow_with_the_number_of_edges_are_refused(hub, given, monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 20)
+    ends = [given[name] for name in ("query", "key", "value")]
+    with pytest.raises(ValueError, match=r"rows of one shape.*gave \(3, 3\) after rows of \(20,\)"):
+        attention(lambda q, k, e: q[:, :1, 0] - k[:, 0, 0], *ends, hub)
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_what_is_not_used_has_no_gradient(size, hub, given, monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    score = Perceptron().double()
+    score.unused = Parameter(torch.ones(3, dtype=torch.float64))
+    ends = [given[name] for name in ("query", "key", "value", "edge_attr")]
+
+    def of_keys(query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return key.sum(-1)
+
+    attention(score, *ends[:3], hub, edge_attr=ends[3]).sum().backward()
+    assert score.unused.grad is None
+    assert all(p.grad is not None for p in (score.weight, *score.edge.parameters(), *ends))
+    inputs = ends[0], ends[1], ends[3]
+    out = attention(of_keys, *ends[:3], hub, edge_attr=ends[3]).sum()
+    found = torch.autograd.grad(out, inputs, allow_unused=True)
+    assert [grad is None for grad in found] == [True, False, True]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
