@@ -10,6 +10,8 @@
 | transforms_disabled  | nothing is disabled                                                      |
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
+| keeps_graph          | what was recorded of few edges is kept as long as the result             |
+| uncompiled           | what torch.compile made is compiled once more                            |
 | memory_uses          | rows of edges are read into memory of their own for each chunk           |
 | onednn_linear        | products are torch's own, which are slower on AMD processors             |
 | flash_attention      | None, and its derivative computes the forward once more                  |
@@ -94,6 +96,19 @@ def dispatch_mode_active() -> bool:
 
     current = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
     return current() is not None
+
+
+keeps_graph: Callable[[], bool]
+keeps_graph = getattr(
+    getattr(torch._C, "_autograd", None), "_get_current_graph_task_keep_graph", lambda: True
+)
+"""Whether the backward that runs may run again (``retain_graph``)."""
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function or module itself, of which torch.compile may have made this one."""
+    for name in ("_torchdynamo_orig_callable", "_orig_mod"):
+        function = getattr(function, name, function)
+    return function
 
 
 _storage_uses: Any = getattr(torch._C, "_storage_Use_Count", None)

@@ -873,6 +873,17 @@ def test_the_checksum_depends_on_every_number_and_its_place(with_and_without_ker
     assert checksum(edges.to("meta")) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64, torch.bool])
+def test_the_checksum_depends_on_every_bit_of_what_is_no_integer(with_and_without_kernels, dtype):
+    numbers = torch.arange(12).remainder(2).to(dtype).view(6, 2)
+    seen = {checksum(numbers), checksum(numbers[:3]), checksum(numbers.flip(1))}
+    for place in range(12):
+        changed = numbers.clone()
+        changed.view(-1)[place] = numbers.view(-1)[place].logical_not()
+        seen.add(checksum(changed))
+    assert len(seen) == 3 + 12
+
+
 def test_equal_tensors_are_not_confused(sorts):
     one, other = torch.tensor([[0], [1]]), torch.tensor([[0], [1]])
     assert as_graph(one, 2) is not as_graph(other, 2)

@@ -1,4 +1,4 @@
-"""A 64-bit checksum of a tensor of integers: whether it still holds what was laid out.
+"""A 64-bit checksum of a tensor: whether it still holds what was laid out, or formed.
 
 It depends on each number and on its place. Reads the tensor once, at memory bandwidth.
 """
@@ -11,6 +11,7 @@ from torch import Tensor
 from gattn.kernels import cpu
 
 _WIDE = (torch.int32, torch.int64)
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROWS = 8
 """Rows of a sliced tensor up to which each is summed where it lies; more are copied first."""
 _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
@@ -41,15 +42,17 @@ def checksum(t: Tensor) -> int:
 def weighted_sum(t: Tensor) -> Tensor:
     """Sum of the numbers, each times an odd weight of its place; sums wrap: [] int64.
 
-    For tensors on a device, whose sum nobody waits for, and where there are no C++ kernels.
+    Of floats the bits are summed. For tensors on a device, whose sum nobody waits for, and where there are no C++ kernels.
     """
+    if t.is_complex():
+        t = torch.view_as_real(t.resolve_conj())
+    if t.is_floating_point():
+        t = t.resolve_neg().view(_BITS[t.element_size()])
     weights = _weights.get(t.device)
     if weights is None or weights.numel() < t.numel():
         generator = torch.Generator().manual_seed(0)
         length = 1 << max(t.numel() - 1, 0).bit_length()
         drawn = torch.randint(-(2**63), 2**63 - 1, (length,), generator=generator, device="cpu")
         weights = _weights[t.device] = (drawn | 1).to(t.device)
-    if t.is_floating_point() or t.is_complex():  # refused by whoever reads it as indices
-        return torch.zeros((), dtype=torch.int64, device=t.device)
     t = t if t.dtype in _WIDE else t.long()
     return (t * weights[: t.numel()].view(t.shape)).sum(dtype=torch.int64)

@@ -11,6 +11,7 @@ from torch_geometric.typing import SparseTensor  # pyright: ignore[reportAttribu
 from torch_geometric.utils import is_torch_sparse_tensor, scatter, to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
+from gattn import torch_internals
 from gattn.cache import cached, cached_last
 from gattn.edges import check_not_traced, is_networkx, networkx_rows
 from gattn.graph import Graph, as_graph
@@ -223,6 +224,8 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
     layer takes; of a whole graph, since processes that share one must do alike.
     """
     if torch.compiler.is_compiling() or type(edge_attr) is not Tensor or type(graph) is not Graph:
+        return False
+    if torch_internals.is_wrapped(edge_attr):
         return False
     return edge_attr.is_cpu and not edge_attr.requires_grad and is_few(graph.layout)
 

@@ -45,9 +45,11 @@ def attention(
 
     Args:
         score: f, or its logarithm for the softmax: takes the queries, keys and features of b
-            edges, gives [b, h], with h the heads of ``value``. A function, a module, or a method of a module, whose parameters
-            get their gradients. The row of an edge depends on that edge alone, nothing in it is
-            random, nothing is written to what it is given, and ``torch.func`` differentiates it.
+            edges, gives [b, h], with h the heads of ``value``. A function, a module, or a method of
+            a module, whose parameters get their gradients. The row of an edge depends on that edge
+            alone, nothing in it is random, nothing is written to what it is given, and
+            ``torch.func`` differentiates it. Backward calls it again, and needs the module as it
+            was.
         query: a tensor [n, ...], or a tuple or dict of such, which ``score`` is given likewise.
         key: the same with [m, ...].
         value: [m, h, c]; for ``message`` anything that ``key`` can be.

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from gattn import torch_internals
+
 Tensors: TypeAlias = "Tensor | Sequence[Tensor] | Mapping[str, Tensor] | None"
 """One tensor, several, several by name, or none; a user's function is given the same."""
 
@@ -68,6 +70,7 @@ class Call(NamedTuple):
         cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], weighed: bool
     ) -> Call:
         """Of a function, a module, or a method of a module, for these arguments."""
+        function = _as_it_is(torch_internals.uncompiled(function))
         owner = _owner(function)
         module = owner if owner is function or owner is None else _Method(function)
         slots = () if module is None else _slots(module)
@@ -76,6 +79,19 @@ class Call(NamedTuple):
     def parameters(self) -> list[Tensor]:
         """What of the function is learned."""
         return [] if self.module is None else list(self.module.parameters())
+
+    def versions(self) -> list[tuple[Tensor, int]]:
+        """The module's buffers, and how often each was written to."""
+        buffers = [] if self.module is None else self.module.buffers()
+        return [(own, own._version) for own in buffers if not own.is_inference()]
+
+    def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
+        """Raise where a buffer was written to since: the function would give something else."""
+        if any(own._version != version for own, version in versions):
+            raise RuntimeError(
+                "a buffer of the module whose function of edges is differentiated was written to "
+                "after forward: backward calls the function again, and needs it as it was"
+            )
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """What the function gives for a batch of edges, times its weights if it has some."""
@@ -129,6 +145,26 @@ def _owner(function: Callable[..., Tensor]) -> Module | None:
     return owner if isinstance(owner, Module) else None
 
 
+def _as_it_is(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function with what its variables from outside hold now, and not by the time it is
+    called again, as in a loop over temperatures."""
+    if not isinstance(function, types.FunctionType) or not function.__closure__:
+        return function
+    cells = tuple(map(_as_cell_is, function.__closure__))
+    own = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
+    )
+    own.__kwdefaults__ = function.__kwdefaults__
+    return own
+
+
+def _as_cell_is(cell: types.CellType) -> types.CellType:
+    try:
+        return types.CellType(cell.cell_contents)
+    except ValueError:  # it holds nothing yet
+        return cell
+
+
 def _slots(module: Module) -> tuple[tuple[str, int], ...]:
     """The places of a module's parameters, each once, and the number of the one that stands there.
 
@@ -157,9 +193,28 @@ class _Method(Module):
 
 def compiled(function: Callable[..., Any], call: Call, device: torch.device) -> Callable[..., Any]:
     """A function that makes this call, compiled by torch, where it finds what it compiles with."""
-    if call.code is None or not _can_compile(device.type):
+    if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function
-    return _compiled(function, call.code)
+    own = _compiled(function, call.code)
+
+    def attempt(*arguments: Any) -> Any:
+        try:
+            return own(*arguments)
+        except Exception as error:
+            made = function(*arguments)  # what is wrong with the user's function itself is raised
+            _uncompilable.add(call.code)
+            name = getattr(call.function, "__qualname__", type(call.function).__name__)
+            warnings.warn(
+                f"{name} runs uncompiled, some times slower: torch could not compile it "
+                f"({type(error).__name__}: {str(error).strip().splitlines()[0]})",
+                stacklevel=2,
+            )
+            return made
+
+    return attempt
+
+
+_uncompilable: set[types.CodeType | None] = set()
 
 
 @functools.cache

@@ -139,7 +139,9 @@ class _Edgewise(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.recorded, given = None, [tensor.detach() for tensor in tensors]
         if not is_few(plan.graph.layout) or not plan.graph.num_edges:
-            return _forward(plan, given)
+            out = _forward(plan, given)
+            ctx.versions = plan.call.versions()
+            return out
         out, ctx.recorded = _forward_few(plan, given, ctx.needs_input_grad[1:])
         return out
 
@@ -151,7 +153,11 @@ class _Edgewise(torch.autograd.Function):
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
             if ctx.recorded is not None:
-                return None, *_backward_few(plan, ctx.recorded, tensors, grad)
+                recorded, keep = ctx.recorded, torch_internals.keeps_graph()
+                if not keep:  # as autograd frees what it saved
+                    ctx.recorded = None
+                return None, *_backward_few(plan, recorded, tensors, grad, keep)
+            plan.call.check_unwritten(ctx.versions)
             return None, *_backward(plan, tensors, grad, ctx.needs_input_grad[1:])
 
 
@@ -225,6 +231,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     if out is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
+        _check_rows(made, 0)
         out = plan.room(made)
     return out.to(made.dtype)
 
@@ -247,11 +254,11 @@ def _forward_few(
 
 
 def _backward_few(
-    plan: _Plan, recorded: Recorded, tensors: Sequence[Tensor], grad: Tensor
+    plan: _Plan, recorded: Recorded, tensors: Sequence[Tensor], grad: Tensor, keep: bool
 ) -> list[Tensor | None]:
     """The gradients of what the function was given, summed for each node."""
     (chunk,) = chunks(plan.graph, "destination")
-    own = recorded.gradients(chunk.take(grad, plan.into))
+    own = recorded.gradients(chunk.take(grad, plan.into), keep=keep)
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
     return [
         gradient if gradient is None or place == "function" else chunk.joined(gradient, place)
@@ -263,16 +270,19 @@ def _checked(run: Callable[[], Tensor], plan: _Plan, tensors: list[Tensor], chun
     """Call the function; raise where it is not one of each edge alone."""
     state = _random_state(plan.graph.device)
     made = run()
-    count = len(chunk.edge)
-    if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
-        came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
-        raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
+    _check_rows(made, len(chunk.edge))
     if not torch.equal(state, _random_state(plan.graph.device)):  # or another thread drew
         with _Draws() as draws:
             plan.call(*_gather(tensors, chunk.rows(plan.places)))
         if draws.drawn:
             raise ValueError(RANDOM)
     return made
+
+
+def _check_rows(made: Any, count: int) -> None:
+    if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
+        came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
 
 
 class _Draws(TorchDispatchMode):
@@ -315,10 +325,17 @@ def _backward(
 
 def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
     """Which of the needed gradients there are: of what the function made nothing of an edge of,
-    there is none, as autograd has it."""
+    there is none, as autograd has it.
+
+    Raises:
+        ValueError: the function draws random numbers, by whatever generator of torch's.
+    """
     for chunk in chunks(plan.graph, "destination"):
         rows = [None if index is None else index[:1] for index in chunk.rows(plan.places)]
-        recorded = Recorded.of(plan.call, _gather(tensors, rows), needed)
+        with _Draws() as draws:
+            recorded = Recorded.of(plan.call, _gather(tensors, rows), needed)
+        if draws.drawn:
+            raise ValueError(RANDOM)
         return [own is not None for own in recorded.gradients(torch.ones_like(recorded.made))]
     return list(needed)
 

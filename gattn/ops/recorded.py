@@ -42,14 +42,17 @@ class Recorded(NamedTuple):
             waiting += [before for before, _ in node.next_functions]
         return False
 
-    def gradients(self, grad: Tensor) -> list[Tensor | None]:
-        """Of everything it was given, None where none is needed or there is none."""
+    def gradients(self, grad: Tensor, *, keep: bool = False) -> list[Tensor | None]:
+        """Of everything it was given, None where none is needed or there is none.
+
+        ``keep`` says whether they can be asked for again.
+        """
         wanted = [tensor for tensor in self.given if tensor.requires_grad]
         if not self.made.requires_grad:
             return [None] * len(self.given)
         found = iter(
             torch.autograd.grad(
-                self.made, wanted, grad.to(self.made.dtype), retain_graph=True, allow_unused=True
+                self.made, wanted, grad.to(self.made.dtype), retain_graph=keep, allow_unused=True
             )
         )
         return [next(found) if tensor.requires_grad else None for tensor in self.given]

@@ -18,6 +18,7 @@ from gattn.nn import (
     TransformerConv,
     _edges,
 )
+from gattn.kernels import cpu
 from gattn.nn._edges import read_edges, with_loop_features
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
@@ -168,7 +169,9 @@ def test_features_of_loops_are_formed_once(kept):
     ],
     ids=["counted", "data", "numpy"],
 )
-def test_features_of_loops_follow_a_write_to_the_edges(kept, write):
+@pytest.mark.parametrize("reason", ["", "not built"])
+def test_features_of_loops_follow_a_write_to_the_edges(kept, write, reason, monkeypatch):
+    monkeypatch.setattr(cpu, "unavailable_reason", lambda: reason)
     graph, edge_attr = kept
     with_loop_features(edge_attr, graph, "mean")
     write(edge_attr)
@@ -182,6 +185,15 @@ def test_features_of_loops_that_someone_wrote_to_are_formed_anew(kept):
     for _ in range(2):
         found = with_loop_features(edge_attr, graph, "mean")
         torch.testing.assert_close(found, _expected(graph, edge_attr))
+
+
+def test_features_of_loops_are_mapped_over_in_inference_mode(kept, monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    graph, edge_attr = kept
+    every = torch.stack([edge_attr, 2 * edge_attr])
+    with torch.inference_mode():
+        found = torch.func.vmap(lambda rows: with_loop_features(rows, graph, "mean"))(every)
+    torch.testing.assert_close(found[1], 2 * _expected(graph, edge_attr))
 
 
 def test_features_of_loops_have_the_gradients_of_the_edges(kept):

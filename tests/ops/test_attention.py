@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import gattn
 from gattn.functional import aggregate, apply_edges, attention, edge_softmax
 from gattn.kernels.gather import gather_rows
-from gattn.ops import chunks
+from gattn.ops import calls, chunks
 
 NODES, HEADS, WIDTH = 12, 2, 3
 NORMALIZE = ("softmax", "sum", "mean", "none", "sigmoid")
@@ -467,6 +468,120 @@ class Tied(Module):
 
     def gated(self, value: Tensor, edge_attr: Tensor) -> Tensor:
         return self.again(value)
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_a_function_keeps_what_it_saw_at_its_call(size, hub, given, monkeypatch) -> None:
+    """As in a loop over temperatures, whose variable has moved on by the time of backward."""
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    ends = [given[name] for name in ("query", "key", "value")]
+    found, wanted = torch.zeros(2, NODES, HEADS, WIDTH, dtype=torch.float64)
+    for scale in (1.0, 2.0, 8.0):
+
+        def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+            return (query * key).sum(-1) / scale  # noqa: B023
+
+        found = found + attention(score, *ends, hub)
+        wanted = wanted + plain(score, *ends, hub, None, None, "softmax")
+    grad = torch.randn_like(found)
+    expected = torch.autograd.grad(wanted, ends, grad)
+    torch.testing.assert_close(torch.autograd.grad(found, ends, grad), expected)
+
+
+def test_a_buffer_that_was_written_to_is_an_error_in_backward(hub, given, in_chunks) -> None:
+    class Annealed(Perceptron):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+
+        def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+            return self.scale * super().forward(query, key, edge_attr)
+
+    ends = [given[name] for name in ("query", "key", "value")]
+    score = Annealed().double()
+    out = attention(score, *ends, hub, edge_attr=given["edge_attr"])
+    torch.autograd.grad(out.sum(), ends, retain_graph=True)
+    score.scale.mul_(0.5)
+    with pytest.raises(RuntimeError, match="a buffer of the module .* was written to after"):
+        out.sum().backward()
+
+
+def test_what_was_recorded_goes_with_what_autograd_saved(hub, given) -> None:
+    made: list[weakref.ref[Tensor]] = []
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        product = query * key
+        made.append(weakref.ref(product))
+        return product.square().sum(-1)  # which saves the product
+
+    out = attention(score, *(given[name] for name in ("query", "key", "value")), hub).sum()
+    out.backward(retain_graph=True)
+    assert made[0]() is not None
+    out.backward()
+    assert made[0]() is None
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        out.backward()
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_a_generator_of_ones_own_is_refused_where_backward_calls_again(
+    size, hub, given, monkeypatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    generator = torch.Generator().manual_seed(0)
+    ends = [given[name] for name in ("query", "key", "value")]
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        return (query * key).sum(-1) * torch.rand(len(query), HEADS, generator=generator)
+
+    out = attention(score, *ends, hub).sum()
+    if size > hub.num_edges:  # what was recorded is differentiated
+        first, second = (torch.autograd.grad(out, ends, retain_graph=True) for _ in range(2))
+        assert all(map(torch.equal, first, second))
+        return
+    with pytest.raises(ValueError, match="must not draw random numbers"):
+        out.backward()
+
+
+@pytest.mark.parametrize("made", [None, [], torch.ones(3, HEADS)])
+def test_without_edges_a_function_is_checked_too(made, given) -> None:
+    empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
+    ends = [given[name] for name in ("query", "key", "value")]
+    with pytest.raises(ValueError, match="must give a row for each of 0 edges"):
+        attention(lambda q, k, e: made, *ends, empty)
+
+
+def test_what_torch_cannot_compile_runs_and_is_told_once(hub, given, monkeypatch) -> None:
+    tried: list[object] = []
+
+    def broken(*arguments: object) -> Tensor:
+        tried.append(arguments)
+        raise AssertionError("guard failed\nand more")
+
+    monkeypatch.setattr(chunks, "CHUNK", 10)
+    monkeypatch.setattr(calls, "_compiled", lambda function, code: broken)
+    monkeypatch.setattr(calls, "_uncompilable", set())
+    score = Perceptron().double()
+    with pytest.warns(UserWarning, match=r"Perceptron.*uncompiled.*\(AssertionError: guard failed\)"):
+        check_definition(hub, given, score, None, "softmax")
+    check_definition(hub, given, score, None, "softmax")
+    assert len(tried) == 1
+    message = "scores of nothing"
+
+    def wrong(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        raise LookupError(message)
+
+    with pytest.raises(LookupError, match=message):  # its own error
+        attention(wrong, given["query"], given["key"], given["value"], hub)
+
+
+def test_a_compiled_score_is_compiled_with_what_surrounds_it(hub, given) -> None:
+    score = Perceptron().double()
+    for compiled in (torch.compile(score), torch.compile(score.forward)):
+        assert calls.Call.of(compiled, [given["query"]], weighed=False).code is not None
+        call = calls.Call.of(compiled, [given["query"]], weighed=False)
+        assert call.parameters() == list(score.parameters())
+        assert "_orig_mod" not in dict(call.slots)
 
 
 @pytest.mark.parametrize("chunk", [10, 1000])
