@@ -104,6 +104,7 @@ keeps_graph = getattr(
 )
 """Whether the backward that runs may run again (``retain_graph``)."""
 
+
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function or module itself, of which torch.compile may have made this one."""
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):

@@ -42,7 +42,8 @@ def checksum(t: Tensor) -> int:
 def weighted_sum(t: Tensor) -> Tensor:
     """Sum of the numbers, each times an odd weight of its place; sums wrap: [] int64.
 
-    Of floats the bits are summed. For tensors on a device, whose sum nobody waits for, and where there are no C++ kernels.
+    Of floats the bits are summed. For tensors on a device, whose sum nobody waits for, and where
+    there are no C++ kernels.
     """
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())

@@ -179,8 +179,8 @@ def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
     if scores.shape[1] != value.shape[1]:
         raise ValueError(
             f"score must give [b, {value.shape[1]}] for b edges, a number for each head of value; "
-            f"of {graph.num_edges} edges it gave {tuple(scores.shape)}. (One number of an edge that "
-            "goes to all heads is [b, 1] where it meets [b, h], not [b].)"
+            f"of {graph.num_edges} edges it gave {tuple(scores.shape)}. (A number for all heads "
+            "of an edge is [b, 1] where it meets [b, h], not [b].)"
         )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 from gattn import Graph, cache
+from gattn.kernels import cpu
 from gattn.nn import (
     FAConv,
     GATConv,
@@ -18,7 +19,6 @@ from gattn.nn import (
     TransformerConv,
     _edges,
 )
-from gattn.kernels import cpu
 from gattn.nn._edges import read_edges, with_loop_features
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])

@@ -502,7 +502,7 @@ def test_a_buffer_that_was_written_to_is_an_error_in_backward(hub, given, in_chu
     out = attention(score, *ends, hub, edge_attr=given["edge_attr"])
     torch.autograd.grad(out.sum(), ends, retain_graph=True)
     score.scale.mul_(0.5)
-    with pytest.raises(RuntimeError, match="a buffer of the module .* was written to after"):
+    with pytest.raises(RuntimeError, match=r"a buffer of the module .* was written to after"):
         out.sum().backward()
 
 
@@ -562,7 +562,9 @@ def test_what_torch_cannot_compile_runs_and_is_told_once(hub, given, monkeypatch
     monkeypatch.setattr(calls, "_compiled", lambda function, code: broken)
     monkeypatch.setattr(calls, "_uncompilable", set())
     score = Perceptron().double()
-    with pytest.warns(UserWarning, match=r"Perceptron.*uncompiled.*\(AssertionError: guard failed\)"):
+    with pytest.warns(
+        UserWarning, match=r"Perceptron.*uncompiled.*\(AssertionError: guard failed\)"
+    ):
         check_definition(hub, given, score, None, "softmax")
     check_definition(hub, given, score, None, "softmax")
     assert len(tried) == 1

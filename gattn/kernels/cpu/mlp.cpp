@@ -9,9 +9,9 @@
 // Backward is two walks. Over the edges into each destination,
 //   ds_ij = alpha_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
 // gives dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T and da = W^T dz; k alpha and ds are
-// handed over, [e, h] in CSR order, and of LeakyReLU the signs of z, a bit a channel. Over the edges
-// out of each source dk_j = sum_i dz_ij, for which tanh has z formed again, and
-// dv_j = sum_i k_ij alpha_ij dO_i. The derivation is in docs/kernels.md.
+// handed over, [e, h] in CSR order, and of LeakyReLU the signs of z, a bit a channel. Over the
+// edges out of each source dk_j = sum_i dz_ij, for which tanh has z formed again, and dv_j = sum_i
+// k_ij alpha_ij dO_i. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
