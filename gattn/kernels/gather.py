@@ -25,6 +25,13 @@ def can_add(rows: Tensor, total: Tensor) -> bool:
     return {type(rows), type(total)} <= _REAL and total.dtype in (torch.float32, torch.float64)
 
 
+def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Uninitialised memory; where it is real and a kernel's, large in huge pages."""
+    if type(like) in _REAL and cpu.serves(like.device):
+        return cpu.empty(like, *shape, dtype=dtype)
+    return like.new_empty(shape, dtype=dtype)
+
+
 def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
     """Write ``table[index]``, [b, ...] of [n, ...], to the contiguous ``out``, by the kernel."""
     shape = (index.numel(), *table.shape[1:])

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gattn import torch_internals
 from gattn.graph import Graph
+from gattn.kernels.gather import empty
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
 from gattn.ops.chunks import Chunk, Reader, chunks, has_kernel, is_few
@@ -122,8 +123,8 @@ class _Plan(NamedTuple):
         """For the result, of which this is a part: zeros for sums."""
         if self.into == "destination":
             dtype = acc_dtype(made.dtype)
-            return made.new_zeros(self.graph.num_dst, *made.shape[1:], dtype=dtype)
-        return made.new_empty(self.graph.num_edges, *made.shape[1:])
+            return empty(made, self.graph.num_dst, *made.shape[1:], dtype=dtype).zero_()
+        return empty(made, self.graph.num_edges, *made.shape[1:])
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
         """What is done with a chunk, compiled where it pays and nobody watches the operators."""
@@ -310,7 +311,7 @@ def _backward(
     given = [tensor.detach() for tensor in tensors]
     needed = _used(plan, given, needed)
     found = [
-        t.new_zeros(t.shape, dtype=acc_dtype(t.dtype)) if need else None
+        empty(t, *t.shape, dtype=acc_dtype(t.dtype)).zero_() if need else None
         for t, need in zip(tensors, needed)
     ]
     places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]

@@ -76,10 +76,15 @@ def test_only_negative_weights_have_an_outline():
         ellipses = ET.fromstring(svg).iter(f"{SVG}ellipse")
         return sum("fill:none" in ellipse.get("style") for ellipse in ellipses)
 
-    legend = outlines([0.0, 0.0])
-    assert legend == 2
-    assert outlines([0.5, 0.5]) == legend
+    assert outlines([0.0, 0.0]) == outlines([0.5, 0.5]) == 0  # and a legend without negative ones
+    legend = 2
     assert outlines([0.5, -0.5]) == legend + 1
+    assert outlines([-0.5, -0.5]) == legend + 2
+
+
+def test_the_legend_has_negative_weights_where_there_are_any():
+    assert texts(draw_molecule("CO", [0.1, 0.5], scale=0.5)) == ["0", "+0.25", "+0.5"]
+    assert texts(draw_molecule("CO", [0.1, -0.1], scale=0.5))[:2] == ["−0.5", "−0.25"]
 
 
 def test_one_scale_makes_pictures_comparable():
