@@ -107,6 +107,8 @@ keeps_graph = getattr(
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function or module itself, of which torch.compile may have made this one."""
+    if getattr(function, "_torchdynamo_disable", False):  # which keeps the function likewise
+        return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
     return function

@@ -13,6 +13,7 @@ NAMES = (
     "torch.utils._python_dispatch._get_current_dispatch_mode",
     "torch.nn.modules.module._has_any_global_hook",
     "torch._fused_sdp_choice",
+    "torch._C._autograd._get_current_graph_task_keep_graph",
 )
 # Each name in a process of its own, which is a copy of one that has torch: importing it is slow.
 SCRIPT = """

@@ -314,9 +314,8 @@ class GraphAttention(Module):
 
     def extra_repr(self) -> str:
         """The settings, for repr."""
-        score = getattr(self.score, "__name__", None) or (
-            repr(self.score) if isinstance(self.score, str) else type(self.score).__name__
-        )
+        score = getattr(self.score, "__name__", type(self.score).__name__)
+        score = repr(self.score) if isinstance(self.score, str) else score
         return f"heads={self.heads}, channels={self.channels}, score={score}"
 
 

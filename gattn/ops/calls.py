@@ -154,7 +154,8 @@ def _as_it_is(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     own = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
     )
-    own.__kwdefaults__ = function.__kwdefaults__
+    own.__kwdefaults__, own.__qualname__ = function.__kwdefaults__, function.__qualname__
+    own.__dict__.update(function.__dict__)  # where torch.compiler.disable leaves its mark
     return own
 
 
@@ -206,7 +207,7 @@ def compiled(function: Callable[..., Any], call: Call, device: torch.device) -> 
             name = getattr(call.function, "__qualname__", type(call.function).__name__)
             warnings.warn(
                 f"{name} runs uncompiled, some times slower: torch could not compile it "
-                f"({type(error).__name__}: {str(error).strip().splitlines()[0]})",
+                f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})",
                 stacklevel=2,
             )
             return made

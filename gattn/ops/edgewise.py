@@ -325,14 +325,14 @@ def _backward(
 
 
 def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
-    """Which of the needed gradients there are: of what the function made nothing of an edge of,
-    there is none, as autograd has it.
+    """Which of the needed gradients there are: of a tensor that the function does not use for an
+    edge or two there is none, as autograd has it.
 
     Raises:
         ValueError: the function draws random numbers, by whatever generator of torch's.
     """
     for chunk in chunks(plan.graph, "destination"):
-        rows = [None if index is None else index[:1] for index in chunk.rows(plan.places)]
+        rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
         with _Draws() as draws:
             recorded = Recorded.of(plan.call, _gather(tensors, rows), needed)
         if draws.drawn:

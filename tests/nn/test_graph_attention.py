@@ -262,3 +262,10 @@ def test_a_bias_that_is_none_is_refused(bias, error, message):
         layer(x, x, x, edges, attn_bias=bias)
     with pytest.raises(error, match=message):
         layer.attention_weights(x, x, edges, attn_bias=bias)
+
+
+@pytest.mark.parametrize(
+    ("score", "said"), [("dot", "score='dot'"), (torch.nn.Bilinear(2, 2, 2), "score=Bilinear\n")]
+)
+def test_repr_names_the_score(score, said):
+    assert f"heads=2, channels=4, {said}" in repr(GraphAttention(8, heads=2, score=score))

@@ -577,6 +577,19 @@ def test_what_torch_cannot_compile_runs_and_is_told_once(hub, given, monkeypatch
         attention(wrong, given["query"], given["key"], given["value"], hub)
 
 
+def test_a_score_that_loses_a_dimension_of_one_edge_learns(hub, given, monkeypatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 10)  # of which none is left with one edge
+    ends = [given[name] for name in ("query", "key", "value")]
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        product = (query * key).sum(-1, keepdim=True).squeeze()
+        return product[:, :HEADS]
+
+    grads = torch.autograd.grad(attention(score, *ends, hub).sum(), ends)
+    wanted = plain(score, *ends, hub, None, None, "softmax")
+    torch.testing.assert_close(grads, torch.autograd.grad(wanted.sum(), ends))
+
+
 def test_a_compiled_score_is_compiled_with_what_surrounds_it(hub, given) -> None:
     score = Perceptron().double()
     for compiled in (torch.compile(score), torch.compile(score.forward)):
