@@ -81,9 +81,12 @@ def test_what_torch_is_given_to_send_is_the_formula_s(run, size):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where a process reads its own peak")
 def test_memory_of_a_process_falls_with_their_number(run):
-    def peak(size):  # the mean: a process's own peak is off by what its allocator keeps
+    def mean(size):
         found = run(size, ranks.measure, 2**16, "GATConv")
         return sum(row["peak_bytes"] for (row,) in found) / size
+
+    def peak(size):  # what an allocator keeps comes on top of a peak: the least has least of it
+        return min(mean(size), mean(size))
 
     one, two, four = map(peak, (1, 2, 4))
     assert one > 50e6
