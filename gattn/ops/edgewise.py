@@ -12,7 +12,8 @@ again: that is bounded by their number, and time is what counts there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
@@ -273,10 +274,8 @@ def _checked(run: Callable[[], Tensor], plan: _Plan, tensors: list[Tensor], chun
     made = run()
     _check_rows(made, len(chunk.edge))
     if not torch.equal(state, _random_state(plan.graph.device)):  # or another thread drew
-        with _Draws() as draws:
+        with _no_draws():
             plan.call(*_gather(tensors, chunk.rows(plan.places)))
-        if draws.drawn:
-            raise ValueError(RANDOM)
     return made
 
 
@@ -296,6 +295,15 @@ class _Draws(TorchDispatchMode):
     ) -> Any:
         self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _no_draws() -> Iterator[None]:
+    """A context after which it is an error that this thread drew random numbers in it."""
+    with _Draws() as draws:
+        yield
+    if draws.drawn:
+        raise ValueError(RANDOM)
 
 
 def _random_state(device: torch.device) -> Tensor:
@@ -333,10 +341,8 @@ def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bo
     """
     for chunk in chunks(plan.graph, "destination"):
         rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
-        with _Draws() as draws:
+        with _no_draws():
             recorded = Recorded.of(plan.call, _gather(tensors, rows), needed)
-        if draws.drawn:
-            raise ValueError(RANDOM)
         return [own is not None for own in recorded.gradients(torch.ones_like(recorded.made))]
     return list(needed)
 

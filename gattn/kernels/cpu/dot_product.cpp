@@ -373,7 +373,7 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
                                     i64 n) {
         add_rows<C, T>(
             to, at == first, count, heads, n,
-            [=, this](i64 t) { return first_weight + graph.csr2csc[at + t] * 2 * heads; },
+            [=, this](i64 t) { return first_weight + graph.csr2csc[at + t] * handed.step(); },
             [=, this](i64 t) { return from[graph.row[at + t]]; }, [=](i64 x) { return x * n; });
       };
       add_weighted(grad_k, handed.grad_score(0), query, c());

@@ -113,13 +113,14 @@ template <class A> struct HandedOver {
   A* numbers;
   i64 heads;
 
-  A* weight(i64 position) const { return numbers + position * 2 * heads; }
+  i64 step() const { return 2 * heads; }  // from one edge's to the next one's
+  A* weight(i64 position) const { return numbers + position * step(); }
   A* grad_score(i64 position) const { return weight(position) + heads; }
   void store(i64 position, const A* weight, const A* grad_score) const {
     copy_heads(this->weight(position), weight, heads);
     copy_heads(this->grad_score(position), grad_score, heads);
   }
-  void ask(i64 position) const { prefetch(weight(position), 2 * heads); }
+  void ask(i64 position) const { prefetch(weight(position), step()); }
 };
 
 template <class T, class I> struct EdgeTerms {
