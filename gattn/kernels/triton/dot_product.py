@@ -72,6 +72,7 @@ from gattn.kernels.triton.work import (
     item_rows,
     longest_run,
     program_rows,
+    lanes_of_head,
     scatter_pairs,
     work_items,
 )
@@ -427,7 +428,8 @@ def dot_product_backward_query_kernel(
                 alphas += (alpha_drop,)
                 grad_dots += (grad_dot,)
             scatter_pairs(
-                edge_terms, alphas, grad_dots, first, last, step, head, head_mask, HEADS, SLOTS
+                edge_terms, alphas, grad_dots, first, last, step, head, head_mask, HEADS, SLOTS,
+                lanes_of_head(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
             )  # fmt: skip
             step += SLOTS * UNROLL
 

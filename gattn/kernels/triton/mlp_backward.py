@@ -74,6 +74,7 @@ from gattn.kernels.triton.work import (
     item_rows,
     longest_run,
     program_rows,
+    lanes_of_head,
     scatter_pairs,
     work_items,
 )
@@ -307,7 +308,8 @@ def mlp_backward_query_kernel(
                 alphas += (alpha_drop,)
                 grad_scores += (grad_score,)
             scatter_pairs(
-                edge_terms, alphas, grad_scores, first, last, step, head, head_mask, HEADS, SLOTS
+                edge_terms, alphas, grad_scores, first, last, step, head, head_mask, HEADS, SLOTS,
+                lanes_of_head(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
             )  # fmt: skip
             step += SLOTS * UNROLL
         grad_q = tl.sum(acc, 0)

@@ -134,29 +134,46 @@ def edge_positions(first, last, step, SLOTS: tl.constexpr):
 
 @triton.jit
 def scatter_pairs(
-    table, xs, ys, first, last, step, head, head_mask, HEADS: tl.constexpr, SLOTS: tl.constexpr
-):
+    table, xs, ys, first, last, step, head, head_mask, HEADS: tl.constexpr, SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+):  # fmt: skip
     """Write two numbers of each edge and head to a table [e, h, 2], by the edges' positions.
 
     xs and ys hold a tile [K, R, H] each for the tiles from `step` on. Two are written at once, so
-    that of the lanes which hold the same sum over channels each selects a number to write: a
-    narrower store would be spread over the warps of a program, behind barriers.
+    that of the LANES which hold the same sum over channels each selects a number to write, and
+    those that are left over a copy of one, which is masked: a narrower store would be spread over
+    the warps of a program, behind barriers.
     """
     TILES: tl.constexpr = 2 - len(xs) % 2
-    slot = tl.arange(0, SLOTS)[:, None, None, None, None]
-    tile = tl.arange(0, TILES)[:, None]
-    is_first = (tl.arange(0, 2) == 0)[None, None, None, None, :]
+    COPIES: tl.constexpr = LANES // (2 * TILES) if LANES > 2 * TILES else 1
+    slot = tl.arange(0, SLOTS)[:, None, None, None, None, None]
+    tile = tl.arange(0, TILES)[:, None, None]
+    copy = tl.arange(0, COPIES)[:, None]
+    is_first = (tl.arange(0, 2) == 0)[None, None, None, None, None, :]
     for u in tl.static_range(0, len(xs), TILES):
-        pair = tl.where(is_first, xs[u][:, :, :, None, None], ys[u][:, :, :, None, None])
+        pair = select_pair(is_first, xs[u], ys[u])
         if TILES == 2:
-            other = tl.where(
-                is_first, xs[u + 1][:, :, :, None, None], ys[u + 1][:, :, :, None, None]
-            )
+            other = select_pair(is_first, xs[u + 1], ys[u + 1])
             pair = tl.where((tile == 0)[None, None, None], pair, other)
-        position = first[:, None, None, None] + step + slot + (tile + u) * SLOTS
-        exists = (position < last[:, None, None, None]) & head_mask[:, None, None]
-        at = (position.to(tl.int64) * HEADS + head[:, None, None]) * 2 + tl.arange(0, 2)
-        tl.store(table + at, pair, mask=exists)
+        position = first[:, None, None, None, None] + step + slot + (tile + u) * SLOTS
+        exists = (position < last[:, None, None, None, None]) & head_mask[:, None, None, None]
+        at = (position.to(tl.int64) * HEADS + head[:, None, None, None]) * 2 + tl.arange(0, 2)
+        at, exists = at + copy * 0, exists & (copy == 0)
+        tl.store(table + at, tl.broadcast_to(pair, at.shape), mask=exists)
+
+
+@triton.constexpr_function
+def lanes_of_head(channels, bits):
+    """How many lanes hold the channels of one head, 16 bytes each or, in odd numbers, one each."""
+    lanes = channels * bits // 128 if channels * bits % 128 == 0 else channels
+    return min(32, triton.next_power_of_2(lanes))
+
+
+@triton.jit
+def select_pair(is_first, x, y):
+    """Of two tiles [K, R, H] the one that each of the lanes writes."""
+    x, y = x[:, :, :, None, None, None], y[:, :, :, None, None, None]
+    return tl.where(is_first, x, y)
 
 
 @triton.jit
