@@ -1,5 +1,10 @@
 """The C++ module's contract: packed arguments are checked, and memory has a checksum."""
 
+import os
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -63,3 +68,41 @@ def test_checksum_sees_every_element_and_its_place(size, dtype):
         swapped[[one, other]] = x[[other, one]]
         assert cpu.checksum(swapped) != found
     assert len({cpu.checksum(x.roll(k)) for k in range(min(size, 50))}) == min(size, 50)
+
+
+STEPS = """
+import resource
+import torch
+import gattn
+
+def step():
+    return [torch.ones(1 << 20) for _ in range(12)]
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+for _ in range(3):
+    step()
+before = faults()
+for _ in range(5):
+    step()
+print(faults() - before)
+"""
+
+
+def faults_of_five_steps(**environment):
+    """Of steps that each fill 12 x 4 MiB and free them, in a process of their own."""
+    own = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
+    found = subprocess.run(
+        [sys.executable, "-c", STEPS], env=own | environment, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return int(found.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_memory_that_a_step_frees_is_there_for_the_next():
+    """Unless the user has told malloc what to do."""
+    pages = 5 * 12 * (1 << 22) // os.sysconf("SC_PAGE_SIZE")
+    assert faults_of_five_steps() < pages / 20
+    assert faults_of_five_steps(MALLOC_TRIM_THRESHOLD_="131072") > pages / 2

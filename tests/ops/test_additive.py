@@ -33,6 +33,30 @@ def test_a_row_of_one_edge_copies_its_value(operators):
         assert found["key_score"][1].eq(0).all()
 
 
+def rows_of(*degrees):
+    """A graph whose node i has so many incoming edges, from nodes that repeat."""
+    destination = torch.arange(len(degrees)).repeat_interleave(torch.tensor(degrees))
+    source = torch.arange(len(destination)) * 7 % len(degrees)
+    return Graph(torch.stack([source, destination]), len(degrees))
+
+
+@pytest.mark.parametrize("frozen", [(), ("query_score",)], ids=["all", "no query"])
+@pytest.mark.parametrize("channels", [16, 5])
+@pytest.mark.parametrize("heads", [8, 3])
+@pytest.mark.parametrize("names", [("edge_score",), ()], ids=["edges", "nodes"])
+def test_rows_of_few_and_of_many_edges(
+    names, heads, channels, frozen, precision, operators, compare
+):
+    """Backward of few edges reads their values again, of many what forward kept of the row."""
+    operator = operators["additive, edges"]
+    shapes = {n: s for n, s in operator.shapes.items() if n not in ("bias", "edge_weight")}
+    shapes = {n: s for n, s in shapes.items() if n != "edge_score" or n in names}
+    graph = rows_of(0, 1, 2, 3, 4, 5, 6, 7, 8, 40, 1, 0, 6, 7)
+    for slope in (0.2, 1.0, -0.5):
+        compare(operator.but(shapes=shapes), graph, heads, channels, dtype=precision,
+                frozen=frozen, negative_slope=slope)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "frozen", ["query_score", "key_score", "value", "edge_score", "bias", "edge_weight"]
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import struct
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -36,6 +37,11 @@ except ModuleNotFoundError as error:
 except ImportError as error:  # built, but for other machines or another Python
     _kernels = None
     _reason = str(error)
+
+if _kernels is not None and not any(
+    name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ
+):
+    _kernels.keep_freed_memory()  # unless the user has told malloc what to do
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _LARGE = 1 << 20  # elements from which fresh memory is asked for in huge pages

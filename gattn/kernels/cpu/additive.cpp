@@ -15,6 +15,10 @@
 //           the difference is absent
 // One walk over the edges out of each source gives dv_j and db_j. The derivation is in
 // docs/kernels.md.
+//
+// A row of few edges, as of an atom, reads their values once more in backward and neither of its
+// own rows, O_i and O+_i - p+_i O_i, of which forward then does not write the second:
+//   D_i = sum_j p_ij <dO_i, v_j>   da_i = sum_j ds_ij LeakyReLU'(z_ij)
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -38,6 +42,21 @@ namespace {
 // clang-format on
 GATTN_ARGS(AdditiveArgs, ADDITIVE_FIELDS);
 
+// Whether a row has few edges: none has where edges have terms of their own.
+template <class I> struct FewEdges {
+  static constexpr i64 most = 6;
+
+  Indices<I> rowptr;
+  bool apply;
+
+  bool operator()(i64 row) const { return apply && rowptr[row + 1] - rowptr[row] <= most; }
+};
+
+template <class I> FewEdges<I> few_edges(const AdditiveArgs& args) {
+  const bool has_terms = args.bias.data || args.edge_weight.data || args.seed;
+  return {Edges<I>(args).rowptr, !has_terms && args.value_heads == args.heads};
+}
+
 template <class T, class I, int C> struct AdditiveScore {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = 2 * ahead;
@@ -48,9 +67,15 @@ template <class T, class I, int C> struct AdditiveScore {
   i64 heads, lanes, channels;
   A negative_slope;
   A* out_pos_centered;  // null where da is not asked for
+  FewEdges<I> has_few;
 
   Buffer<A> a, positive;
 
+  bool takes(i64 row) const { return out_pos_centered && !has_few(row); }
+  void expect(i64 row) const {
+    const i64 size = heads * width<C>(channels);
+    if (takes(row)) prefetch<1>(out_pos_centered + row * size, size);
+  }
   i64 extra_size() const { return out_pos_centered ? width<C>(channels) : 0; }
   void prepare() { edge_score.prepare(), a.resize(lanes), positive.resize(block * lanes); }
   void follow(i64 last) { edge_score.end = last; }
@@ -76,7 +101,6 @@ template <class T, class I, int C> struct AdditiveScore {
 
   void take(A* plus, A* mass, i64, i64 count, const A* before, const A* after, const T* const* rows,
             const i64* value_offset) {
-    if (!out_pos_centered) return;
     const i64 c = width<C>(channels);
     A* above = positive.data();
     for (i64 t = 0; t < count; ++t) {
@@ -93,7 +117,7 @@ template <class T, class I, int C> struct AdditiveScore {
   }
 
   void end(A* out, const A* plus, const A* mass, const A* inverse, i64 row) {
-    if (!out_pos_centered) return;
+    if (!takes(row)) return;
     const i64 c = width<C>(channels);
     for (i64 x = 0; x < heads; ++x) {
       const A share = mass[x] * inverse[x];
@@ -104,31 +128,102 @@ template <class T, class I, int C> struct AdditiveScore {
   }
 };
 
-// What backward needs of a destination, side by side: a, max, 1 / sum, delta = D, each [h].
-template <class T, int C> void pack_destinations(const AdditiveArgs& args, acc_t<T>* packed) {
+// What backward needs of a destination, side by side: a, max, 1 / sum, delta = D, each [h]; and da.
+template <class T, class I, int C> struct AdditiveRowTerms {
   using A = acc_t<T>;
-  const i64 heads = args.heads, c = width<C>(args.channels);
-  const Table<const T> grad(args.grad_out), query_score(args.query_score);
-  const A* out = static_cast<const A*>(args.out_acc);
-  const A* centered = static_cast<const A*>(args.out_pos_centered);
-  const A *row_max = static_cast<const A*>(args.row_max),
-          *row_sum = static_cast<const A*>(args.row_sum);
-  T* grad_query = static_cast<T*>(args.grad_query_score);
-  const A negative_slope = A(args.negative_slope);
-  for_each_row(args.n, heads * args.channels * 2, [&](i64 i) {
-    A* own = packed + i * 4 * heads;
-    const T* g = grad[i];
-    load(own, query_score[i], heads);
-    copy_heads(own + heads, row_max + i * heads, heads);
-    for (i64 x = 0; x < heads; ++x) own[2 * heads + x] = safe_inverse(row_sum[i * heads + x]);
-    head_dots<C>(own + 3 * heads, out + i * heads * c, g, heads, c);
-    for (i64 x = 0; x < heads; ++x) {
-      const i64 y = i * heads + x;
-      const A delta_pos = centered ? dot<C>(centered + y * c, g + x * c, c) : A(0);
-      grad_query[y] = narrow<T>((1 - negative_slope) * delta_pos);
+
+  Edges<I> graph;
+  Table<const T> query_score, key_score, edge_score, value, grad_out;
+  const A *out, *centered, *row_max, *row_sum;
+  FewEdges<I> has_few;
+  i64 heads, lanes, channels;
+  A negative_slope;
+  A* packed;
+  T* grad_query;
+
+  Buffer<A> g, a, inverse, shift, delta, change, z, p, inner;
+
+  i64 c() const { return width<C>(channels); }
+  i64 state_size() const { return 0; }
+  i64 shared_size() const { return 0; }
+  void prepare() {
+    g.resize(heads * c());
+    for (auto* row : {&a, &inverse, &shift, &delta, &change}) row->resize(lanes);
+    for (auto* rows : {&z, &p, &inner}) rows->resize(FewEdges<I>::most * lanes);
+  }
+  void begin(A*) const {}
+  void merge(A*, const A*) const {}
+  void expect(i64 row) const {
+    const i64 size = heads * c();
+    prefetch(grad_out[row], size);
+    if (has_few(row)) return;
+    prefetch(out + row * size, size);
+    if (centered) prefetch(centered + row * size, size);
+  }
+  void edges(A*, A*, i64, i64, i64) const {}
+
+  void end(const A*, i64 row) {
+    load_heads(a.data(), query_score[row], heads, lanes);
+    load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads, lanes);
+    if (has_few(row))
+      of_edges(row);
+    else
+      of_outputs(row);
+    const A* const terms[] = {a.data(), shift.data(), inverse.data(), delta.data()};
+    for (i64 k = 0; k < 4; ++k) copy_heads(packed + (4 * row + k) * heads, terms[k], heads);
+    store(grad_query + row * heads, change.data(), heads);
+  }
+
+ private:
+  void of_outputs(i64 row) {
+    const T* own = grad_out[row];
+    head_dots<C>(delta.data(), out + row * heads * c(), own, heads, c());
+    fill(change.data(), A(0), lanes);
+    if (!centered) return;
+    head_dots<C>(change.data(), centered + row * heads * c(), own, heads, c());
+    scale_by<0>(change.data(), 1 - negative_slope, heads);
+  }
+
+  void of_edges(i64 row) {
+    const A* own = widened(g.data(), grad_out[row], heads * c());
+    const i64 first = graph.rowptr[row], count = graph.rowptr[row + 1] - first;
+    for (i64 t = 0; t < count; ++t) {
+      const i64 j = graph.col[first + t];
+      A* key = z.data() + t * lanes;
+      head_dots<C>(inner.data() + t * lanes, own, value[j], heads, c());
+      load_heads(key, key_score[j], heads, lanes);
+      if (edge_score) axpy<0>(key, A(1), edge_score[graph.perm[first + t]], heads);
     }
-  });
-}
+    for (i64 x = 0; x < lanes; x += lane) sum_edges(x, count);
+  }
+
+  // D and da of the heads from x on.
+  void sum_edges(i64 x, i64 count) {
+    const A below = negative_slope, *query = a.data() + x, *most = shift.data() + x,
+            *share = inverse.data() + x;
+    A d[lane] = {}, da[lane] = {};
+    for (i64 t = 0; t < count; ++t) {
+      A *sum = z.data() + t * lanes + x, *alpha = p.data() + t * lanes + x;
+      const A* product = inner.data() + t * lanes + x;
+#pragma omp simd
+      for (i64 k = 0; k < lane; ++k) {
+        const A own = query[k] + sum[k], lowered = below * own;
+        sum[k] = own;
+        alpha[k] = exp_below((own > 0 ? own : lowered) - most[k]) * share[k];
+        d[k] += alpha[k] * product[k];
+      }
+    }
+    for (i64 t = 0; centered && t < count; ++t) {
+      const A *sum = z.data() + t * lanes + x, *alpha = p.data() + t * lanes + x,
+              *product = inner.data() + t * lanes + x;
+#pragma omp simd
+      for (i64 k = 0; k < lane; ++k)
+        da[k] += alpha[k] * (product[k] - d[k]) * (sum[k] > 0 ? A(1) : below);
+    }
+#pragma omp simd
+    for (i64 k = 0; k < lane; ++k) delta[x + k] = d[k], change[x + k] = da[k];
+  }
+};
 
 template <class T, class I, int C> struct AdditiveBackward {
   using A = acc_t<T>;
@@ -157,6 +252,10 @@ template <class T, class I, int C> struct AdditiveBackward {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void expect(i64 source) const {
+    prefetch(value[source], value_heads * c());
+    prefetch<1>(grad_value + source * value_heads * c(), value_heads * c());
+  }
   void follow(i64 last) {
     terms.follow(last);
     edge_score.end = last;
@@ -282,6 +381,7 @@ void additive_forward(const AdditiveArgs& args) {
         .channels = args.channels,
         .negative_slope = A(args.negative_slope),
         .out_pos_centered = static_cast<A*>(args.out_pos_centered),
+        .has_few = few_edges<I>(args),
     };
     attend<T, I, C>(score, args, args.value, args.value_heads, args.channels);
   });
@@ -292,8 +392,27 @@ void additive_backward(const AdditiveArgs& args) {
     using A = acc_t<T>;
     // Lanes beyond the last head may read on into the next node.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
-    pack_destinations<T, C>(args, packed.get());
     const Edges<I> edges(args);
+    const AdditiveRowTerms<T, I, C> of_rows{
+        .graph = edges,
+        .query_score = args.query_score,
+        .key_score = args.key_score,
+        .edge_score = args.edge_score,
+        .value = args.value,
+        .grad_out = args.grad_out,
+        .out = static_cast<const A*>(args.out_acc),
+        .centered = static_cast<const A*>(args.out_pos_centered),
+        .row_max = static_cast<const A*>(args.row_max),
+        .row_sum = static_cast<const A*>(args.row_sum),
+        .has_few = few_edges<I>(args),
+        .heads = args.heads,
+        .lanes = lanes_of(args.heads),
+        .channels = args.channels,
+        .negative_slope = A(args.negative_slope),
+        .packed = packed.get(),
+        .grad_query = static_cast<T*>(args.grad_query_score),
+    };
+    walk_rows(edges.rowptr, edges.n, args.heads * (args.channels + 8), of_rows);
     const AdditiveBackward<T, I, C> body{
         .graph = edges,
         .key_score = args.key_score,

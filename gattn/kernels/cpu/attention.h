@@ -10,8 +10,10 @@
 // Score fills a block's scores, to which the bias of each edge is added, and may sum more beside
 // the values:
 //   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
+//   void expect(row)     ask for the memory of this row, whose turn comes soon
 //   values_ahead         rows of values to prefetch: fewer where the score gathers rows, too
 //   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
+//   bool takes(row)      whether it does for this row
 //   void take(A* extra, A* mass, first, count, before, after, rows, value_offset)   add a block to
 //                        them, with the weights before and after dropout and the edges' own
 //   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
@@ -148,6 +150,12 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     if constexpr (requires { score.follow(last); }) score.follow(last);
   }
 
+  void expect(i64 row) const {
+    score.expect(row);
+    prefetch<1>(out + row * heads * c(), heads * c());
+    if (out_acc) prefetch<1>(out_acc + row * heads * c(), heads * c());
+  }
+
   // The running maximum and sum, the mass that a Score sums, the values, what else it sums.
   struct View {
     A *m, *l, *mass, *acc, *extra;
@@ -165,8 +173,10 @@ template <class Score, class T, class I, int C> struct AttentionForward {
 
   void edges(A* state, A*, i64 row, i64 first, i64 last) {
     const View v = view(state);
+    const bool takes = score.takes(row);
     score.begin(row);
-    fill(v.mass, A(0), lanes), fill(v.extra, A(0), heads * extra_size());
+    fill(v.mass, A(0), lanes);
+    if (takes) fill(v.extra, A(0), heads * extra_size());
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       const bool leads = at == first;
@@ -192,8 +202,9 @@ template <class Score, class T, class I, int C> struct AttentionForward {
       add_rows<C, T>(
           v.acc, leads, count, heads, c(), [=, this](i64 t) { return weight + t * lanes; },
           [this](i64 t) { return rows[t]; }, [this](i64 x) { return value_offset[x]; });
-      score.take(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
-                 value_offset.data());
+      if (takes)
+        score.take(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
+                   value_offset.data());
     }
   }
 

@@ -104,6 +104,11 @@ template <class T, class I, int C> struct DotProductScore {
   const A* own_query = nullptr;
 
   i64 extra_size() const { return features; }
+  bool takes(i64) const { return features; }
+  void expect(i64 row) const {
+    prefetch(query[row], heads * width<C>(channels));
+    if (edge_out) prefetch<1>(edge_out + row * heads * features, heads * features);
+  }
   void prepare() {
     q.resize(heads * channels), u.resize(heads * features), attr_rows.resize(block);
     if (!features) return;
@@ -153,7 +158,7 @@ template <class T, class I, int C> struct DotProductScore {
   }
 
   void take(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*, const i64*) {
-    if (features) add_feature_rows(sum, after, attr_rows.data(), count, heads, lanes, features);
+    add_feature_rows(sum, after, attr_rows.data(), count, heads, lanes, features);
   }
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
@@ -219,6 +224,13 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void expect(i64 row) const {
+    prefetch(score.query[row], heads() * c());
+    prefetch(grad_out[row], heads() * cv());
+    prefetch(out + row * heads() * cv(), heads() * cv());
+    if (features()) prefetch(edge_out + row * heads() * features(), heads() * features());
+    prefetch<1>(grad_query + row * heads() * c(), heads() * c());
+  }
   void follow(i64 last) { terms.follow(last); }
   void finish(A* shared) {
     if (features()) join_products(shared);
@@ -364,6 +376,10 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   void prepare() {}
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void expect(i64 source) const {
+    prefetch<1>(grad_key + source * heads * c(), heads * c());
+    prefetch<1>(grad_value + source * heads * cv(), heads * cv());
+  }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     A *grad_k = state, *grad_v = state + heads * c();
     for (i64 at = first; at < last; at += block) {

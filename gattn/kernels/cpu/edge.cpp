@@ -240,6 +240,7 @@ template <class T, class I, int C> struct Aggregate {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void expect(i64 row) const { prefetch<1>(out + row * state_size(), state_size()); }
   void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
   void edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; at += block) {

@@ -11,6 +11,9 @@
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace gattn {
 
@@ -27,6 +30,17 @@ inline void advise_huge([[maybe_unused]] void* data, [[maybe_unused]] std::int64
   auto* bytes = static_cast<volatile char*>(data);
 #pragma omp parallel for schedule(static)
   for (std::int64_t at = 0; at < num_bytes; at += huge) bytes[at] = 0;
+#endif
+}
+
+// Have malloc keep freed memory for those who ask next: a training step frees what the following
+// one asks for. Left to itself glibc gives it back to the system as soon as twice the largest block
+// lies free, and every page of it faults once more, in each step. Blocks of up to 32 MiB are kept,
+// as glibc itself learns to, and 128 MiB in all.
+inline void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 128 << 20);
 #endif
 }
 

@@ -152,6 +152,8 @@ template <class T, class I, int C> struct MLPScore {
   bool has_tanh() const { return C == 0 && tanh; }
   i64 row_size() const { return heads * c(); }
   i64 extra_size() const { return 0; }
+  bool takes(i64) const { return false; }
+  void expect(i64 row) const { prefetch(own[row], row_size()); }
   A* z_of(i64 t) const { return z.data() + (waiting + t) * row_size(); }
   A* attr_of(i64 t) const { return attr.data() + (waiting + t) * features; }
   void prepare(i64 room = block) {
@@ -291,6 +293,12 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void expect(i64 row) const {
+    score.expect(row);
+    prefetch(grad_out[row], heads() * cv());
+    prefetch(out + row * heads() * cv(), heads() * cv());
+    prefetch<1>(grad_query + row * state_size(), state_size());
+  }
   void follow(i64 last) { terms.follow(last); }
   void finish(A* shared) {
     join_products(shared);
@@ -413,6 +421,11 @@ template <class T, class I, int C> struct MLPBackwardBySource {
   void prepare() { score.prepare(); }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
+  void expect(i64 source) const {
+    if (!signs) score.expect(source);
+    prefetch<1>(grad_key + source * key_size(), key_size());
+    if (grad_value) prefetch<1>(grad_value + source * value_size(), value_size());
+  }
 
   void edges(A* state, A*, i64 source, i64 first, i64 last) {
     const Edges<I>& graph = score.graph;
@@ -484,6 +497,7 @@ template <class T, class I, int C> struct MLPScoreWalk {
   void prepare() { score.prepare(), s.resize(block * score.lanes); }
   void begin(A*) const {}
   void merge(A*, const A*) const {}
+  void expect(i64 row) const { score.expect(row); }
   void end(const A*, i64) const {}
   void edges(A*, A*, i64 row, i64 first, i64 last) {
     score.begin(row);

@@ -98,6 +98,7 @@ NB_MODULE(_kernels, m) {
     nb::gil_scoped_release release;
     advise_huge(at(data), num_bytes);
   });
+  m.def("keep_freed_memory", keep_freed_memory);
   m.def("checksum", [](Pointer data, i64 num_bytes) {
     nb::gil_scoped_release release;
     return chosen().checksum(at(data), num_bytes);

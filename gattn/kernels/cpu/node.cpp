@@ -5,6 +5,7 @@
 // da_t = sum_i ds_t[i] v_i, reads v and writes dv once; the sum over nodes is taken in as many
 // parts as their number alone says.
 #include "dispatch.h"
+#include "head_sums.h"
 #include "rows.h"
 
 namespace gattn::GATTN_ISA {
@@ -36,7 +37,10 @@ void node_scores(const NodeArgs& args) {
       for (i64 t = 0; t < args.num_vectors; ++t) {
         T* to = static_cast<T*>(args.out) + (t * args.num_nodes + i) * heads;
         const A* a = wide_vectors.data() + t * size;
-        for (i64 x = 0; x < heads; ++x) to[x] = narrow<T>(dot<C>(a + x * c, v + x * c, c));
+        if constexpr (std::is_same_v<T, A>)
+          head_dots<C>(to, a, v, heads, c);
+        else
+          for (i64 x = 0; x < heads; ++x) to[x] = narrow<T>(dot<C>(a + x * c, v + x * c, c));
       }
     });
   });
