@@ -29,7 +29,7 @@ from benchmarks.sides.inputs import EDGE_DIM
 
 TARGET = GPUTarget("cuda", 90, 32)
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-SHAPES = [(8, 16), (4, 32), (1, 128), (4, 64), (8, 8), (1, 7), (3, 5)]
+SHAPES = [(8, 16), (4, 32), (1, 128), (4, 64), (8, 8), (1, 7), (3, 5), (4, 25)]
 EDGES = 100_000
 
 
@@ -233,7 +233,7 @@ def table(records: Iterable[Record]) -> str:
     """Markdown: each kernel's registers, shared memory and spills over its shape classes."""
     kernels: dict[str, list[Record]] = {}
     for found in records:
-        kernels.setdefault(found["kernel"], []).append(found)
+        kernels.setdefault(found["kernel"].rpartition(".")[2], []).append(found)
     head = ["kernel", "compiled", "registers", "shared memory, bytes", "spilling"]
     rows = [
         [f"`{name}`", f"{len(found)}", *(_span(found, what) for what in ("registers", "shared")),

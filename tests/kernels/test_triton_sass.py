@@ -44,14 +44,15 @@ def test_blocks_of_a_multiprocessor():
 @pytest.mark.slow
 @pytest.mark.skipif(not aot.CUOBJDUMP.exists(), reason="triton comes without a disassembler")
 @pytest.mark.parametrize(
-    ("path", "dtype", "family", "most"),
+    ("heads", "channels", "path", "dtype", "family", "most"),
     [
-        ("general", torch.bfloat16, "additive", 19),
-        ("graphs", torch.float32, "dot_product", 7),
+        (8, 16, "general", torch.bfloat16, "additive", 19),
+        (8, 16, "graphs", torch.float32, "dot_product", 7),
+        (1, 128, "graphs", torch.float32, "dot_product", 9),
     ],
 )
-def test_a_sample_keeps_its_figures(path, dtype, family, most):
-    shape = aot.ShapeClass(8, 16, dtype, sass.DEGREES[path], False, path)
+def test_a_sample_keeps_its_figures(heads, channels, path, dtype, family, most):
+    shape = aot.ShapeClass(heads, channels, dtype, sass.DEGREES[path], False, path)
     for found in sass.read(shape, [family]):
         assert found["spills"] == 0
         assert found["blocks"] >= 2
@@ -61,3 +62,15 @@ def test_a_sample_keeps_its_figures(path, dtype, family, most):
             assert loop["barriers"] == 0
             if path == "graphs" and "forward" in found["kernel"]:
                 assert loop["in_flight"] >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not aot.CUOBJDUMP.exists(), reason="triton comes without a disassembler")
+def test_odd_channels_neither_spill_nor_fill_a_multiprocessor():
+    runs = list(sass.read(aot.ShapeClass(4, 25, torch.float32, 64, False, "runs")))
+    assert {one["kernel"] for one in runs} == sass.PAIRS
+    assert [one["spills"] for one in runs] == [0, 0, 0]
+    graphs = aot.ShapeClass(4, 25, torch.bfloat16, 2, False, "graphs")
+    backwards = [one for one in sass.read(graphs, ["mlp"]) if "backward" in one["kernel"]]
+    assert [one["blocks"] >= 2 for one in backwards] == [True]
+    assert [loop["barriers"] for loop in backwards[0]["loops"]] == [0, 0]

@@ -47,7 +47,9 @@ MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8
 """Edges per pair of a rectangle from which matrix products are used."""
 BLOCK_M = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
 """Rows of a program; the most, with BLOCK_N and WARPS, whose registers hold without spilling."""
-BLOCK_N = 32
+BLOCK_N, ODD_BLOCK_N = 32, 16
+"""Sources of a step; fewer where more than 16 channels are no whole pieces of 16 bytes, whose
+addresses take registers, in forward with a bias or dropout and in backward by query."""
 WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
 """Of a program: 4 for a block of destinations in 16 bits, where a warp of the tensor cores has 16
 rows and 8 would form the same scores twice, up to the channels whose registers hold."""
@@ -85,11 +87,14 @@ def forward(
     out_acc = empty_sum(value, needs_backward, n, heads, value.shape[2])
     row_max = query.new_empty(n, heads, dtype=acc_dtype(query.dtype))
     row_sum = row_max.new_empty(n, heads)
+    constants = _constants(query, value)
+    if bias is not None or seed is not None:
+        constants["BLOCK_N"] = _block_n(query, value)
     launch(
         dot_product_banded_forward_kernel,
         (-(-n // BLOCK_M[query.dtype]), heads), _row_warps(query, value),
         *layout[:3], *contiguous(query, key, value, bias), out_acc, row_max, row_sum, n,
-        scale=scale, **dropout_args(seed, dropout), **_constants(query, value),
+        scale=scale, **dropout_args(seed, dropout), **constants,
     )  # fmt: skip
     out, out_acc = round_out(out_acc, value.dtype)
     return out, row_max, row_sum, out_acc
@@ -122,7 +127,8 @@ def backward(
     launch(
         dot_product_banded_backward_query_kernel,
         (-(-n // block_m), heads), _row_warps(query, value),
-        rowptr, col, perm, *inputs, out_acc, grad_query, grad_bias, n, **options,
+        rowptr, col, perm, *inputs, out_acc, grad_query, grad_bias, n,
+        **options | {"BLOCK_N": _block_n(query, value)},
     )  # fmt: skip
     launch(
         dot_product_banded_backward_key_kernel, (-(-m // block_m), heads), WARPS,
@@ -135,6 +141,13 @@ def _row_warps(query: Tensor, value: Tensor) -> int:
     """Warps of a program that takes a block of destinations."""
     is_narrow = max(query.shape[2], value.shape[2]) <= FEW_WARPS_CHANNELS
     return FEW_WARPS if is_narrow and query.dtype.itemsize == 2 else WARPS
+
+
+def _block_n(query: Tensor, value: Tensor) -> int:
+    """Sources of a step where registers are short."""
+    widths = query.shape[2], value.shape[2]
+    is_odd = any(width * query.element_size() % 16 for width in widths)
+    return ODD_BLOCK_N if is_odd and max(widths) > 16 else BLOCK_N
 
 
 def _constants(query: Tensor, value: Tensor) -> dict[str, object]:

@@ -72,9 +72,9 @@ from gattn.kernels.triton.work import (
     item_rows,
     longest_run,
     program_rows,
-    lanes_of_head,
     scatter_pairs,
     work_items,
+    writing_lanes,
 )
 
 
@@ -429,7 +429,7 @@ def dot_product_backward_query_kernel(
                 grad_dots += (grad_dot,)
             scatter_pairs(
                 edge_terms, alphas, grad_dots, first, last, step, head, head_mask, HEADS, SLOTS,
-                lanes_of_head(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
+                writing_lanes(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
             )  # fmt: skip
             step += SLOTS * UNROLL
 

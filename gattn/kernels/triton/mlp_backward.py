@@ -67,16 +67,16 @@ from gattn.kernels.triton.primitives import (
     scatter,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, pad
+from gattn.kernels.triton.tiles import LOAD, graph_ptr_of, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
     item_rows,
     longest_run,
     program_rows,
-    lanes_of_head,
     scatter_pairs,
     work_items,
+    writing_lanes,
 )
 
 WEIGHT_PROGRAMS = 16384
@@ -189,7 +189,9 @@ def _edge_gradients(
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
     halves = 2 if edge_terms.dtype == torch.float64 else 1
-    block = max(1, min(pad(heads), 128 // halves // width))
+    # where lanes load single channels, the registers would not suffice for as many
+    most = 128 if channels * query.element_size() % LOAD == 0 else 32
+    block = max(1, min(pad(heads), most // halves // width))
     head_blocks = -(-heads // block)
     edges = max(16, EDGES // halves // max(1, width // 128))
     tiles = -(-e // edges)
@@ -309,7 +311,7 @@ def mlp_backward_query_kernel(
                 grad_scores += (grad_score,)
             scatter_pairs(
                 edge_terms, alphas, grad_scores, first, last, step, head, head_mask, HEADS, SLOTS,
-                lanes_of_head(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
+                writing_lanes(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
             )  # fmt: skip
             step += SLOTS * UNROLL
         grad_q = tl.sum(acc, 0)

@@ -93,15 +93,17 @@ def choose(
 ) -> Tile:
     """The tile of a kernel that gathers rows of heads x width numbers.
 
-    A warp reads about 16 bytes a lane of a gathered row. Where a row is shorter than that, the
-    other lanes take further edges of the same row (slots) or, at low degree, further rows.
+    A warp reads about 16 bytes a lane of a gathered row, or, where channels are no whole pieces of
+    16 bytes, four numbers. Where a row is shorter than that, the other lanes take further edges of
+    the same row (slots) or, at low degree, further rows.
     With `more_rows` and fewer edges a row than `unroll`, a program takes twice as many rows, so
     that as many loads are on their way as in longer rows.
     """
     power = max(int(degree), 1).bit_length() - 1
     size = dtype.itemsize
+    full = LANES * (LOAD // size if width * size % LOAD == 0 else min(LOAD // size, 4))
     tile, shape_class = _rule(
-        heads, pad(width), size, power, unroll, min_slots, all_heads, more_rows
+        heads, pad(width), size, full, power, unroll, min_slots, all_heads, more_rows
     )
     seen.add(shape_class)
     if not (tuned or _override):
@@ -114,14 +116,14 @@ def _rule(
     heads: int,
     width: int,
     size: int,
+    full: int,
     power: int,
     unroll: int,
     min_slots: int,
     all_heads: bool,
     more_rows: bool,
 ) -> tuple[Tile, str]:
-    """The tile of a shape class, and the name of the class."""
-    full = LANES * LOAD // size
+    """The tile of a shape class whose warps read `full` numbers at once, and the class's name."""
     degree = 2**power
     block = pad(heads) if all_heads else min(pad(heads), max(1, full // width))
     warps = min(8, max(1, block * width // (2 * full)))
@@ -142,11 +144,14 @@ def uncut(tile: Tile) -> Tile:
 def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
     """The tile of a program that takes all rows of one graph, some at a time.
 
-    As many rows as its lanes load at once, 16 bytes each, so that a warp has rows of its own.
+    As many rows as its lanes load at once, 16 bytes each, so that a warp has rows of its own; where
+    channels are no whole pieces of 16 bytes, as many as give each lane two of them.
     """
-    rows = GRAPH_WARPS * LANES * LOAD // (tile.heads * pad(width) * dtype.itemsize)
+    size = dtype.itemsize
+    piece = LOAD if width * size % LOAD == 0 else 2 * size
+    rows = GRAPH_WARPS * LANES * piece // (tile.heads * pad(width) * size)
     rows = min(32, max(1, rows))
-    unroll = 2 if dtype.itemsize == 4 else 1
+    unroll = 2 if size == 4 else 1
     return dataclasses.replace(
         tile, slots=1, rows=rows, unroll=unroll, warps=GRAPH_WARPS, split=UNCUT
     )

@@ -140,9 +140,9 @@ def scatter_pairs(
     """Write two numbers of each edge and head to a table [e, h, 2], by the edges' positions.
 
     xs and ys hold a tile [K, R, H] each for the tiles from `step` on. Two are written at once, so
-    that of the LANES which hold the same sum over channels each selects a number to write, and
-    those that are left over a copy of one, which is masked: a narrower store would be spread over
-    the warps of a program, behind barriers.
+    that of the LANES which hold the same sum over channels each selects a number to write; those
+    that are left over select a copy of one, and write nothing: a narrower store would be spread
+    over the warps of a program, behind barriers.
     """
     TILES: tl.constexpr = 2 - len(xs) % 2
     COPIES: tl.constexpr = LANES // (2 * TILES) if LANES > 2 * TILES else 1
@@ -158,15 +158,19 @@ def scatter_pairs(
         position = first[:, None, None, None, None] + step + slot + (tile + u) * SLOTS
         exists = (position < last[:, None, None, None, None]) & head_mask[:, None, None, None]
         at = (position.to(tl.int64) * HEADS + head[:, None, None, None]) * 2 + tl.arange(0, 2)
-        at, exists = at + copy * 0, exists & (copy == 0)
-        tl.store(table + at, tl.broadcast_to(pair, at.shape), mask=exists)
+        at, is_written = tl.broadcast(at, exists & (copy == 0))
+        tl.store(table + at, pair, mask=is_written)
 
 
 @triton.constexpr_function
-def lanes_of_head(channels, bits):
-    """How many lanes hold the channels of one head, 16 bytes each or, in odd numbers, one each."""
-    lanes = channels * bits // 128 if channels * bits % 128 == 0 else channels
-    return min(32, triton.next_power_of_2(lanes))
+def writing_lanes(channels, bits):
+    """Lanes that `scatter_pairs` has for a head: as many as hold its channels, 16 bytes each.
+
+    Where they hold one channel each, twice as many: each then writes both numbers of a pair.
+    """
+    if channels * bits % 128 == 0:
+        return min(32, triton.next_power_of_2(channels * bits // 128))
+    return 2 * min(32, triton.next_power_of_2(channels))
 
 
 @triton.jit
