@@ -183,8 +183,8 @@ def _roof(found: Record) -> str:
 def _products(found: Record, count: int) -> str:
     rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in found["products"].items())
     return (
-        f"A batch of {count} molecules spends most of its time in dense matrix products, torch's "
-        f"on either side. Were everything else free, it would run faster than PyG by: {rows}."
+        f"Dense matrix products are torch's on either side. Were everything else free, a batch of "
+        f"{count} molecules would run faster than PyG by: {rows}."
     )
 
 

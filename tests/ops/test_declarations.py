@@ -1,5 +1,6 @@
 """What follows from an operator's declaration; backends and the reference agree with it."""
 
+import functools
 import importlib
 import inspect
 
@@ -167,3 +168,17 @@ def test_node_scores_are_the_references(dtype):
     wanted = reference.node_scores(value.double(), vectors.double())
     eps = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 0.05)
     torch.testing.assert_close(found.double(), wanted, rtol=eps, atol=eps)
+
+
+@built
+@pytest.mark.parametrize("channels", [4, 16, 32, 128])
+def test_a_score_has_the_same_bits_beside_any_heads(channels):
+    """Eight heads are summed at once, those that are left one by one."""
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(33, 9, channels, generator=generator)
+    vectors = torch.randn(2, 9, channels, generator=generator)
+    node_scores = functools.partial(library.OPERATORS["node_scores"], impl="cpu")
+    together = node_scores(value, vectors)
+    for x in range(9):
+        alone = node_scores(value[:, x : x + 1].contiguous(), vectors[:, x : x + 1].contiguous())
+        assert torch.equal(alone[..., 0], together[..., x])

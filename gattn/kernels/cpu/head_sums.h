@@ -65,12 +65,11 @@ GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) 
 #pragma GCC unroll 8
   for (int s = 0; s < 8; ++s) {
     const i64 x = first + s % groups * (8 / groups) + s / groups;  // so that they end in order
-    Vector<float, L> own[registers];
+    Vector<float, L> own[registers] = {};
 #pragma GCC unroll 2
     for (int u = 0; u < registers; ++u) {
-      own[u] = term(Register<L>{x, u * L});
 #pragma GCC unroll 8
-      for (int k = P; k < C; k += P) own[u] += term(Register<L>{x, k + u * L});
+      for (int k = 0; k < C; k += P) own[u] += term(Register<L>{x, k + u * L});
     }
     part[s] = own[0];
     if constexpr (registers == 2) part[s] += own[1];

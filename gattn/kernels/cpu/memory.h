@@ -35,8 +35,8 @@ inline void advise_huge([[maybe_unused]] void* data, [[maybe_unused]] std::int64
 
 // Have malloc keep freed memory for those who ask next: a training step frees what the following
 // one asks for. Left to itself glibc gives it back to the system as soon as twice the largest block
-// lies free, and every page of it faults once more, in each step. Blocks of up to 32 MiB are kept,
-// as glibc itself learns to, and 128 MiB in all.
+// lies free at the end of the heap, and every page of it faults once more, in each step. Blocks of
+// up to 32 MiB come from the heap, as glibc itself learns to take them; it is cut from 128 MiB on.
 inline void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

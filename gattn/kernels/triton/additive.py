@@ -58,7 +58,7 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import LOAD, graph_ptr_of, pad
+from gattn.kernels.triton.tiles import graph_ptr_of, in_pieces, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
@@ -152,7 +152,7 @@ def additive_backward(
     plan = LaunchPlan(
         layout, heads, channels, value.dtype, unroll=4, transposed=True, graph_ptr=graph_ptr,
         # where lanes load single channels, the registers would not suffice
-        more_rows=channels * value.element_size() % LOAD == 0,
+        more_rows=in_pieces(channels, value.element_size()),
     )  # fmt: skip
     centered = out_pos_centered if out_pos_centered.shape[0] else None
     of_rows = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms

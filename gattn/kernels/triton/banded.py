@@ -41,7 +41,7 @@ from gattn.kernels.triton.primitives import (
     reciprocal,
     safe_max,
 )
-from gattn.kernels.triton.tiles import band_density_of, pad
+from gattn.kernels.triton.tiles import band_density_of, in_pieces, pad
 
 MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8}
 """Edges per pair of a rectangle from which matrix products are used."""
@@ -146,8 +146,8 @@ def _row_warps(query: Tensor, value: Tensor) -> int:
 def _block_n(query: Tensor, value: Tensor) -> int:
     """Sources of a step where registers are short."""
     widths = query.shape[2], value.shape[2]
-    is_odd = any(width * query.element_size() % 16 for width in widths)
-    return ODD_BLOCK_N if is_odd and max(widths) > 16 else BLOCK_N
+    is_even = all(in_pieces(width, query.element_size()) for width in widths)
+    return BLOCK_N if is_even or max(widths) <= 16 else ODD_BLOCK_N
 
 
 def _constants(query: Tensor, value: Tensor) -> dict[str, object]:

@@ -67,7 +67,7 @@ from gattn.kernels.triton.primitives import (
     scatter,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import LOAD, graph_ptr_of, pad
+from gattn.kernels.triton.tiles import graph_ptr_of, in_pieces, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
@@ -190,7 +190,7 @@ def _edge_gradients(
     width = max(16, pad(channels))
     halves = 2 if edge_terms.dtype == torch.float64 else 1
     # where lanes load single channels, the registers would not suffice for as many
-    most = 128 if channels * query.element_size() % LOAD == 0 else 32
+    most = 128 if in_pieces(channels, query.element_size()) else 32
     block = max(1, min(pad(heads), most // halves // width))
     head_blocks = -(-heads // block)
     edges = max(16, EDGES // halves // max(1, width // 128))

@@ -81,6 +81,11 @@ def override(**fields: int) -> Iterator[None]:
         _override.update(before)
 
 
+def in_pieces(width: int, size: int) -> bool:
+    """Whether so many channels, of so many bytes each, are whole pieces that a lane loads."""
+    return width * size % LOAD == 0
+
+
 def choose(
     heads: int,
     width: int,
@@ -101,7 +106,7 @@ def choose(
     """
     power = max(int(degree), 1).bit_length() - 1
     size = dtype.itemsize
-    full = LANES * (LOAD // size if width * size % LOAD == 0 else min(LOAD // size, 4))
+    full = LANES * (LOAD // size if in_pieces(width, size) else min(LOAD // size, 4))
     tile, shape_class = _rule(
         heads, pad(width), size, full, power, unroll, min_slots, all_heads, more_rows
     )
@@ -148,7 +153,7 @@ def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
     channels are no whole pieces of 16 bytes, as many as give each lane two of them.
     """
     size = dtype.itemsize
-    piece = LOAD if width * size % LOAD == 0 else 2 * size
+    piece = LOAD if in_pieces(width, size) else 2 * size
     rows = GRAPH_WARPS * LANES * piece // (tile.heads * pad(width) * size)
     rows = min(32, max(1, rows))
     unroll = 2 if size == 4 else 1
