@@ -34,7 +34,7 @@ constexpr i64 chunk_edges = 256;
 constexpr i64 most_chunks = 1024;
 constexpr i64 most_sums = 128, fewest_sums = 16;  // partial ones of a sum over all rows, and
 constexpr i64 sum_elements = 1 << 23;             // about so many elements in all of them
-constexpr i64 rows_ahead = 4;           // between asking for the memory of a row and its turn
+constexpr i64 own_ahead = 4;            // between asking for the memory of a row and its turn
 constexpr i64 parallel_work = 1 << 17;  // element updates below which one thread is faster
 
 struct Hub {
@@ -130,7 +130,7 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
           const i64 first = ptr[i], last = ptr[i + 1];
           if (last - first > split_edges) continue;
           if constexpr (requires { local.expect(i); })
-            if (i + rows_ahead < division.rows) local.expect(i + rows_ahead);
+            if (i + own_ahead < division.rows) local.expect(i + own_ahead);
           if (first < last)
             local.edges(state.data(), sum, i, first, last);
           else
