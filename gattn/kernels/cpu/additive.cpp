@@ -57,6 +57,14 @@ template <class I> FewEdges<I> few_edges(const AdditiveArgs& args) {
   return {Edges<I>(args).rowptr, !has_terms && args.value_heads == args.heads};
 }
 
+// b_j + c_ij, to which a_i is added, in forward and in backward: where scores are large, another
+// order is another score.
+template <class A, class T>
+GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, i64 lanes) {
+  load_heads(to, key, heads, lanes);
+  if (edge) axpy<0>(to, A(1), edge, heads);
+}
+
 template <class T, class I, int C> struct AdditiveScore {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = 2 * ahead;
@@ -89,8 +97,7 @@ template <class T, class I, int C> struct AdditiveScore {
       const i64 at = first + t;
       if (at + ahead < graph.e) prefetch(key_score[graph.col[at + ahead]], heads);
       A *z = s + t * lanes, *above = positive.data() + t * lanes;
-      load_heads(z, key_score[graph.col[at]], heads, lanes);
-      if (edge) axpy<0>(z, A(1), edge + t * heads, heads);
+      load_key_score(z, key_score[graph.col[at]], edge ? edge + t * heads : nullptr, heads, lanes);
       for_lanes(lanes, [=](i64 x) {
         const A sum = query[x] + z[x], lowered = below * sum;
         above[x] = sum > 0 ? A(1) : A(0);
@@ -189,10 +196,9 @@ template <class T, class I, int C> struct AdditiveRowTerms {
     const i64 first = graph.rowptr[row], count = graph.rowptr[row + 1] - first;
     for (i64 t = 0; t < count; ++t) {
       const i64 j = graph.col[first + t];
-      A* key = z.data() + t * lanes;
+      const T* edge = edge_score ? edge_score[graph.perm[first + t]] : nullptr;
       head_dots<C>(inner.data() + t * lanes, own, value[j], heads, c());
-      load_heads(key, key_score[j], heads, lanes);
-      if (edge_score) axpy<0>(key, A(1), edge_score[graph.perm[first + t]], heads);
+      load_key_score(z.data() + t * lanes, key_score[j], edge, heads, lanes);
     }
     for (i64 x = 0; x < lanes; x += lane) sum_edges(x, count);
   }
