@@ -192,11 +192,14 @@ class _Method(Module):
         return self.method(*arguments)
 
 
-def compiled(function: Callable[..., Any], call: Call, device: torch.device) -> Callable[..., Any]:
-    """A function that makes this call, compiled by torch, where it finds what it compiles with."""
+def compiled(
+    function: Callable[..., Any], call: Call, edges: int, device: torch.device
+) -> Callable[..., Any]:
+    """A function that makes this call for so many edges, compiled by torch, where it finds what it
+    compiles with."""
     if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function
-    own = _compiled(function, call.code)
+    own = _compiled(function, call.code, edges)
 
     def attempt(*arguments: Any) -> Any:
         try:
@@ -219,8 +222,11 @@ _uncompilable: set[types.CodeType | None] = set()
 
 
 @functools.cache
-def _compiled(function: Callable[..., Any], code: types.CodeType) -> Callable[..., Any]:
-    """A copy of the function for each code of a user: what torch compiles it keeps by code."""
+def _compiled(
+    function: Callable[..., Any], code: types.CodeType, edges: int
+) -> Callable[..., Any]:
+    """A copy of the function for each code of a user, and number of edges: what torch compiles it
+    keeps by code, and of other sizes it would make code for any size."""
     assert isinstance(function, types.FunctionType)
     own = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__,

@@ -20,6 +20,11 @@ from gattn.ops.edge import sum_laid_out
 
 CHUNK = 16_384
 """Edges at once: some hundred channels of them fit the cache that cores share."""
+SHARE = 2 << 20
+"""Bytes of a chunk's rows where gradients are added to others: rows that are read, gradients, and
+what these are added to have the cache together. But each chunk costs some time of Python."""
+LEAST = CHUNK // 4
+"""No fewer edges at once, however wide their rows are."""
 FEW = 2
 """So many chunks, as of a batch of molecules, are taken at once, and kept until backward."""
 WORTH = 4
@@ -40,6 +45,8 @@ class Chunk:
     """Of these, the chunk's b."""
     nodes: slice
     """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
+    most: int
+    """Edges of each chunk but the last."""
     by_source: Layout | None = None
     """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
     derived: dict[Any, Any] = field(default_factory=dict)
@@ -76,8 +83,8 @@ class Chunk:
     @property
     def is_repeated(self) -> bool:
         """Whether there are many of this size, for which it pays to compile what is done."""
-        whole = self.part.stop - self.part.start == CHUNK
-        return whole and self.edges.own.numel() >= WORTH * CHUNK
+        whole = self.part.stop - self.part.start == self.most
+        return whole and self.edges.own.numel() >= WORTH * self.most
 
     @property
     def edge(self) -> Tensor:
@@ -144,8 +151,9 @@ class Reader:
             self.tensors[: len(places)] = plain
 
     def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], Sequence[Tensor | None]]:
-        """The chunk's rows of the first tensors, and the others; with ``fuses`` perhaps whole
-        tensors, and where the rows stand in the first that are still to be gathered."""
+        """The chunk's rows of the first tensors, and the others; of some perhaps the whole tensor,
+        and where the rows stand that are still to be gathered: of all, without a kernel, where
+        torch ``fuses`` that."""
         rows, others = chunk.rows(self.places), self.tensors[len(self.places) :]
         if not self._has_kernel and fuses:
             return self.tensors, rows
@@ -153,7 +161,7 @@ class Reader:
         late: list[Tensor | None] = []
         for position, (place, row) in enumerate(zip(self.places, rows)):
             # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
-            waits = fuses and place == chunk.edges.by
+            waits = place == chunk.edges.by
             late.append(row if waits else None)
             self._given.append(self.tensors[position] if waits else self._gathered(position, row))
         self._given += others
@@ -183,16 +191,25 @@ def is_few(layout: Layout) -> bool:
     return layout.col.numel() <= FEW * CHUNK
 
 
-def chunks(graph: Graph, by: str) -> Iterator[Chunk]:
-    """The edges in chunks, sorted by their ``"destination"`` or by their ``"source"``."""
-    layout = graph.layout
+def chunks(graph: Graph, by: str, most: int | None = None) -> Iterator[Chunk]:
+    """The edges in chunks, sorted by their ``"destination"`` or by their ``"source"``: in chunks of
+    ``most`` edges, CHUNK unless given, where they are not few."""
+    layout, most = graph.layout, most or CHUNK
     edges = layout.col.numel()
     if not is_few(layout):
-        yield from cached(
-            graph, ("chunks", by, CHUNK), lambda: _Sorted.of(layout, by, CHUNK).chunks()
-        )
+        ordered = cached(graph, ("edges", by, CHUNK), lambda: _Sorted.of(layout, by, CHUNK))
+        yield from cached(ordered, most, lambda: ordered.chunks(most))
     elif edges:
         yield cached(graph, "all edges", lambda: _all_edges(layout))
+
+
+def edges_at_once(tensors: Sequence[Tensor]) -> int:
+    """How many, where rows of these are read by a kernel and gradients added to others."""
+    width = max((t[:1].numel() * t.element_size() for t in tensors), default=0)
+    most = CHUNK
+    while most * width > SHARE and most >= 2 * LEAST:
+        most //= 2
+    return most
 
 
 class _End(NamedTuple):
@@ -250,15 +267,15 @@ class _Sorted:
         nodes = self.destination if place == "destination" else self.source
         return cached(self, place, lambda: _End.of(nodes, _offsets(self.layout, place)))
 
-    def chunks(self) -> tuple[Chunk, ...]:
-        """In chunks of CHUNK."""
+    def chunks(self, most: int) -> tuple[Chunk, ...]:
+        """In chunks of so many."""
         edges, ptr = self.own.numel(), _offsets(self.layout, self.by)
-        starts = torch.arange(0, edges, CHUNK, device=ptr.device)
-        ends = (starts + CHUNK).clamp(max=edges)
+        starts = torch.arange(0, edges, most, device=ptr.device)
+        ends = (starts + most).clamp(max=edges)
         first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
         last = torch.searchsorted(ptr, ends.to(ptr.dtype))
         return tuple(
-            Chunk(self, slice(start, end), slice(low, high))
+            Chunk(self, slice(start, end), slice(low, high), most)
             for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist()
         )
 
@@ -274,4 +291,4 @@ def _all_edges(layout: Layout) -> Chunk:
     ordered = _Sorted.of(layout, "destination", edges)
     each, number = ordered.position, ordered.number[: edges + 1]
     by_source = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
-    return Chunk(ordered, slice(0, edges), slice(0, nodes), by_source)
+    return Chunk(ordered, slice(0, edges), slice(0, nodes), edges, by_source)

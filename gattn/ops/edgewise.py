@@ -25,7 +25,7 @@ from gattn.graph import Graph
 from gattn.kernels.gather import empty
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
-from gattn.ops.chunks import Chunk, Reader, chunks, has_kernel, is_few
+from gattn.ops.chunks import Chunk, Reader, chunks, edges_at_once, has_kernel, is_few
 from gattn.ops.derivatives import reference_gradients
 from gattn.ops.library import is_transformed
 from gattn.ops.recorded import Recorded
@@ -130,7 +130,7 @@ class _Plan(NamedTuple):
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
         """What is done with a chunk, compiled where it pays and nobody watches the operators."""
         if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
-            return compiled(function, self.call, self.graph.device)
+            return compiled(function, self.call, chunk.most, self.graph.device)
         return function
 
 
@@ -352,9 +352,10 @@ def _add_gradients(
     found: list[Tensor | None],
 ) -> None:  # fmt: skip
     """Add those of the tensors at these positions, chunk after chunk."""
-    # Sums over all edges are slow where torch fuses them with the gathering.
+    # Without a kernel, sums over all edges are slow where torch fuses them with the gathering.
     fuses, reader = wanted[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
-    for chunk in chunks(plan.graph, by):
+    most = edges_at_once(tensors[: len(plan.places)]) if has_kernel(plan.graph.device) else None
+    for chunk in chunks(plan.graph, by, most):
         step, (given, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
         made = step(plan.call, given, rows, wanted, chunk.take(grad, plan.into))
         for position, gradient in zip(wanted, made):

@@ -560,7 +560,7 @@ def test_what_torch_cannot_compile_runs_and_is_told_once(hub, given, monkeypatch
         raise AssertionError("guard failed\nand more")
 
     monkeypatch.setattr(chunks, "CHUNK", 10)
-    monkeypatch.setattr(calls, "_compiled", lambda function, code: broken)
+    monkeypatch.setattr(calls, "_compiled", lambda *key: broken)
     monkeypatch.setattr(calls, "_uncompilable", set())
     score = Perceptron().double()
     with pytest.warns(
