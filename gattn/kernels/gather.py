@@ -45,24 +45,35 @@ def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def add_rows(rows: Tensor, index: Tensor, total: Tensor, hubs: Tensor | None = None) -> None:
+def add_rows(
+    rows: Tensor,
+    index: Tensor,
+    total: Tensor,
+    hubs: Tensor | None = None,
+    apart: Tensor | None = None,
+    *,
+    is_sorted: bool = False,
+) -> None:
     """Add each of ``rows``, [b, ...], to its row ``index`` of ``total``, [n, ...], in their order.
 
     Of many rows for one place some are summed apart, or a long sum of fp32 would lose what comes
-    last: an index ~k stands for the row ``hubs[k]``, to which these are added together. The sums
-    have the same bits with any number of threads. ``total`` is contiguous, on a CPU, and of the
-    dtype that sums of rows are taken in.
+    last: an index ~k stands for the row ``hubs[k]``, to which these are added together, by way of
+    ``apart[k]``: [k, ...] zeros before and after. With ``is_sorted`` the rows for one place follow
+    one another. The sums have the same bits with any number of threads. ``total`` is contiguous, on
+    a CPU, and of the dtype that sums of rows are taken in, as is ``apart``; ``hubs`` has the dtype
+    of ``index``.
     """
     if total.dtype != acc_dtype(rows.dtype) or not total.is_contiguous():
         raise ValueError(f"total must be contiguous, of {acc_dtype(rows.dtype)}; got {total.dtype}")
-    apart = total.new_zeros(0 if hubs is None else len(hubs), *total.shape[1:])
-    width = math.prod(rows.shape[1:])
-    values = [rows, index, total, apart, index.dtype == torch.int64, index.numel(), width]
-    _launcher("add_rows", "rows index total apart is_int64 count width")(values)
-    if hubs is not None and len(hubs):
-        total.index_add_(0, hubs, apart)
+    count, width = index.numel(), math.prod(rows.shape[1:])
+    wide, num_hubs = index.dtype == torch.int64, 0 if hubs is None else len(hubs)
+    values = [rows, index, total, hubs, apart, wide, is_sorted, count, width, num_hubs]
+    _launcher(
+        "add_rows", "rows index total hubs apart is_int64 is_sorted count width num_hubs",
+        ("hubs", "apart"),
+    )(values)  # fmt: skip
 
 
 @functools.cache
-def _launcher(kernel: str, fields: str) -> cpu.Launcher:
-    return cpu.Launcher(kernel, {name: at for at, name in enumerate(fields.split())})
+def _launcher(kernel: str, fields: str, absent: tuple[str, ...] = ()) -> cpu.Launcher:
+    return cpu.Launcher(kernel, {name: at for at, name in enumerate(fields.split())}, absent)

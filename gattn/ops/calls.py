@@ -222,9 +222,7 @@ _uncompilable: set[types.CodeType | None] = set()
 
 
 @functools.cache
-def _compiled(
-    function: Callable[..., Any], code: types.CodeType, edges: int
-) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) -> Callable[..., Any]:
     """A copy of the function for each code of a user, and number of edges: what torch compiles it
     keeps by code, and of other sizes it would make code for any size."""
     assert isinstance(function, types.FunctionType)

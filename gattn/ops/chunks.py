@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -98,29 +99,11 @@ class Chunk:
 
     def take(self, values: Tensor, place: str) -> Tensor:
         """The rows of the chunk's edges, [b, ...], of those of all nodes or edges."""
-        if self._are_one_run(place):
+        if self.are_one_run(place):
             return values[self.part]
         return values.index_select(0, getattr(self, place))
 
-    def join(self, values: Tensor, place: str, to: Tensor) -> None:
-        """Put the chunk's [b, ...] where they belong among those of all edges, or add them over
-        the edges of each node, in their order, to those of all nodes: without a kernel only at the
-        end that the chunk is sorted by."""
-        values = values.to(to.dtype)
-        if self._are_one_run(place):
-            to[self.part] = values
-        elif place in ("edge", "position"):
-            to.index_copy_(0, getattr(self, place).long(), values)
-        elif not has_kernel(to.device):
-            assert place == self.edges.by
-            to[self.nodes] += sum_laid_out(values, self.near)
-        elif can_add(values, to):
-            end = self.edges.end(place)
-            add_rows(values, end.rows[self.part], to, end.hubs)
-        else:
-            to.index_add_(0, getattr(self, place).long(), values)
-
-    def _are_one_run(self, place: str) -> bool:
+    def are_one_run(self, place: str) -> bool:
         """Whether the chunk's rows of that place follow one another."""
         return place == "position" and self.edges.by == "destination"
 
@@ -178,6 +161,38 @@ class Reader:
         return gather_rows(tensor, rows, room[: len(rows)])
 
 
+class Writer:
+    """Puts rows of chunk after chunk where they belong among those of all edges, or adds them over
+    the edges of each node, in their order, to those of all nodes: without a kernel only at the end
+    that the chunks are sorted by. What belongs to the function is added as it is."""
+
+    def __init__(self, graph: Graph, place: str, to: Tensor) -> None:
+        self.place, self.to = place, to
+        self._has_kernel = has_kernel(graph.device)
+        self._apart: Tensor | None = None
+
+    def write(self, chunk: Chunk, values: Tensor) -> None:
+        """The chunk's [b, ...]."""
+        values, place, to = values.to(self.to.dtype), self.place, self.to
+        if place == "function":
+            to += values
+        elif chunk.are_one_run(place):
+            to[chunk.part] = values
+        elif place in ("edge", "position"):
+            to.index_copy_(0, getattr(chunk, place).long(), values)
+        elif not self._has_kernel:
+            assert place == chunk.edges.by
+            to[chunk.nodes] += sum_laid_out(values, chunk.near)
+        elif can_add(values, to):
+            end = chunk.edges.end(place)
+            if self._apart is None:
+                self._apart = to.new_zeros(len(end.hubs), *to.shape[1:])
+            rows, is_sorted = end.rows[chunk.part], place == chunk.edges.by
+            add_rows(values, rows, to, end.hubs, self._apart, is_sorted=is_sorted)
+        else:
+            to.index_add_(0, getattr(chunk, place).long(), values)
+
+
 def has_kernel(device: torch.device) -> bool:
     """Whether a kernel gathers rows and, in the order of edges, adds them at either end.
 
@@ -205,7 +220,7 @@ def chunks(graph: Graph, by: str, most: int | None = None) -> Iterator[Chunk]:
 
 def edges_at_once(tensors: Sequence[Tensor]) -> int:
     """How many, where rows of these are read by a kernel and gradients added to others."""
-    width = max((t[:1].numel() * t.element_size() for t in tensors), default=0)
+    width = max((math.prod(t.shape[1:]) * t.element_size() for t in tensors), default=0)
     most = CHUNK
     while most * width > SHARE and most >= 2 * LEAST:
         most //= 2
@@ -225,10 +240,10 @@ class _End(NamedTuple):
         """From each edge's node, and where the edges of each node begin."""
         hubs = (ptr.diff() > max(HUB, len(nodes) // HUBS)).nonzero().flatten()
         if not len(hubs):
-            return cls(nodes, hubs)
+            return cls(nodes, hubs.to(nodes.dtype))
         rows = torch.arange(num_rows(ptr), dtype=nodes.dtype, device=nodes.device)
         rows[hubs] = ~rows[: len(hubs)]
-        return cls(rows.index_select(0, nodes), hubs)
+        return cls(rows.index_select(0, nodes), hubs.to(nodes.dtype))
 
 
 @dataclass(eq=False)

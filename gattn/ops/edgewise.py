@@ -25,7 +25,7 @@ from gattn.graph import Graph
 from gattn.kernels.gather import empty
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
-from gattn.ops.chunks import Chunk, Reader, chunks, edges_at_once, has_kernel, is_few
+from gattn.ops.chunks import Chunk, Reader, Writer, chunks, edges_at_once, has_kernel, is_few
 from gattn.ops.derivatives import reference_gradients
 from gattn.ops.library import is_transformed
 from gattn.ops.recorded import Recorded
@@ -103,6 +103,10 @@ class _Plan(NamedTuple):
     """Whether gradients may be asked for."""
     is_real: bool
     """Whether no tensor is complex, of which torch compiles little."""
+
+    def places_of(self, tensors: Sequence[Tensor]) -> list[str]:
+        """Of all tensors: the parameters are the "function"'s."""
+        return [*self.places, *["function"] * (len(tensors) - len(self.places))]
 
     def plain(self, *tensors: Tensor) -> Tensor:
         """The specification: all edges at once."""
@@ -214,7 +218,7 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    out = made = None
+    out = made = writer = None
     reader = Reader(plan.graph, tensors, plan.places)
     for chunk in chunks(plan.graph, "destination"):
         step, (given, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
@@ -223,13 +227,15 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
             made = _checked(lambda: step(plan.call, given, rows), plan, tensors, chunk)  # noqa: B023
         if made.requires_grad:
             raise ValueError(HELD)
-        out = plan.room(made) if out is None else out
+        if out is None or writer is None:
+            out = plan.room(made)
+            writer = Writer(plan.graph, plan.into, out)
         if made.shape[1:] != out.shape[1:]:
             raise ValueError(
                 f"the function must give rows of one shape, however many edges it is given; it "
                 f"gave {tuple(made.shape)} after rows of {tuple(out.shape[1:])}"
             )
-        chunk.join(made, plan.into, out)
+        writer.write(chunk, made)
     if out is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
@@ -261,7 +267,7 @@ def _backward_few(
     """The gradients of what the function was given, summed for each node."""
     (chunk,) = chunks(plan.graph, "destination")
     own = recorded.gradients(chunk.take(grad, plan.into), keep=keep)
-    places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
+    places = plan.places_of(tensors)
     return [
         gradient if gradient is None or place == "function" else chunk.joined(gradient, place)
         for place, gradient in zip(places, own)
@@ -322,7 +328,7 @@ def _backward(
         empty(t, *t.shape, dtype=acc_dtype(t.dtype)).zero_() if need else None
         for t, need in zip(tensors, needed)
     ]
-    places = [*plan.places, *["function"] * (len(tensors) - len(plan.places))]
+    places = plan.places_of(tensors)
     passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
     passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
     for by, own in passes.items():
@@ -355,13 +361,11 @@ def _add_gradients(
     # Without a kernel, sums over all edges are slow where torch fuses them with the gathering.
     fuses, reader = wanted[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
     most = edges_at_once(tensors[: len(plan.places)]) if has_kernel(plan.graph.device) else None
+    places = plan.places_of(tensors)
+    totals = [(places[position], cast(Tensor, found[position])) for position in wanted]
+    writers = [Writer(plan.graph, place, total) for place, total in totals]
     for chunk in chunks(plan.graph, by, most):
         step, (given, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
         made = step(plan.call, given, rows, wanted, chunk.take(grad, plan.into))
-        for position, gradient in zip(wanted, made):
-            total = found[position]
-            assert total is not None
-            if position >= len(plan.places):
-                total += gradient
-            else:
-                chunk.join(gradient, plan.places[position], total)
+        for writer, gradient in zip(writers, made):
+            writer.write(chunk, gradient)

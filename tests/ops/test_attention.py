@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 import gattn
 from gattn.functional import aggregate, apply_edges, attention, edge_softmax
+from gattn.kernels import cpu
 from gattn.kernels.gather import gather_rows
 from gattn.ops import calls, chunks
 
@@ -753,3 +754,35 @@ def test_what_was_first_asked_for_aside_serves_later(size, hub, monkeypatch):
         apply_edges(_product, query, key, hub)
     make_fx(lambda q, k: apply_edges(_product, q, k, hub))(query, key)
     check_gradients([query.requires_grad_(), key.requires_grad_()], hub)
+
+
+@pytest.mark.parametrize(
+    ("channels", "edges"),
+    [(1, 16_384), (16, 16_384), (17, 8192), (32, 8192), (64, 4096), (99, 4096)],
+)
+def test_chunks_of_wide_rows_have_fewer_edges_where_gradients_are_added(channels, edges):
+    assert chunks.edges_at_once([torch.ones(3, 1), torch.ones(3, 2, channels)]) == edges
+
+
+@pytest.mark.skipif(bool(cpu.unavailable_reason()), reason="the C++ kernels are not built")
+def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
+    """Chunks of 16 edges forward, of 8 backward, of a graph with hubs at both ends."""
+    monkeypatch.setattr(chunks, "CHUNK", 16)
+    monkeypatch.setattr(chunks, "LEAST", 4)
+    monkeypatch.setattr(chunks, "SHARE", 8 * 64)
+    monkeypatch.setattr(chunks, "HUB", 10)
+    torch.manual_seed(0)
+    edges = torch.randint(0, 30, (2, 300))
+    edges[0, :60], edges[1, 40:100] = 3, 7
+    graph = gattn.Graph(edges, 30)
+    ends = [torch.randn(30, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    seen: list[int] = []
+
+    def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        seen.append(len(query))
+        return (query * key).sum(-1)
+
+    grads = torch.autograd.grad(attention(score, *ends, graph).square().sum(), ends)
+    wanted = plain(score, *ends, graph, None, None, "softmax").square().sum()
+    torch.testing.assert_close(grads, torch.autograd.grad(wanted, ends))
+    assert {8, 16} <= set(seen)

@@ -48,12 +48,15 @@ def test_rows_of_any_strides(strides):
 
 @SHAPES
 @INDICES
+@pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_added_rows_in_their_order(shape, index_dtype, dtype):
+def test_added_rows_in_their_order(shape, index_dtype, is_sorted, dtype):
     """The sums have the bits of one addition after the other, with any number of threads."""
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)
     index = torch.randint(0, 40, (3000,), dtype=index_dtype)
+    if is_sorted:  # and most of them for one place, which a share of the threads begins with
+        index = index.clamp(5, 20).sort().values
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     start = torch.randn(41, *shape, dtype=wide)
     wanted = start.clone()
@@ -64,7 +67,7 @@ def test_added_rows_in_their_order(shape, index_dtype, dtype):
         for count in (1, 2, 5):
             torch.set_num_threads(count)
             total = start.clone()
-            add_rows(rows, index, total)
+            add_rows(rows, index, total, is_sorted=is_sorted)
             assert torch.equal(total, wanted)
     finally:
         torch.set_num_threads(threads)
@@ -79,10 +82,38 @@ def test_sums_are_taken_in_their_own_dtype(total):
         add_rows(torch.ones(2, 4), torch.tensor([0, 2]), total)
 
 
-def test_rows_of_hubs_are_summed_apart():
-    rows, total = torch.arange(1.0, 6.0)[:, None], torch.zeros(3, 1)
-    add_rows(rows, torch.tensor([0, ~0, 2, ~1, ~0]), total, torch.tensor([1, 2]))
-    assert total.flatten().tolist() == [1, 2 + 5, 3 + 4]
+@INDICES
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_rows_of_hubs_are_summed_apart(index_dtype, is_sorted):
+    index = [0, 2, ~0, ~0, ~1] if is_sorted else [0, ~0, 2, ~1, ~0]
+    rows, total, apart = torch.arange(1.0, 6.0)[:, None], torch.zeros(3, 1), torch.zeros(2, 1)
+    hubs = torch.tensor([1, 2], dtype=index_dtype)
+    places = torch.tensor(index, dtype=index_dtype)
+    add_rows(rows, places, total, hubs, apart, is_sorted=is_sorted)
+    assert total.flatten().tolist() == ([1, 3 + 4, 2 + 5] if is_sorted else [1, 2 + 5, 3 + 4])
+    assert not apart.any()
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_sums_of_hubs_have_the_same_bits_with_any_number_of_threads(is_sorted):
+    torch.manual_seed(0)
+    rows, index = torch.randn(5000, 8, 16), torch.randint(-3, 9, (5000,))
+    hubs = torch.tensor([20, 4, 11])
+    if is_sorted:
+        index = index.sort().values
+    wanted = torch.zeros(21, 8, 16).double()
+    wanted.index_add_(0, torch.where(index < 0, hubs[(~index).clamp(min=0)], index), rows.double())
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3, 7):
+            torch.set_num_threads(count)
+            total, apart = torch.zeros(21, 8, 16), torch.zeros(3, 8, 16)
+            add_rows(rows, index, total, hubs, apart, is_sorted=is_sorted)
+            found.append(total)
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(found[0].double(), wanted, rtol=1e-5, atol=1e-4)
+    assert all(torch.equal(total, found[0]) for total in found)
 
 
 @pytest.mark.parametrize(
