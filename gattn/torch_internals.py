@@ -10,7 +10,6 @@
 | transforms_disabled  | nothing is disabled                                                      |
 | forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
 | dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
-| keeps_graph          | what was recorded of few edges is kept as long as the result             |
 | uncompiled           | what torch.compile made is compiled once more                            |
 | memory_uses          | rows of edges are read into memory of their own for each chunk           |
 | onednn_linear        | products are torch's own, which are slower on AMD processors             |
@@ -96,13 +95,6 @@ def dispatch_mode_active() -> bool:
 
     current = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
     return current() is not None
-
-
-keeps_graph: Callable[[], bool]
-keeps_graph = getattr(
-    getattr(torch._C, "_autograd", None), "_get_current_graph_task_keep_graph", lambda: True
-)
-"""Whether the backward that runs may run again (``retain_graph``)."""
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -65,6 +65,8 @@ def add_rows(
     """
     if total.dtype != acc_dtype(rows.dtype) or not total.is_contiguous():
         raise ValueError(f"total must be contiguous, of {acc_dtype(rows.dtype)}; got {total.dtype}")
+    if (hubs is None) != (apart is None):
+        raise ValueError("hubs and apart must be given together")
     count, width = index.numel(), math.prod(rows.shape[1:])
     wide, num_hubs = index.dtype == torch.int64, 0 if hubs is None else len(hubs)
     values = [rows, index, total, hubs, apart, wide, is_sorted, count, width, num_hubs]

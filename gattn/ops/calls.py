@@ -105,6 +105,10 @@ class Call(NamedTuple):
             return weight.unsqueeze(-1).to(made.dtype) * made
         return self._call(*tensors)
 
+    def as_it_is(self, *tensors: Tensor) -> Tensor:
+        """The same where the parameters are the module's own."""
+        return self._replace(module=None, slots=())(*tensors)
+
     def _call(self, *tensors: Tensor) -> Tensor:
         arguments, start = [], 0
         for form in self.forms:

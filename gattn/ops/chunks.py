@@ -15,7 +15,6 @@ from gattn.cache import cached
 from gattn.graph import Graph
 from gattn.kernels.gather import add_rows, can_add, can_gather, gather_rows
 from gattn.kernels.layout import Layout, bare, num_rows
-from gattn.kernels.precision import acc_dtype
 from gattn.ops.backend import select
 from gattn.ops.edge import sum_laid_out
 
@@ -48,8 +47,6 @@ class Chunk:
     """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
     most: int
     """Edges of each chunk but the last."""
-    by_source: Layout | None = None
-    """From the chunk's edges to all sources, where it holds all edges, sorted by destination."""
     derived: dict[Any, Any] = field(default_factory=dict)
     """What was made of these."""
 
@@ -85,7 +82,7 @@ class Chunk:
     def is_repeated(self) -> bool:
         """Whether there are many of this size, for which it pays to compile what is done."""
         whole = self.part.stop - self.part.start == self.most
-        return whole and self.edges.own.numel() >= WORTH * self.most
+        return whole and self.edges.own.numel() >= WORTH * CHUNK
 
     @property
     def edge(self) -> Tensor:
@@ -106,17 +103,6 @@ class Chunk:
     def are_one_run(self, place: str) -> bool:
         """Whether the chunk's rows of that place follow one another."""
         return place == "position" and self.edges.by == "destination"
-
-    def joined(self, values: Tensor, place: str) -> Tensor:
-        """The same of all edges, which the chunk holds."""
-        if place == "position":
-            # No tensor of the function's own, which others may write to.
-            return values.clone(memory_format=torch.contiguous_format)
-        if place == "edge":
-            return torch.empty_like(values).index_copy_(0, self.edge.long(), values)
-        near = self.near if place == "destination" else self.by_source
-        assert near is not None
-        return sum_laid_out(values.to(acc_dtype(values.dtype)), near).to(values.dtype)
 
 
 class Reader:
@@ -144,7 +130,7 @@ class Reader:
         late: list[Tensor | None] = []
         for position, (place, row) in enumerate(zip(self.places, rows)):
             # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
-            waits = place == chunk.edges.by
+            waits = (fuses or self._has_kernel) and place == chunk.edges.by
             late.append(row if waits else None)
             self._given.append(self.tensors[position] if waits else self._gathered(position, row))
         self._given += others
@@ -207,15 +193,12 @@ def is_few(layout: Layout) -> bool:
 
 
 def chunks(graph: Graph, by: str, most: int | None = None) -> Iterator[Chunk]:
-    """The edges in chunks, sorted by their ``"destination"`` or by their ``"source"``: in chunks of
-    ``most`` edges, CHUNK unless given, where they are not few."""
+    """The edges in chunks of ``most``, CHUNK unless given, sorted by their ``"destination"`` or by
+    their ``"source"``."""
     layout, most = graph.layout, most or CHUNK
-    edges = layout.col.numel()
-    if not is_few(layout):
+    if layout.col.numel():
         ordered = cached(graph, ("edges", by, CHUNK), lambda: _Sorted.of(layout, by, CHUNK))
-        yield from cached(ordered, most, lambda: ordered.chunks(most))
-    elif edges:
-        yield cached(graph, "all edges", lambda: _all_edges(layout))
+        yield from cached(graph, ("chunks", by, most, CHUNK), lambda: ordered.chunks(most))
 
 
 def edges_at_once(tensors: Sequence[Tensor]) -> int:
@@ -298,12 +281,3 @@ class _Sorted:
 def _offsets(layout: Layout, end: str) -> Tensor:
     """[k + 1]: where the edges of each node at that end begin."""
     return layout.rowptr if end == "destination" else layout.colptr
-
-
-def _all_edges(layout: Layout) -> Chunk:
-    """All edges by their destination, with the way to their sources."""
-    edges, nodes = layout.col.numel(), num_rows(layout.rowptr)
-    ordered = _Sorted.of(layout, "destination", edges)
-    each, number = ordered.position, ordered.number[: edges + 1]
-    by_source = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
-    return Chunk(ordered, slice(0, edges), slice(0, nodes), edges, by_source)

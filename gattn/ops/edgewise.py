@@ -6,13 +6,13 @@ destinations: on a CPU a kernel adds what belongs to sources to theirs, in the o
 Elsewhere what belongs to sources is computed once more, in the order of sources. So every sum over
 edges is taken in one order, the same in every run.
 
-Of few edges, as of a batch of molecules, what autograd records is kept, and backward calls nothing
-again: that is bounded by their number, and time is what counts there.
+Few edges are taken at once, as autograd records them (``few.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -27,8 +27,8 @@ from gattn.kernels.precision import acc_dtype
 from gattn.ops.calls import Call, Tensors, alone, compiled, tensors_of
 from gattn.ops.chunks import Chunk, Reader, Writer, chunks, edges_at_once, has_kernel, is_few
 from gattn.ops.derivatives import reference_gradients
+from gattn.ops.few import AllEdges, holds_others
 from gattn.ops.library import is_transformed
-from gattn.ops.recorded import Recorded
 
 HELD = (
     "a function of edges must not hold a tensor that wants a gradient, which it would not get: "
@@ -87,6 +87,8 @@ def _run(
     plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
+    if is_few(graph.layout) and graph.num_edges:
+        return _of_few(plan, tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
 
 
@@ -143,12 +145,8 @@ class _Edgewise(torch.autograd.Function):
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
         ctx.plan, ctx.autocast = plan, _Autocast.now(plan.graph.device)
         ctx.save_for_backward(*tensors)
-        ctx.recorded, given = None, [tensor.detach() for tensor in tensors]
-        if not is_few(plan.graph.layout) or not plan.graph.num_edges:
-            out = _forward(plan, given)
-            ctx.versions = plan.call.versions()
-            return out
-        out, ctx.recorded = _forward_few(plan, given, ctx.needs_input_grad[1:])
+        out = _forward(plan, [tensor.detach() for tensor in tensors])
+        ctx.versions = plan.call.versions()
         return out
 
     @staticmethod
@@ -158,11 +156,6 @@ class _Edgewise(torch.autograd.Function):
         with ctx.autocast.again(), alone(plan.call.function):
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
-            if ctx.recorded is not None:
-                recorded, keep = ctx.recorded, torch_internals.keeps_graph()
-                if not keep:  # as autograd frees what it saved
-                    ctx.recorded = None
-                return None, *_backward_few(plan, recorded, tensors, grad, keep)
             plan.call.check_unwritten(ctx.versions)
             return None, *_backward(plan, tensors, grad, ctx.needs_input_grad[1:])
 
@@ -224,7 +217,12 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         step, (given, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
         # Nothing that is given wants a gradient: what is held would show.
         with torch.set_grad_enabled(plan.learns):
-            made = _checked(lambda: step(plan.call, given, rows), plan, tensors, chunk)  # noqa: B023
+            made = _checked(
+                lambda: step(plan.call, given, rows),  # noqa: B023
+                lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.places)),  # noqa: B023
+                plan.graph,
+                len(chunk.position),
+            )
         if made.requires_grad:
             raise ValueError(HELD)
         if out is None or writer is None:
@@ -244,44 +242,28 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     return out.to(made.dtype)
 
 
-def _forward_few(
-    plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]
-) -> tuple[Tensor, Recorded]:
-    """All edges at once; gives what autograd recorded, too."""
-    (chunk,) = chunks(plan.graph, "destination")
-    given, recorded = _gather(tensors, chunk.rows(plan.places)), []
-
-    def run() -> Tensor:
-        recorded.append(Recorded.of(plan.call, given, needed))
-        return recorded[0].made
-
-    made = _checked(run, plan, tensors, chunk)
-    if plan.learns and recorded[0].holds_others():
+def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
+    """All edges at once."""
+    edges = AllEdges.of(plan.graph)
+    given = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
+    given += tensors[len(plan.places) :]
+    run = functools.partial(plan.call.as_it_is, *given)
+    made = _checked(run, run, plan.graph, plan.graph.num_edges)
+    if holds_others(made, given):
         raise ValueError(HELD)
-    return chunk.joined(made.detach(), plan.into), recorded[0]
+    return edges.put(made, plan.into)
 
 
-def _backward_few(
-    plan: _Plan, recorded: Recorded, tensors: Sequence[Tensor], grad: Tensor, keep: bool
-) -> list[Tensor | None]:
-    """The gradients of what the function was given, summed for each node."""
-    (chunk,) = chunks(plan.graph, "destination")
-    own = recorded.gradients(chunk.take(grad, plan.into), keep=keep)
-    places = plan.places_of(tensors)
-    return [
-        gradient if gradient is None or place == "function" else chunk.joined(gradient, place)
-        for place, gradient in zip(places, own)
-    ]
-
-
-def _checked(run: Callable[[], Tensor], plan: _Plan, tensors: list[Tensor], chunk: Chunk) -> Tensor:
-    """Call the function; raise where it is not one of each edge alone."""
-    state = _random_state(plan.graph.device)
+def _checked(
+    run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
+) -> Tensor:
+    """Call the function of so many edges; raise where it is not one of each edge alone."""
+    state = _random_state(graph.device)
     made = run()
-    _check_rows(made, len(chunk.edge))
-    if not torch.equal(state, _random_state(plan.graph.device)):  # or another thread drew
+    _check_rows(made, edges)
+    if not torch.equal(state, _random_state(graph.device)):  # or another thread drew
         with _no_draws():
-            plan.call(*_gather(tensors, chunk.rows(plan.places)))
+            again()
     return made
 
 
@@ -345,12 +327,20 @@ def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bo
     Raises:
         ValueError: the function draws random numbers, by whatever generator of torch's.
     """
-    for chunk in chunks(plan.graph, "destination"):
-        rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
-        with _no_draws():
-            recorded = Recorded.of(plan.call, _gather(tensors, rows), needed)
-        return [own is not None for own in recorded.gradients(torch.ones_like(recorded.made))]
-    return list(needed)
+    chunk = next(chunks(plan.graph, "destination"), None)
+    if chunk is None:
+        return list(needed)
+    rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
+    given = [
+        tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
+    ]
+    with torch.enable_grad(), _no_draws():
+        made = plan.call(*given)
+    if not made.requires_grad:
+        return [False] * len(given)
+    wanted = [tensor for tensor in given if tensor.requires_grad]
+    own = iter(torch.autograd.grad(made, wanted, torch.ones_like(made), allow_unused=True))
+    return [tensor.requires_grad and next(own) is not None for tensor in given]
 
 
 def _add_gradients(

@@ -1,5 +1,6 @@
 """Attention with a score of one's own: in chunks it is what all edges at once give."""
 
+import gc
 import sys
 import threading
 import weakref
@@ -786,3 +787,52 @@ def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
     wanted = plain(score, *ends, graph, None, None, "softmax").square().sum()
     torch.testing.assert_close(grads, torch.autograd.grad(wanted, ends))
     assert {8, 16} <= set(seen)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_few_edges_are_summed_in_thirty_two_bits(dtype):
+    """Of 3,000 edges out of one node: a sum in sixteen bits would stand still at 256 or 2,048."""
+    count = 3000
+    edges = torch.stack([torch.zeros(count, dtype=torch.long), torch.arange(count)])
+    query = torch.ones(count, 1, 1, dtype=dtype)
+    key = torch.ones(1, 1, 1, dtype=dtype, requires_grad=True)
+    out = apply_edges(lambda q, k, e: q * k, query, key, gattn.Graph(edges, (1, count)))
+    out.sum().backward()
+    assert key.grad is not None
+    assert key.grad.item() == torch.tensor(count, dtype=dtype).item()
+
+
+def test_layers_before_and_after_few_edges_learn(hub, given):
+    """What is given and what is made are parts of a larger graph of autograd."""
+    ends = [given[name] for name in ("query", "key", "value")]
+    features = torch.randn(hub.num_edges, WIDTH).double().requires_grad_()
+
+    def score(query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return (query * key * edge_attr.unsqueeze(1)).sum(-1)
+
+    def run(attend) -> tuple[Tensor, ...]:
+        q, k, v = (end.tanh() for end in ends)
+        edge = features.exp()
+        out = attend(score, q, k, v, edge).tanh()
+        return torch.autograd.grad(out.square().sum() + edge.sum(), [*ends, features])
+
+    found = run(lambda f, q, k, v, e: attention(f, q, k, v, hub, edge_attr=e))
+    wanted = run(lambda f, q, k, v, e: plain(f, q, k, v, hub, e, None, "softmax"))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("size", [7, 8192])
+def test_a_graph_goes_when_nobody_holds_it(size, given, monkeypatch):
+    """What is kept with a graph holds itself nowhere: else it waits for the collector of cycles."""
+    monkeypatch.setattr(chunks, "CHUNK", size)
+    graph = gattn.Graph(torch.randint(0, NODES, (2, 40)), NODES)
+    ends = [given[name] for name in ("query", "key", "value")]
+    attention(lambda q, k, e: (q * k).sum(-1), *ends, graph).sum().backward()
+    layout = weakref.ref(graph.layout.col)
+    gc.collect()
+    gc.disable()
+    try:
+        del graph
+        assert layout() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,112 @@
+"""A user's function of few edges, as of a batch of molecules: all at once, as autograd records it.
+
+Backward calls nothing again: what is kept is bounded by their number, and time is what counts.
+Edges are in the caller's order, in which their features lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from gattn.cache import cached
+from gattn.graph import Graph
+from gattn.kernels.layout import Layout, bare
+from gattn.kernels.precision import acc_dtype
+from gattn.ops.edge import sum_laid_out
+
+
+@dataclass(frozen=True, eq=False)
+class AllEdges:
+    """The edges of a graph in the caller's order, and how rows come to them and go from them."""
+
+    source: Tensor
+    """[e], and so the next three."""
+    destination: Tensor
+    position: Tensor
+    """In the layout's order."""
+    edge: Tensor
+    """At each position of the layout's order, that in the caller's."""
+    by_source: Layout
+    """From the edges to their sources."""
+    by_destination: Layout
+
+    @classmethod
+    def of(cls, graph: Graph) -> AllEdges:
+        """Those of a graph, with which they are kept."""
+        return cached(graph, "all edges", lambda: cls._of(graph.layout))
+
+    @classmethod
+    def _of(cls, layout: Layout) -> AllEdges:
+        near, edge = layout.incidence(), layout.perm
+        source = torch.empty_like(layout.col).index_copy(0, edge.long(), layout.col)
+        of_source = edge.index_select(0, layout.csr2csc)
+        far = bare(layout.colptr, of_source, of_source, near.colptr, source, near.csr2csc)
+        return cls(source, near.row, near.csr2csc, edge, far, near)
+
+    def read(self, values: Tensor, place: str) -> Tensor:
+        """The row of each edge, [e, ...], of what belongs to nodes or edges."""
+        if place == "edge":  # the caller's, to whom no function may write
+            return values.clone(memory_format=torch.contiguous_format)
+        if place == "position":
+            return cast(Tensor, _Permuted.apply(values, self.position, self.edge))
+        layout = self.by_source if place == "source" else self.by_destination
+        return cast(Tensor, _Rows.apply(values, getattr(self, place), layout))
+
+    def put(self, made: Tensor, place: str) -> Tensor:
+        """[e, ...] where it belongs: "edge", "position", or its sums at each "destination"."""
+        if place == "edge":  # no tensor of the function's own, which others may write to
+            return made.clone(memory_format=torch.contiguous_format)
+        if place == "position":
+            return cast(Tensor, _Permuted.apply(made, self.edge, self.position))
+        return sum_laid_out(made.to(acc_dtype(made.dtype)), self.by_destination).to(made.dtype)
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of nodes, whose gradients are summed in the order of the layout, as all sums are."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor, layout: Layout) -> Tensor:
+        ctx.layout = layout
+        return table.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return sum_laid_out(grad.to(acc_dtype(grad.dtype)), ctx.layout).to(grad.dtype), None, None
+
+
+class _Permuted(torch.autograd.Function):
+    """Rows in another order, in which each stands once."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+        ctx.index, ctx.inverse = index, inverse
+        return values.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Permuted.apply(grad, ctx.inverse, ctx.index), None, None
+
+
+def holds_others(made: Tensor, given: Sequence[Tensor]) -> bool:
+    """Whether other tensors than those it was given would have gradients of what a function made.
+
+    As far as autograd tells: one that was made of them before is not told from them.
+    """
+    own = {id(tensor) for tensor in given}
+    seen: set[Node] = {tensor.grad_fn for tensor in given if tensor.grad_fn is not None}
+    waiting: list[Node | None] = [made.grad_fn] if made.requires_grad else []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if id(getattr(node, "variable", given[0])) not in own:
+            return True
+        waiting += [before for before, _ in node.next_functions]
+    return False
