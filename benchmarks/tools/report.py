@@ -13,7 +13,7 @@ from benchmarks.tools.lines import PEERS
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
     "power-law/attention": "A score of one's own on that graph beside PyG's MessagePassing; fused: "
-    "the perceptron beside `mlp_attention`, its kernel",
+    "the perceptron as one's own score beside gattn's kernel for it, `mlp_attention`",
     "power-law/operator": "The operators alone on that graph, given projected inputs",
     "power-law/bf16": "bf16 beside fp32 on that graph",
     "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",

@@ -87,8 +87,10 @@ def attention(
     if normalize not in get_args(Normalize):
         raise ValueError(f"normalize must be one of {get_args(Normalize)}; got {normalize!r}")
     checks.check_probability("dropout", dropout)
+    checks.check_graph(graph)
     if message is None:
         checks.check_tensor("value", value, " where there is no message")
+        checks.check_shape("value", cast(Tensor, value), graph.num_src, "h", "c")
     scores = sorted_scores(score, query, key, graph, edge_attr)
     if message is None:
         _check_heads(scores, cast(Tensor, value), graph)
@@ -167,7 +169,10 @@ def sorted_scores(
     """
     scores = _of_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
-        raise ValueError(f"score must give [b, h] for b edges; got {scores.dim()} dimensions")
+        raise ValueError(
+            f"score must give [b, h] for b edges; got {scores.dim()} dimensions (it is [b, 1] of "
+            "one head)"
+        )
     if not scores.is_floating_point():
         raise TypeError(f"score must give floats; got {scores.dtype}")
     return scores
@@ -175,7 +180,6 @@ def sorted_scores(
 
 def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
     """Raise unless there is a score for each head of the values [m, h, c]."""
-    checks.check_shape("value", value, graph.num_src, "h", "c")
     if scores.shape[1] != value.shape[1]:
         raise ValueError(
             f"score must give [b, {value.shape[1]}] for b edges, a number for each head of value; "

@@ -12,7 +12,6 @@ Few edges are taken at once, as autograd records them (``few.py``).
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -211,7 +210,7 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    out = made = writer = None
+    made = writer = None
     reader = Reader(plan.graph, tensors, plan.places)
     for chunk in chunks(plan.graph, "destination"):
         step, (given, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
@@ -225,31 +224,36 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
             )
         if made.requires_grad:
             raise ValueError(HELD)
-        if out is None or writer is None:
-            out = plan.room(made)
-            writer = Writer(plan.graph, plan.into, out)
-        if made.shape[1:] != out.shape[1:]:
+        if writer is None:
+            writer = Writer(plan.graph, plan.into, plan.room(made))
+        if made.shape[1:] != writer.to.shape[1:]:
             raise ValueError(
                 f"the function must give rows of one shape, however many edges it is given; it "
-                f"gave {tuple(made.shape)} after rows of {tuple(out.shape[1:])}"
+                f"gave {tuple(made.shape)} after rows of {tuple(writer.to.shape[1:])} ([b, 1] and "
+                "[b] make [b, b])"
             )
         writer.write(chunk, made)
-    if out is None or made is None:  # without an edge
+    if writer is None or made is None:  # without an edge
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
         _check_rows(made, 0)
-        out = plan.room(made)
-    return out.to(made.dtype)
+        return plan.room(made).to(made.dtype)
+    return writer.to.to(made.dtype)
 
 
 def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     """All edges at once."""
     edges = AllEdges.of(plan.graph)
-    given = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
-    given += tensors[len(plan.places) :]
-    run = functools.partial(plan.call.as_it_is, *given)
-    made = _checked(run, run, plan.graph, plan.graph.num_edges)
-    if holds_others(made, given):
+
+    def read() -> list[Tensor]:
+        rows = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
+        return rows + tensors[len(plan.places) :]
+
+    given = read()
+    begins = [tensor.grad_fn for tensor in given]
+    call = plan.call.as_it_is
+    made = _checked(lambda: call(*given), lambda: call(*read()), plan.graph, plan.graph.num_edges)
+    if holds_others(made, given, begins):
         raise ValueError(HELD)
     return edges.put(made, plan.into)
 

@@ -93,13 +93,14 @@ class _Permuted(torch.autograd.Function):
         return _Permuted.apply(grad, ctx.inverse, ctx.index), None, None
 
 
-def holds_others(made: Tensor, given: Sequence[Tensor]) -> bool:
+def holds_others(made: Tensor, given: Sequence[Tensor], begins: Sequence[Node | None]) -> bool:
     """Whether other tensors than those it was given would have gradients of what a function made.
 
-    As far as autograd tells: one that was made of them before is not told from them.
+    ``begins`` are the ``grad_fn`` of those as they were given: the function may write to them. A
+    tensor that was made of them before is not told from them.
     """
     own = {id(tensor) for tensor in given}
-    seen: set[Node] = {tensor.grad_fn for tensor in given if tensor.grad_fn is not None}
+    seen = {node for node in begins if node is not None}
     waiting: list[Node | None] = [made.grad_fn] if made.requires_grad else []
     while waiting:
         node = waiting.pop()

@@ -836,3 +836,32 @@ def test_a_graph_goes_when_nobody_holds_it(size, given, monkeypatch):
         assert layout() is None
     finally:
         gc.enable()
+
+
+def test_functions_that_write_to_few_rows_are_called_once_on_each():
+    """Where another thread draws meanwhile, too: it is called again, on rows of their own."""
+    graph, x = gattn.graphs.complete([3]), torch.ones(3, 1)
+
+    def tripled(query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        other = threading.Thread(target=torch.rand, args=(1,))
+        other.start()
+        other.join()
+        return edge_attr.mul_(3)
+
+    found = apply_edges(tripled, x, x, graph, edge_attr=torch.full((graph.num_edges, 1), 2.0))
+    assert (found == 6).all()
+
+
+def test_what_few_rows_hold_is_told_from_what_is_written_to_them():
+    graph, held = gattn.graphs.complete([3]), torch.ones(1, requires_grad=True)
+    x = torch.randn(3, 2, requires_grad=True)
+
+    def cleared(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
+        before = query + 0
+        query.zero_()
+        return before * key
+
+    wanted = apply_edges(lambda q, k, e: q * k, x, x, graph)
+    torch.testing.assert_close(apply_edges(cleared, x, x, graph), wanted)
+    with pytest.raises(ValueError, match="must not hold a tensor that wants a gradient"):
+        apply_edges(lambda q, k, e: q.add_(held) * k, x, x, graph)
