@@ -1,7 +1,7 @@
 """A user's function of few edges, as of a batch of molecules: all at once, as autograd records it.
 
 Backward calls nothing again: what is kept is bounded by their number, and time is what counts.
-Edges are in the caller's order, in which their features lie.
+Edges are in the layout's order: what is computed of them has the same bits in any of the caller's.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from gattn.ops.edge import sum_laid_out
 
 @dataclass(frozen=True, eq=False)
 class AllEdges:
-    """The edges of a graph in the caller's order, and how rows come to them and go from them."""
+    """The edges of a graph in the layout's order, and how rows come to them and go from them."""
 
     source: Tensor
     """[e], and so the next three."""
     destination: Tensor
-    position: Tensor
-    """In the layout's order."""
     edge: Tensor
-    """At each position of the layout's order, that in the caller's."""
+    """In the caller's order."""
+    position: Tensor
+    """Of each of the caller's edges, that in the layout's order."""
     by_source: Layout
     """From the edges to their sources."""
     by_destination: Layout
@@ -43,27 +43,29 @@ class AllEdges:
 
     @classmethod
     def _of(cls, layout: Layout) -> AllEdges:
-        near, edge = layout.incidence(), layout.perm
-        source = torch.empty_like(layout.col).index_copy(0, edge.long(), layout.col)
-        of_source = edge.index_select(0, layout.csr2csc)
-        far = bare(layout.colptr, of_source, of_source, near.colptr, source, near.csr2csc)
-        return cls(source, near.row, near.csr2csc, edge, far, near)
+        source, edge = layout.col, layout.perm
+        number = torch.arange(len(edge) + 1, dtype=edge.dtype, device=edge.device)
+        each, destination = number[:-1], layout.destinations().to(edge.dtype)
+        position = torch.empty_like(edge).index_copy(0, edge.long(), each)
+        far = bare(layout.colptr, layout.csr2csc, each, number, source, each)
+        near = bare(layout.rowptr, each, each, number, destination, each)
+        return cls(source, destination, edge, position, far, near)
 
     def read(self, values: Tensor, place: str) -> Tensor:
         """The row of each edge, [e, ...], of what belongs to nodes or edges."""
-        if place == "edge":  # the caller's, to whom no function may write
+        if place == "position":  # the caller's, to whom no function may write
             return values.clone(memory_format=torch.contiguous_format)
-        if place == "position":
-            return cast(Tensor, _Permuted.apply(values, self.position, self.edge))
+        if place == "edge":
+            return cast(Tensor, _Permuted.apply(values, self.edge, self.position))
         layout = self.by_source if place == "source" else self.by_destination
         return cast(Tensor, _Rows.apply(values, getattr(self, place), layout))
 
     def put(self, made: Tensor, place: str) -> Tensor:
         """[e, ...] where it belongs: "edge", "position", or its sums at each "destination"."""
-        if place == "edge":  # no tensor of the function's own, which others may write to
+        if place == "position":  # no tensor of the function's own, which others may write to
             return made.clone(memory_format=torch.contiguous_format)
-        if place == "position":
-            return cast(Tensor, _Permuted.apply(made, self.edge, self.position))
+        if place == "edge":
+            return cast(Tensor, _Permuted.apply(made, self.position, self.edge))
         return sum_laid_out(made.to(acc_dtype(made.dtype)), self.by_destination).to(made.dtype)
 
 
