@@ -26,7 +26,7 @@ what these are added to have the cache together. But each chunk costs some time 
 LEAST = CHUNK // 4
 """No fewer edges at once, however wide their rows are."""
 FEW = 2
-"""So many chunks, as of a batch of molecules, are taken at once, and kept until backward."""
+"""So many chunks, as of a batch of molecules, are taken at once (``few.py``)."""
 WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 HUB = 2048
@@ -130,7 +130,7 @@ class Reader:
         late: list[Tensor | None] = []
         for position, (place, row) in enumerate(zip(self.places, rows)):
             # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
-            waits = (fuses or self._has_kernel) and place == chunk.edges.by
+            waits = self._has_kernel and place == chunk.edges.by
             late.append(row if waits else None)
             self._given.append(self.tensors[position] if waits else self._gathered(position, row))
         self._given += others
@@ -188,7 +188,7 @@ def has_kernel(device: torch.device) -> bool:
 
 
 def is_few(layout: Layout) -> bool:
-    """Whether all edges are one chunk."""
+    """Whether all edges are taken at once."""
     return layout.col.numel() <= FEW * CHUNK
 
 

@@ -25,11 +25,8 @@ from gattn.ops.edge import sum_laid_out
 class AllEdges:
     """The edges of a graph in the layout's order, and how rows come to them and go from them."""
 
-    source: Tensor
-    """[e], and so the next three."""
-    destination: Tensor
     edge: Tensor
-    """In the caller's order."""
+    """[e], and so the next: in the caller's order."""
     position: Tensor
     """Of each of the caller's edges, that in the layout's order."""
     by_source: Layout
@@ -43,13 +40,13 @@ class AllEdges:
 
     @classmethod
     def _of(cls, layout: Layout) -> AllEdges:
-        source, edge = layout.col, layout.perm
+        edge = layout.perm
         number = torch.arange(len(edge) + 1, dtype=edge.dtype, device=edge.device)
         each, destination = number[:-1], layout.destinations().to(edge.dtype)
         position = torch.empty_like(edge).index_copy(0, edge.long(), each)
-        far = bare(layout.colptr, layout.csr2csc, each, number, source, each)
+        far = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
         near = bare(layout.rowptr, each, each, number, destination, each)
-        return cls(source, destination, edge, position, far, near)
+        return cls(edge, position, far, near)
 
     def read(self, values: Tensor, place: str) -> Tensor:
         """The row of each edge, [e, ...], of what belongs to nodes or edges."""
@@ -58,7 +55,7 @@ class AllEdges:
         if place == "edge":
             return cast(Tensor, _Permuted.apply(values, self.edge, self.position))
         layout = self.by_source if place == "source" else self.by_destination
-        return cast(Tensor, _Rows.apply(values, getattr(self, place), layout))
+        return cast(Tensor, _Rows.apply(values, layout))
 
     def put(self, made: Tensor, place: str) -> Tensor:
         """[e, ...] where it belongs: "edge", "position", or its sums at each "destination"."""
@@ -70,16 +67,16 @@ class AllEdges:
 
 
 class _Rows(torch.autograd.Function):
-    """Rows of nodes, whose gradients are summed in the order of the layout, as all sums are."""
+    """The rows of the nodes that a layout leads to from the edges, along which gradients come."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, index: Tensor, layout: Layout) -> Tensor:
+    def forward(ctx: Any, table: Tensor, layout: Layout) -> Tensor:
         ctx.layout = layout
-        return table.index_select(0, index)
+        return table.index_select(0, layout.row)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return sum_laid_out(grad.to(acc_dtype(grad.dtype)), ctx.layout).to(grad.dtype), None, None
+        return sum_laid_out(grad.to(acc_dtype(grad.dtype)), ctx.layout).to(grad.dtype), None
 
 
 class _Permuted(torch.autograd.Function):
