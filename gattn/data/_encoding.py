@@ -14,21 +14,49 @@ MARKS = {  # byte order marks; UTF-32's begins with one of UTF-16's
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+EXCEL = "save it as a CSV file there, or write pandas.read_excel(FILE).to_csv(OUT, index=False)"
+PARQUET = "write pandas.read_parquet(FILE).to_csv(OUT, index=False)"
+FEATHER = "write pandas.read_feather(FILE).to_csv(OUT, index=False)"
+CSV_ELSE = "write it as a CSV file"
 NO_TEXT = {
-    b"PK\x03\x04": "a zip archive, as workbooks of Excel are",
-    b"\xd0\xcf\x11\xe0": "a workbook of an old Excel",
-    b"\x1f\x8b": "compressed by gzip",
+    b"PK\x03\x04": ("a zip archive, as workbooks of Excel are", "save it as a CSV file"),
+    b"\xd0\xcf\x11\xe0": ("a workbook of an old Excel", EXCEL),
+    b"\x1f\x8b": ("compressed by gzip", "decompress it first"),
+    b"BZh91AY&SY": ("compressed by bzip2", "decompress it first"),
+    b"\xfd7zXZ": ("compressed by xz", "decompress it first"),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", "decompress it first"),
+    b"PAR1\x15": ("a Parquet file", PARQUET),
+    b"ARROW1\0": ("a Feather file", FEATHER),
+    b"FEA1\0": ("a Feather file", FEATHER),
+    b"\x89HDF": ("an HDF5 file", CSV_ELSE),
+    b"\x93NUMPY": ("an array of NumPy", CSV_ELSE),
+    b"SQLite format 3\0": ("a database of SQLite", CSV_ELSE),
+    b"%PDF-": ("a PDF file", CSV_ELSE),
+    **{
+        bytes((0x80, n)): ("a pickle, which can run code when it is read", CSV_ELSE)
+        for n in range(2, 6)
+    },
 }
-"""How files begin that are taken for tables."""
+"""The first bytes of files that are no text, each with the kind and the way to a CSV file."""
 NO_TABLE = {
-    ".sdf": "a file of structures",
-    ".sd": "a file of structures",
-    ".mol": "a structure",
-    ".mol2": "a structure",
-    ".pdb": "a structure",
-    ".parquet": "a Parquet file",
+    ".sdf": ("a file of structures", ""),
+    ".sd": ("a file of structures", ""),
+    ".mol": ("a structure", ""),
+    ".mol2": ("a structure", ""),
+    ".pdb": ("a structure", ""),
+    ".parquet": ("a Parquet file", PARQUET),
+    ".feather": ("a Feather file", FEATHER),
+    ".arrow": ("a file of Arrow", FEATHER),
+    ".pkl": ("a pickle, which can run code when it is read", CSV_ELSE),
+    ".pickle": ("a pickle, which can run code when it is read", CSV_ELSE),
+    ".xlsx": ("a workbook of Excel", EXCEL),
+    ".xlsm": ("a workbook of Excel", EXCEL),
+    ".xls": ("a workbook of an old Excel", EXCEL),
+    ".ods": ("a workbook of LibreOffice", EXCEL),
+    ".json": ("a JSON file", CSV_ELSE),
+    ".jsonl": ("a file of JSON lines", CSV_ELSE),
 }
-"""How files end that are taken for tables."""
+"""The endings of files that are no tables, each with the kind and the way to a CSV file."""
 
 
 def marked_encoding(path: Path) -> str:
@@ -39,12 +67,14 @@ def marked_encoding(path: Path) -> str:
         ValueError: it is a workbook, an archive or a file of structures.
     """
     with path.open("rb") as file:
-        start = file.read(4)
-    if kind := NO_TABLE.get(path.suffix.lower()):
-        raise ValueError(f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are")
-    for mark, kind in NO_TEXT.items():
+        start = file.read(16)
+    if told := NO_TABLE.get(path.suffix.lower()):
+        kind, way = told
+        wanted = f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are"
+        raise ValueError(f"{wanted}: {way}" if way else wanted)
+    for mark, (kind, way) in NO_TEXT.items():
         if start.startswith(mark):
-            raise ValueError(f"{path} is {kind}; save it as a CSV file")
+            raise ValueError(f"{path} is {kind}; {way}")
     return next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8")
 
 

@@ -7,7 +7,9 @@ with too few or too many cells stays a row.
 from __future__ import annotations
 
 import csv
+import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +17,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from gattn.data._encoding import is_wide, marked_encoding
+from gattn.data.numbers import NumberFormat, is_missing
 
 __all__ = ["Table", "TableRow", "as_number", "is_missing", "open_table"]
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "none", "null"))
+DECLARED = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)
+"""A first line by which Excel is told the separator."""
+PLAIN = NumberFormat()
 LARGEST = 3.4028234663852886e38
 """Of float32, which targets are kept in."""
 NUL = "\x1a"
@@ -33,7 +38,7 @@ class TableRow(NamedTuple):
     Attributes:
         line: the line of the file that it begins on, from 1.
         cells: its texts, as many as there are columns. Cells that are missing are empty; those
-            too many are joined with the last one.
+            too many are joined with the last one, and empty ones behind the header's are ignored.
         problem: how its number of cells differs from the header's, empty where it does not.
     """
 
@@ -62,6 +67,7 @@ class Table:
         on_bad_bytes: what happens to bytes that are no text in ``encoding``: ``"strict"`` makes
             them an error, ``"surrogateescape"`` carries them through, so that :meth:`writer`
             writes them as they came.
+        declared: whether the first line names the separator, as ``sep=;``.
     """
 
     path: Path
@@ -69,13 +75,14 @@ class Table:
     separator: str
     encoding: str
     on_bad_bytes: OnBadBytes = "strict"
+    declared: bool = False
 
     def place(self, column: str) -> int:
         """The position of a column that :func:`open_table` was asked for."""
         return self.columns.index(column)
 
     def rows(self) -> Iterator[TableRow]:
-        """Read the rows in order; a line without a character is no row.
+        """Read the rows in order; a line without a character, or of spaces alone, is no row.
 
         Yields:
             Every row, also those that do not fit the header; a header alone gives none.
@@ -86,7 +93,12 @@ class Table:
         """
         records = _records(self, strict=True)
         next(records, None)
-        return (self._row(line, cells) for line, cells in records)
+        several = len(self.columns) > 1
+        return (
+            self._row(line, cells)
+            for line, cells in records
+            if not (several and len(cells) == 1 and cells[0].isspace())
+        )
 
     def count(self) -> int:
         """Read the file once, which finds what :meth:`rows` raises, and count its rows."""
@@ -94,6 +106,8 @@ class Table:
 
     def _row(self, line: int, cells: list[str]) -> TableRow:
         found, width = len(cells), len(self.columns)
+        if found > width and not any(cell.strip() for cell in cells[width:]):
+            return TableRow(line, cells[:width])
         if found == width:
             return TableRow(line, cells)
         problem = f"{found} cell{'s' * (found != 1)} where the header has {width}"
@@ -136,7 +150,8 @@ def open_table(
     """Read the header of a CSV file, and find its encoding and separator.
 
     Of comma, semicolon, tab and ``|`` the first is taken that gives the header every wanted column
-    once; where none is wanted, that which gives the most columns.
+    once; where none is wanted, that which gives the most columns. A first line such as ``sep=;``,
+    which Excel reads and writes, names the separator and is no header.
 
     Args:
         path: the file, with a header line.
@@ -163,11 +178,14 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; wanted a CSV file")
-    encoding = encoding or marked_encoding(path)
+    marked = marked_encoding(path)  # refuses what is no text, whatever encoding was named
+    encoding = encoding or marked
     if is_wide(encoding):
         on_bad_bytes = "strict"  # a byte of these is no part of a character
+    declared = _declared(Table(path, (), ",", encoding, on_bad_bytes))
     tables = [
-        _with_header(Table(path, (), separator, encoding, on_bad_bytes)) for separator in SEPARATORS
+        _with_header(Table(path, (), separator, encoding, on_bad_bytes, declared is not None))
+        for separator in declared or SEPARATORS
     ]
     widest = max(tables, key=lambda table: len(table.columns))
     if NUL in "".join(widest.columns):
@@ -180,15 +198,6 @@ def open_table(
     raise ValueError(_missing_column(widest, wanted))
 
 
-def is_missing(cell: str) -> bool:
-    """Whether a cell says that nothing was measured: empty, NA, N/A, #N/A, NaN, None or null.
-
-    >>> is_missing(" NA "), is_missing("0")
-    (True, False)
-    """
-    return cell.strip().lower() in MISSING
-
-
 def as_number(cell: str) -> float | None:
     """The number in a cell: NaN where nothing was measured, None where it holds something else.
 
@@ -196,16 +205,11 @@ def as_number(cell: str) -> float | None:
 
     >>> as_number("1.5"), as_number("NA"), as_number("1e99"), as_number("1,5")
     (1.5, nan, inf, None)
+    >>> as_number("−1.5"), as_number("1_000")
+    (-1.5, None)
     """
-    if is_missing(cell):
-        return math.nan
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    if "_" in cell:  # a number to Python, and to nobody else
-        return None
-    return math.copysign(math.inf, value) if abs(value) > LARGEST else value
+    value = PLAIN.parse(cell)
+    return value if value is None or not abs(value) > LARGEST else math.copysign(math.inf, value)
 
 
 def _with_header(table: Table) -> Table:
@@ -213,6 +217,21 @@ def _with_header(table: Table) -> Table:
     if not header:
         raise ValueError(f"{table.path} is empty; wanted a header line")
     return replace(table, columns=tuple(name.strip() for name in header))
+
+
+def _declared(table: Table) -> str | None:
+    """The separator that the first line names; None where it is another line."""
+    try:
+        with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
+            found = DECLARED.fullmatch(file.readline(20))
+    except UnicodeError:
+        return None  # the header is read next, and says where
+    if found and found[1] not in SEPARATORS:
+        raise ValueError(
+            f"{table.path} names the separator {found[1]!r} in line 1; cells may be separated by "
+            f"{', '.join(SEPARATORS.values())}"
+        )
+    return found[1] if found else None
 
 
 def _missing_column(table: Table, wanted: Sequence[str]) -> str:
@@ -233,12 +252,14 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     path, line = table.path, 1
     try:
         with path.open(newline="", encoding=table.encoding, errors=table.on_bad_bytes) as file:
-            lines = (text.replace("\0", NUL) for text in file)
+            first = int(table.declared)  # the line that names the separator
+            lines = (text.replace("\0", NUL) for text in itertools.islice(file, first, None))
             reader = csv.reader(lines, delimiter=table.separator, strict=strict)
+            line += first
             for cells in reader:
                 if cells:
                     yield line, cells
-                line = reader.line_num + 1
+                line = reader.line_num + 1 + first
     except UnicodeError:
         raise ValueError(_bad_bytes(table)) from None
     except csv.Error as error:

@@ -47,8 +47,10 @@ def test_what_csv_writes_is_read_back(
     found = list(table.rows())
     assert len(found) == len(rows) == table.count()
     for made, row in zip(found, rows, strict=True):
-        assert bool(made.problem) == (len(row) != 3)
-        assert made.cells == [*row, ""][:3] if len(row) < 4 else [*row[:2], separator.join(row[2:])]
+        is_filled = bool("".join(row[3:]).strip())
+        assert bool(made.problem) == (len(row) < 3 or is_filled)
+        last = separator.join(row[2:]) if is_filled else (*row, "")[2]
+        assert made.cells == [*row[:2], last]
         assert len(made.cells) == 3
 
 
@@ -162,3 +164,84 @@ def test_what_cannot_be_a_table_is_refused(tmp_path):
     path.write_text("smiles,y\n" + "C" * 200_000 + ",1\n")
     with pytest.raises(ValueError, match=r"line 2: field larger than field limit \(131072\)"):
         open_table(path, ["smiles"]).count()
+
+
+def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("smiles,y\nCO,1,\nCN,2, ,\nCC,3,x\nC\n,,\n")
+    rows = list(open_table(path, ["smiles", "y"]).rows())
+    assert [row.cells for row in rows[:2]] == [["CO", "1"], ["CN", "2"]]
+    assert [row.problem for row in rows] == [
+        *["", "", "3 cells where the header has 2", "1 cell where the header has 2", ""]
+    ]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("declared", "separator"),
+    [("sep=;", ";"), ("SEP=,", ","), ('"sep=;"', ";"), ("sep=\t", "\t"), ("sep=|", "|")],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline, encoding):
+    path = tmp_path / "table.csv"
+    lines = [declared, f"smiles{separator}y", f"CO{separator}1", "", f"CN{separator}2", ""]
+    path.write_bytes(newline.join(lines).encode(encoding))
+    for wanted in ([], ["smiles", "y"]):
+        table = open_table(path, wanted)
+        assert (table.columns, table.separator) == (("smiles", "y"), separator)
+        assert [(row.line, row.cells) for row in table.rows()] == [
+            (3, ["CO", "1"]),
+            (5, ["CN", "2"]),
+        ]
+
+
+def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("sep=;\nsmiles,y\nCO,1\n")
+    with pytest.raises(ValueError, match="no column 'smiles'; .* 'smiles,y' .separated by semi"):
+        open_table(path, ["smiles"])
+    path.write_text("sep=^\nsmiles^y\n")
+    with pytest.raises(ValueError, match=r"names the separator '\^' in line 1; cells may be"):
+        open_table(path, ["smiles"])
+    path.write_text("sep=;,y\nCO,1\n")  # a column of that name
+    assert open_table(path).columns == ("sep=;", "y")
+
+
+def test_lines_of_spaces_are_no_rows(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("smiles,y\nCO,1\n   \nCN,2\n\t\n")
+    assert [(row.line, row.problem) for row in open_table(path, ["y"]).rows()] == [(2, ""), (4, "")]
+    path.write_text("smiles\nCO\n \n")  # of one column a space is a cell
+    assert open_table(path, ["smiles"]).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.feather", b"ARROW1\0\0", r"a Feather file; .*CSV.*read_feather\(FILE\).to_csv"),
+        ("a.csv", b"ARROW1\0\0", r"is a Feather file; write pandas.read_feather"),
+        ("a.csv", b"FEA1\0\0\0\0", "is a Feather file"),
+        ("a.pkl", b"\x80\x04\x95", "is a pickle, which can run code when it is read; .*CSV file"),
+        ("a.csv", b"\x80\x05\x95", "is a pickle"),
+        ("a.parquet", b"PAR1\x15", r"is a Parquet file; .*read_parquet"),
+        ("a.csv", b"PAR1\x15\x04", r"is a Parquet file; write pandas.read_parquet"),
+        ("a.xlsx", b"PK\x03\x04", "is a workbook of Excel; .*save it as a CSV file"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "is a workbook of an old Excel"),
+        ("a.csv", b"\x93NUMPY\x01", "is an array of NumPy"),
+        ("a.csv", b"\x89HDF\r\n", "is an HDF5 file"),
+        ("a.csv", b"%PDF-1.7", "is a PDF file"),
+        ("a.json", b"{}", "is a JSON file"),
+        ("a.csv.bz2", b"BZh91AY&SY", "compressed by bzip2"),
+    ],
+)
+@pytest.mark.parametrize("encoding", [None, "latin-1"])
+def test_files_of_other_kinds_are_named(tmp_path, name, content, told, encoding):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=told):
+        open_table(tmp_path / name, ["smiles"], encoding=encoding)
+
+
+def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("PAR1,smiles\n1,CO\n")
+    assert open_table(path, ["smiles"]).columns == ("PAR1", "smiles")
