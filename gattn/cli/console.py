@@ -25,6 +25,8 @@ __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Seconds between two lines of progress in a log."""
+SHOWN = 5
+"""The most targets that have a line of their own."""
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
@@ -104,11 +106,35 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     RESULTS.print(f"{what} for {held['coverage']:.0%} hold {held['held']:.1%} of the labels")
     if classes := held.get("in_every_set"):
         RESULTS.print(too_few(classes, held["coverage"], item))
-    if held.get("mean_width") == math.inf and (known := metrics[item].get("val")):
+    if "labels" in metrics and metrics["task"] == "regression":
+        lines = list(_unbounded(metrics["labels"], held["coverage"]))
+        for line in lines[:SHOWN]:
+            RESULTS.print(line)
+        if len(lines) > SHOWN:
+            RESULTS.print(f"and so it is for {len(lines) - SHOWN:,} more targets")
+    elif held.get("mean_width") == math.inf and (known := metrics[item].get("val")):
         RESULTS.print(
             f"{known:,} validation {item} are too few to promise that: the intervals are infinite; "
             f"a --coverage of up to {math.floor(100 * known / (known + 1)) / 100} has finite ones"
         )
+
+
+def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
+    """Say of each target whether its validation labels are too few for a coverage."""
+    from gattn.training.conformal import least_rows
+
+    for target, counts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
+        known = counts.get("val")
+        if known is None or known >= least_rows(coverage):
+            continue
+        told = f"{known:,} validation label{'s' * (known != 1)} of {target!r} {_are(known)} too few"
+        told += " to promise that: its intervals are infinite"
+        most = math.floor(100 * known / (known + 1)) / 100
+        yield f"{told}; a --coverage of up to {most} has finite ones" if known else told
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _shown(value: float | None) -> str:

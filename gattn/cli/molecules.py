@@ -28,6 +28,31 @@ Run = Annotated[Path, Argument(metavar="RUN", help="The folder of a trained mode
 Table = Annotated[Path, Argument(metavar="IN.csv", help="A table with a header and SMILES.")]
 Smiles = Annotated[str | None, option("The column of SMILES.", "as trained", "--smiles")]
 Encoding = Annotated[str | None, option("Of the table, as latin-1.", "its mark, else UTF-8")]
+NUMBERS = "How the numbers of the labels are written"
+Decimal = Annotated[
+    Literal[".", ","] | None, option("The decimal sign.", RUN.decimal, panel=NUMBERS)
+]
+Thousands = Annotated[
+    Literal["", ",", ".", " ", "'"] | None,
+    option("The separator between groups of three digits.", "none", panel=NUMBERS),
+]
+Censored = Annotated[
+    Literal["refuse", "drop", "bound"] | None,
+    option(
+        "Labels such as >10: drop takes them as missing, bound takes the number.",
+        RUN.censored,
+        panel=NUMBERS,
+    ),
+]
+Uncertainty = Annotated[
+    Literal["refuse", "drop"] | None,
+    option("Labels such as 3.2 ± 0.1: drop reads 3.2.", RUN.uncertainty, panel=NUMBERS),
+]
+Unit = Annotated[
+    str | None,
+    option("A unit that may stand behind a number, as nM or %.", "none", panel=NUMBERS),
+]
+SKIP_HELP = "Leave out labels that cannot be read, however many there are."
 Coverage = Annotated[
     float, Option(help="How often the intervals are to hold the truth, above 0 and below 1.")
 ]
@@ -75,6 +100,15 @@ def train(
         option("How often intervals are to hold.", RUN.coverage),
     ] = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    censored: Censored = None,
+    uncertainty: Uncertainty = None,
+    unit: Unit = None,
+    skip_bad_labels: Annotated[
+        bool | None,
+        option(SKIP_HELP, "off", "--skip-bad-labels/--no-skip-bad-labels", panel=NUMBERS),
+    ] = None,
     max_atoms: Annotated[
         int | None,
         option("Refuse larger molecules.", RUN.model.max_atoms),
@@ -239,15 +273,28 @@ def evaluate(
         list[str] | None,
         option("The columns of labels, in the model's order.", "as trained"),
     ] = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    censored: Censored = None,
+    uncertainty: Uncertainty = None,
+    unit: Unit = None,
+    skip_bad_labels: Annotated[
+        bool, Option("--skip-bad-labels", help=SKIP_HELP, rich_help_panel=NUMBERS)
+    ] = False,
     coverage: Coverage = RUN.coverage,
     workers: Workers = RUN.workers,
 ) -> None:
     """Measure a model on labelled molecules that it was not trained on."""
     from gattn.molecules.runs.evaluate import evaluate_table
 
+    style = {
+        "decimal": decimal, "thousands": thousands, "censored": censored,
+        "uncertainty": uncertainty, "unit": unit,
+    }  # fmt: skip
+    numbers = {name: value for name, value in style.items() if value is not None}
     metrics = evaluate_table(
-        run, table, out, smiles=smiles, targets=target, encoding=encoding, coverage=coverage,
-        workers=workers, say=say,
+        run, table, out, smiles=smiles, targets=target, encoding=encoding, numbers=numbers,
+        skip_bad=skip_bad_labels, coverage=coverage, workers=workers, say=say,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
 

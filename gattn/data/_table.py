@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gattn.data.numbers import WORDS, read_numbers
 from gattn.data.tables import Table, as_number
 
 __all__ = ["Row", "csv_rows", "joined_rows"]
@@ -32,10 +33,18 @@ def csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[Ro
         for name, cell in zip(targets, (row.cells[at] for at in places)):
             value = as_number(cell)
             if value is None or math.isinf(value):
-                problem = problem or f"{name} must be a finite number or empty; it is {cell!r}"
+                problem = (
+                    problem or f"{name} must be a finite number or empty; it is {_shown(cell)}"
+                )
             else:
                 values.append(value)
         yield Row(number, row.line, text, tuple(values), problem)
+
+
+def _shown(cell: str) -> str:
+    """A cell with the pattern that it has, where that is not just any text."""
+    pattern = read_numbers([cell]).recognised()
+    return repr(cell) + "".join(f", which {WORDS[one.kind][0]}" for one in pattern)
 
 
 def joined_rows(structures: Path, activities: Path) -> list[Row]:

@@ -21,7 +21,7 @@ from gattn.data.building import MoleculeBuilder
 from gattn.data.molecules import BadRow, MoleculeError, Molecules
 from gattn.data.registry import dataset
 from gattn.data.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
-from gattn.data.tables import open_table
+from gattn.data.tables import as_number, open_table
 
 OnError = Literal["raise", "skip"]
 
@@ -57,13 +57,26 @@ def read_smiles(
     """
     if isinstance(smiles, str):
         raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
-    values = None if y is None else [math.nan if value is None else float(value) for value in y]
+    values = None if y is None else [_target(value, row) for row, value in enumerate(y)]
     if values is not None and len(values) != len(smiles):
         raise ValueError(f"y must hold {len(smiles)} numbers, one a SMILES; got {len(values)}")
     rows = [
         Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
     ]
     return _featurise(rows, () if y is None else ("y",), on_error, max_atoms, "the list")
+
+
+def _target(value: object, row: int) -> float:
+    """The number that was measured of a molecule; a text is read as a cell of a table is."""
+    if value is None:
+        return math.nan
+    try:
+        number = as_number(value) if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        number = None
+    if number is None:
+        raise ValueError(f"y must hold numbers, None or NaN; row {row} is {value!r}")
+    return number
 
 
 def read_csv(

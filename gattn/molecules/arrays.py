@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 from pandas import isna
 
+from gattn.data.numbers import read_numbers
 from gattn.data.tables import LARGEST
 
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
+
+SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
+"""Types whose values are numbers, or missing, whatever they are."""
+NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
+"""Types whose values NumPy makes numbers of, and which no label has."""
 
 
 def as_texts(smiles: Iterable[object]) -> list[str]:
@@ -41,6 +47,13 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     table = np.asarray(y, dtype=object)
+    if isinstance(y, np.ma.MaskedArray):  # the values below a mask are no labels
+        table = table.copy()
+        table[np.ma.getmaskarray(y)] = None
+    if getattr(getattr(y, "dtype", None), "kind", "") in ("M", "m"):
+        raise ValueError(f"y must hold numbers or classes; it holds dates or times ({y.dtype})")
+    if table.ndim == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in table):
+        raise ValueError("y must be [n] or [n, t]; its rows have different numbers of labels")
     if table.ndim not in (1, 2) or (table.ndim == 2 and table.shape[1] == 0):
         raise ValueError(f"y must be [n] or [n, t]; got an array of shape {list(table.shape)}")
     if len(table) != rows:
@@ -56,10 +69,9 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: something that is no number, or one that float32 cannot hold.
     """
-    try:
-        numbers = np.where(isna(table), np.nan, table).astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold numbers, NaN where nothing was measured: {error}") from None
+    numbers = np.full(table.shape, np.nan)
+    for column in range(table.shape[1]):
+        _fill_numbers(numbers[:, column], table[:, column], column)
     beyond = np.abs(numbers) > LARGEST
     if beyond.any():
         row, column = np.argwhere(beyond)[0]
@@ -68,6 +80,41 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
             f"{numbers[row, column]:g}"
         )
     return numbers
+
+
+def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
+    """Write the numbers of one column; texts are read as the cells of a table are."""
+    if set(map(type, values)) <= SIMPLE:
+        numbers[:] = np.where(isna(values), np.nan, values).astype(np.float64)
+        return
+    texts: list[int] = []
+    for row, value in enumerate(values):
+        if isinstance(value, str):
+            texts.append(row)
+        elif not isna(value):
+            if isinstance(value, NO_NUMBERS) or not hasattr(value, "__float__"):
+                _refuse(row, column, value)
+            numbers[row] = float(value)  # pyright: ignore[reportArgumentType]
+    read = read_numbers([values[row] for row in texts])
+    numbers[texts] = read.values
+    patterns = [pattern for pattern in read.patterns if pattern.kind != "infinite"]
+    if patterns:
+        told = "; ".join(
+            pattern.sentence(lambda place: f"in row {texts[place]}, column {column}", None, "value")
+            for pattern in patterns
+        )
+        raise ValueError(
+            f"y must hold numbers, NaN where nothing was measured: {told}. Convert them to numbers "
+            "(for a file, gattn molecules train has options for them)"
+        )
+    if read.unread:
+        _refuse(texts[read.unread[0]], column, values[texts[read.unread[0]]])
+
+
+def _refuse(row: int, column: int, value: object) -> None:
+    raise ValueError(
+        f"y must be NaN or a number that float32 holds; row {row}, column {column} is {value!r}"
+    )
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:

@@ -49,6 +49,18 @@ def test_options_are_checked():
         read_smiles("CCO")
 
 
+def test_targets_that_are_texts_are_read_as_cells_are(tmp_path):
+    found = read_smiles(["C", "CC", "CCC"], ["1.5", "−2", "NA"])  # type: ignore[list-item]
+    assert found.y[:2, 0].tolist() == [1.5, -2]
+    for text in ("1,008", "1_000", ">10"):
+        with pytest.raises(ValueError, match=f"None or NaN; row 1 is {text!r}"):
+            read_smiles(["C", "CC"], ["1", text])  # type: ignore[list-item]
+    path = tmp_path / "a.csv"
+    path.write_text("smiles,y\nC,>10\n")
+    with pytest.raises(MoleculeError, match="it is '>10', which is a censored value"):
+        read_csv(path, smiles="smiles", targets=["y"])
+
+
 def test_an_empty_list_is_ordinary():
     found = read_smiles([])
     assert len(found) == 0

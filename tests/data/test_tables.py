@@ -198,7 +198,7 @@ def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline
 def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("sep=;\nsmiles,y\nCO,1\n")
-    with pytest.raises(ValueError, match="no column 'smiles'; .* 'smiles,y' .separated by semi"):
+    with pytest.raises(ValueError, match=r"no column 'smiles'; .* 'smiles,y' .separated by semi"):
         open_table(path, ["smiles"])
     path.write_text("sep=^\nsmiles^y\n")
     with pytest.raises(ValueError, match=r"names the separator '\^' in line 1; cells may be"):

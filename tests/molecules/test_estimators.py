@@ -3,10 +3,12 @@
 import inspect
 import warnings
 from dataclasses import fields
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -16,7 +18,7 @@ from sklearn.utils import estimator_checks, get_tags
 
 from gattn.data import MoleculeError
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor, MoleculeSettings
-from gattn.molecules.arrays import as_texts
+from gattn.molecules.arrays import as_numbers, as_table, as_texts
 from gattn.molecules.rows import UnreadableMolecules
 from gattn.training.runs import RunError
 
@@ -279,6 +281,23 @@ def test_classes_come_back_as_they_came(labels):
 
 
 @pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        (["1.5", "−2", " NA ", ""], [1.5, -2, None, None]),
+        ([Decimal("1.5"), None, pd.NA, np.float32(2)], [1.5, None, None, 2]),
+        (np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False]), [1, None, 3]),
+        (pd.Series([1, None], dtype="Int64"), [1, None]),
+        (pd.Series(["1", None], dtype="string"), [1, None]),
+        (torch.tensor([1.0, 2.0]), [1, 2]),
+        ([True, False, "0.5"], [1, 0, 0.5]),
+    ],
+)
+def test_numbers_of_every_type_are_read_exactly(y, expected):
+    found = as_numbers(as_table(y, len(expected)))[:, 0].tolist()
+    assert [None if value != value else value for value in found] == expected
+
+
+@pytest.mark.parametrize(
     ("y", "told"),
     [
         ([1.0], "30 rows"),
@@ -287,6 +306,24 @@ def test_classes_come_back_as_they_came(labels):
         (["high"] * 30, "must hold numbers"),
         ([np.inf, *range(29)], "row 0, column 0 is inf"),
         ([*range(29), -1e200], "row 29, column 0 is -1e.200"),
+        (
+            ["1,008", *range(29)],
+            "may have a thousands separator or a decimal.*'1,008' in row 0",
+        ),
+        (
+            [*range(28), "3,25", "NA"],
+            "like a number with a decimal comma, as '3,25' in row 28",
+        ),
+        ([*range(29), ">10"], "1 value is a censored value, as '>10' in row 29, column 0"),
+        ([*range(29), "3 nM"], "1 value has a unit, as '3 nM' in row 29"),
+        ([*range(29), "1_000"], "1 value is a text that is no number, as '1_000' in row 29"),
+        (["2021-03-12"] * 30, "30 values are dates or times, as '2021-03-12' in row 0"),
+        (["inf", *range(29)], "row 0, column 0 is 'inf'"),
+        (pd.to_datetime(pd.Series(["2021-03-12"] * 30)), r"holds dates or times \(datetime64"),
+        ([np.datetime64("2021-03-12", "ns"), *range(29)], "row 0, column 0 is np.datetime64"),
+        ([*range(29), 1 + 2j], r"row 29, column 0 is \(1\+2j\)"),
+        ([*range(29), b"1"], "row 29, column 0 is b'1'"),
+        ([[1, 2], [3]] * 15, "its rows have different numbers of labels"),
         ([np.nan] * 30, "at least 2"),
         ([1.0, *[np.nan] * 29], "at least 2"),
         ([2.5, 2.5, *[np.nan] * 28], "y must hold different numbers; every label is 2.5"),

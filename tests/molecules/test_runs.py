@@ -1,11 +1,13 @@
 """The pieces of a run: labels from cells, settings from files, parts, a search for settings."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
 
+from gattn.data.numbers import NumberFormat
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings, override
 from gattn.molecules.runs.labels import read_labels
@@ -45,12 +47,193 @@ def test_infinity_and_numbers_of_python_alone_are_names_of_classes():
         assert found.y[:, 0].tolist() == cells
 
 
-def test_a_cell_that_is_no_number_is_a_problem_of_its_row():
-    found = read_labels([["1", "2"], [">5", "x"], ["2", "3"]], ["a", "b"])
+def test_a_row_without_any_label_is_a_problem_and_one_with_a_label_is_none():
+    found = read_labels([["1", "2"], ["y", "x"], ["z", "3"], ["2", "4"]], ["a", "b"], skip_bad=True)
     assert found.problems == [
-        "", "a must be a number or empty; it is '>5'; b must be a number or empty; it is 'x'", "",
-    ]  # fmt: skip
+        "",
+        "a must be a number or empty; it is 'y'; b must be a number or empty; it is 'x'",
+        *["", ""],
+    ]
     assert np.isnan(found.y[1]).all()
+    assert found.y[2, 1] == 3
+    assert [(lost.row, lost.target, lost.text) for lost in found.lost] == [
+        (1, "a", "y"), (1, "b", "x"), (2, "a", "z"),
+    ]  # fmt: skip
+
+
+MANY = [str(n + 0.5) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        (["1,008"], "may have a thousands separator .* as '1,008' in line 41 .--thousands ,"),
+        (["3,25"], r"1 label looks like a number with a decimal comma.*no one decimal sign"),
+        (["1.008.500"], r"thousands separator, as '1.008.500'"),
+        (["1 008"], "--thousands ' ' reads it"),
+        (
+            [">10", "<0.5"],
+            "2 labels are censored values, as '>10'.*--censored drop or --cens",
+        ),
+        (["~3"], "1 label is a censored value, as '~3'"),
+        (["ca. 3"], "1 label is a censored value"),
+        (["3.2 ± 0.1"], "has an uncertainty after ±.*--uncertainty drop reads it"),
+        (["45 %"], "has a percent sign.*--unit % reads it"),
+        (["3.2 nM"], "has a unit, as '3.2 nM' .*--unit nM reads it"),
+        (["3.2 nM", "4 µM"], "units are mixed: nM 1 times, μM 1 times; convert them"),
+        (["2021-03-12"], "is a date or a time, as '2021-03-12'"),
+        (["3-Dec-20"], "is a date or a time"),
+        (["3-5"], "is a range of two numbers"),
+        (["1.2x10^-3"], "is written as a power of ten.*write 1.2e-3"),
+        (["0x1F"], "is a hexadecimal number"),
+        (["inf"], "must be finite; it is 'inf' in line 41"),
+        (
+            ["see note", "see note", "other"],
+            "3 of 43 labels are texts, as 'see note' in line 41",
+        ),
+        (["１２", "1_000", "٣"], "3 of 43 labels are texts"),
+    ],
+)
+def test_a_loss_that_depends_on_the_value_is_an_error(extra, told):
+    told = told.replace("may have a thousands separator .*", "looks like a number with a th.*")
+    cells = [[cell] for cell in [*MANY, *extra]]
+    with pytest.raises(ValueError, match=told):
+        read_labels(cells, ["y"])
+    found = read_labels(cells, ["y"], skip_bad=True)
+    assert found.counts["y"]["left_out"] == len(extra) == len(found.lost)
+    assert np.isnan(found.y[40:]).all()
+    assert np.isfinite(found.y[:40]).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "cell", "value"),
+    [
+        ({"thousands": ","}, "1,008", 1008),
+        ({"thousands": " "}, "1\u202f008", 1008),
+        ({"thousands": "'"}, "1'008", 1008),
+        ({"censored": "bound"}, ">10", 10),
+        ({"censored": "drop"}, ">10", np.nan),
+        ({"uncertainty": "drop"}, "3.2 ± 0.1", 3.2),
+        ({"unit": "nM"}, "3.2 nM", 3.2),
+        ({}, "−3.25", -3.25),
+        ({}, "20210312", 20210312),
+    ],
+)
+def test_an_option_reads_the_pattern(settings, cell, value):
+    found = read_labels([[c] for c in [*MANY, cell]], ["y"], style=NumberFormat(**settings))
+    np.testing.assert_equal(found.y[40, 0], value)
+    assert found.lost == ()
+
+
+def test_a_decimal_comma_is_read_in_every_cell():
+    cells = [[f"{n},25"] for n in range(9)] + [["7"]]
+    with pytest.raises(ValueError, match=r"like numbers with decimal commas.*--decimal , read"):
+        read_labels(cells, ["y"])
+    found = read_labels(cells, ["y"], style=NumberFormat(decimal=","))
+    assert found.y[:, 0].tolist() == [*(n + 0.25 for n in range(9)), 7]
+
+
+def test_what_an_option_does_to_labels_is_noted():
+    cells = [[c] for c in [*MANY, ">10", "<3"]]
+    (note,) = read_labels(cells, ["y"], style=NumberFormat(censored="drop")).notes
+    assert note == "Column 'y': 2 censored labels taken as missing (--censored drop)."
+    (note,) = read_labels(cells, ["y"], style=NumberFormat(censored="bound")).notes
+    assert note == "Column 'y': the bound of 2 censored labels is taken as the value."
+    (note,) = read_labels(
+        [[c] for c in [*MANY, "3 nM"]], ["y"], style=NumberFormat(unit="nM")
+    ).notes
+    assert note == "Column 'y': 40 labels without a unit are read as in nM."
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (["48", "960", "1.008", "1.200", "5", "6"], "may have? a point|may separate thousands"),
+        (["20210312", "20210413", "20210514", "20210615", "20210716", "20210817"], "like dates"),
+        ([str(n) for n in range(7, 20)], "count the rows"),
+        (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; classes are two"),
+    ],
+)
+def test_numbers_that_may_mean_something_else_are_noted(cells, told):
+    (note,) = read_labels([[cell] for cell in cells], ["y"]).notes
+    assert re.search(told, note)
+
+
+def test_one_text_in_a_column_is_left_out_and_told():
+    found = read_labels([[c] for c in [*MANY, "see note"]], ["y"])
+    assert found.problems[40] == "y must be a number or empty; it is 'see note'"
+    assert found.notes == (
+        "Column 'y': 1 label left out, the first 'see note' in line 41, which is not a number.",
+    )
+
+
+def test_a_text_that_costs_no_row_is_left_out_whatever_its_share():
+    cells = [[c, "see note" if i % 4 == 0 else c] for i, c in enumerate(MANY)]
+    found = read_labels(cells, ["a", "b"])
+    assert found.problems == [""] * 40
+    assert np.isfinite(found.y[:, 0]).all()
+    assert found.counts == {
+        "a": {"read": 40, "missing": 0, "left_out": 0, "censored": 0},
+        "b": {"read": 30, "missing": 0, "left_out": 10, "censored": 0},
+    }
+    with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
+        read_labels([[b] for _, b in cells], ["b"])
+    cells[0][1] = "other"  # several texts are no mark of one kind
+    with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
+        read_labels(cells, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "words", [["inconclusive"], ["n.d.", "n.d."], ["?"], ["see note", "TRUE"], ["inconclusive"] * 9]
+)
+def test_zero_and_one_among_texts_ask_for_the_task(words):
+    cells = [[c] for c in ["0", "1"] * 20 + words]
+    first = re.escape(repr(words[0]))
+    told = f"every number is 0 or 1.*{first} in line 41.*--task classification or --task regression"
+    with pytest.raises(ValueError, match=told):
+        read_labels(cells, ["y"])
+    if len(words) > 2:
+        with pytest.raises(ValueError, match="9 of 49 labels are texts"):
+            read_labels(cells, ["y"], "classification")
+        return
+    for task in ("classification", "regression"):
+        found = read_labels(cells, ["y"], task)
+        assert found.y[:40, 0].tolist() == [0, 1] * 20
+        assert found.counts["y"]["left_out"] == len(words)
+
+
+@pytest.mark.parametrize(
+    ("cells", "task", "told"),
+    [
+        (["0", "1", "2"] * 4, "classification", r"it has 3: 0 \(4 labels, first in line 1\), 1"),
+        (
+            ["yes", "no", "maybe"] * 4,
+            "classification",
+            r"3: 'maybe' \(4 labels, first in line 3",
+        ),
+        (["yes", "no", "maybe"] * 4, "auto", "3 kinds of text, where classes are two: 'yes', 'no'"),
+        (["none", "toxic"] * 4, "classification", "'none' in 4 cells: read as missing, so a class"),
+        (["none", "toxic"] * 4, "auto", "it has 1: 'toxic' .*'none' in 4 cells: read as missing"),
+        (["NA", "NA"], "auto", r"no label at all \('NA' in 2 cells: read as missing\)"),
+    ],
+)
+def test_what_is_wrong_with_classes_is_named_with_counts(cells, task, told):
+    with pytest.raises(ValueError, match=told):
+        read_labels([[cell] for cell in cells], ["y"], task)
+
+
+def test_a_word_for_a_missing_class_is_told():
+    found = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
+    assert found.task == "classification"
+    assert found.notes == (
+        "Column 'y': 'NA' in 3 cells, 'none' in 3 cells: read as missing and not as a class.",
+    )
+    assert found.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
+
+
+def test_censored_values_of_two_kinds_are_classes():
+    found = read_labels([[c] for c in ["<10", ">=10"] * 3], ["y"])
+    assert found.task == "classification"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +273,9 @@ def test_targets_of_two_tasks():
 
 def test_settings_come_back_from_their_file(tmp_path):
     asked = override(None, {"data": "a.csv", "target": ("y", "z"), "epochs": 7, "split": "scaffold",
-                            "model": "attention", "encoding": "latin-1"})  # fmt: skip
+                            "model": "attention", "encoding": "latin-1", "decimal": ",",
+                            "thousands": ".", "censored": "drop", "unit": "nM",
+                            "skip_bad_labels": True})  # fmt: skip
     write_toml(tmp_path / "config.toml", asked)
     assert read_toml(RunSettings, tmp_path / "config.toml") == asked
     again = override(tmp_path / "config.toml", {"epochs": 8, "coverage": 0.8})
@@ -108,6 +293,7 @@ def test_settings_come_back_from_their_file(tmp_path):
         ({"workers": 0}, "workers"),
         ({"seed": 2**70}, "seed must be a whole number from 0 to 2147483647"),
         ({"target": ("y",)}, "no DATA"),
+        ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different signs"),
         ({"data": "a.csv", "target": ("y", "y")}, "named once"),
         ({"heads": 7}, "must divide width"),
     ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from gattn.data.numbers import NumberFormat
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.settings import overridden, read_toml
@@ -26,6 +27,13 @@ class RunSettings:
         split: ``"random"``, ``"scaffold"``, ``"column:NAME"`` for a column that says train, val
             or test, or a JSON file of rows such as the ``splits.json`` of another run.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
+        decimal: the decimal sign of the labels.
+        thousands: the separator between groups of three digits of the labels.
+        censored: whether labels such as ``>10`` are refused, taken as missing, or taken for their
+            bound.
+        uncertainty: whether ``3.2 ± 0.1`` is refused, or read as 3.2.
+        unit: what may stand behind the numbers.
+        skip_bad_labels: leave out every label that cannot be read, however many there are.
         coverage: the promise of the intervals in the run's tables and report.
         tune: how many settings to try before the model is trained.
         workers: processes that read SMILES.
@@ -43,6 +51,12 @@ class RunSettings:
     task: Literal["auto", "regression", "classification"] = "auto"
     split: str = "random"
     encoding: str | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: Literal["", ",", ".", " ", "'"] = ""
+    censored: Literal["refuse", "drop", "bound"] = "refuse"
+    uncertainty: Literal["refuse", "drop"] = "refuse"
+    unit: str = ""
+    skip_bad_labels: bool = False
     coverage: float = 0.9
     tune: int = 0
     workers: int = 2
@@ -51,6 +65,7 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         check_share("coverage", self.coverage)
+        _ = self.style  # refuses settings that contradict
         if self.tune < 0:
             raise ValueError(f"tune must be at least 0; got {self.tune}")
         if self.workers < 1:
@@ -65,6 +80,13 @@ class RunSettings:
             raise ValueError(f"each target must be named once; got {', '.join(self.target)}")
         if self.target and not self.data:
             raise ValueError("a target was named, but no DATA to find it in")
+
+    @property
+    def style(self) -> NumberFormat:
+        """The way in which the numbers of the labels are written."""
+        return NumberFormat(
+            self.decimal, self.thousands, self.censored, self.uncertainty, self.unit
+        )
 
 
 def override(config: str | Path | None, given: Mapping[str, Any]) -> RunSettings:

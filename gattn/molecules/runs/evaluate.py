@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from gattn.data.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
-from gattn.molecules.loading import open_run
+from gattn.molecules.loading import load_estimator
 from gattn.molecules.rows import Labelled, marks
-from gattn.molecules.runs.measure import measure, measure_intervals, measure_targets
+from gattn.molecules.runs.measure import (
+    count_labels,
+    label_notes,
+    measure,
+    measure_intervals,
+    measure_targets,
+)
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
@@ -30,6 +37,8 @@ def evaluate_table(
     smiles: str | None = None,
     targets: Sequence[str] | None = None,
     encoding: str | None = None,
+    numbers: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
     coverage: float = 0.9,
     workers: int = 2,
     say: Callable[[str], None] = lambda line: None,
@@ -47,21 +56,26 @@ def evaluate_table(
         targets: the columns of labels, in the order of the model's; otherwise those that it was
             trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
+        numbers: settings of :class:`gattn.data.numbers.NumberFormat` by name; otherwise those that
+            the model was trained with.
+        skip_bad: leave out every label that cannot be read, however many there are.
         coverage: the promise of the intervals, above 0 and below 1.
         workers: processes that read SMILES.
         say: told in a line each what a user should know.
 
     Returns:
-        ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, and how many
-        ``molecules`` there were.
+        ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, ``labels``
+        (their number for each target) and the number of ``molecules``.
 
     Raises:
         RunError: the folder holds no model that can be read.
         FileExistsError: ``out`` is there already.
         ValueError: the file, a column or a label is not what was asked for; no molecule is left.
     """
-    estimator, _, column = open_run(run, path, smiles=smiles, encoding=encoding, workers=workers)
-    estimator.set_params(on_error="skip")
+    estimator, card = load_estimator(run)
+    estimator.set_params(on_error="skip", workers=workers)
+    column = smiles or str(card.get("smiles", "smiles"))
+    style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)
         raise ValueError(
@@ -74,6 +88,8 @@ def evaluate_table(
         estimator.task,
         encoding=encoding,
         learnable=False,
+        style=style,
+        skip_bad=skip_bad,
     )
     known = estimator.labelled(source.smiles, source.labels.y)
     new = ~torch.isin(marks(known.canonical), estimator.seen_)
@@ -81,12 +97,19 @@ def evaluate_table(
     if not new.any():
         raise ValueError(f"{path} has no labelled molecule that the model was not trained on")
     test = known[new.nonzero().flatten()]
+    for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
+        say(note)
     made = estimator.predictor_.predict(test.inputs)
+    counts = list(source.labels.counts.values())  # its columns may have other names
     metrics = {
         "task": estimator.task,
         "test": measure(estimator.task, test.y, made.mean),
         "targets": measure_targets(estimator, test.y, made.mean),
         "intervals": measure_intervals(estimator, test.y, made, coverage),
+        "labels": {
+            target: counts[i] | parts
+            for i, (target, parts) in enumerate(count_labels(estimator, {"test": test.y}).items())
+        },
         "molecules": {
             "test": len(test),
             "trained_on": len(known) - len(test),

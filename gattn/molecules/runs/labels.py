@@ -1,18 +1,52 @@
-"""From the cells of a table to labels: which task they make, their numbers and their classes."""
+"""From the cells of a table to labels: the task they make, their numbers and their classes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gattn.data.tables import as_number, is_missing
+from gattn.data.numbers import (
+    NumberColumn,
+    NumberFormat,
+    classify,
+    command_option,
+    is_missing,
+    read_numbers,
+)
+from gattn.data.tables import LARGEST
 from gattn.molecules.settings import Task
+from gattn.training.words import amount
 
-__all__ = ["Labels", "read_labels"]
+__all__ = ["Labels", "LostLabel", "read_labels"]
+
+SHARE = 0.05
+"""The largest share of a target's labels that may be texts without a word of the user."""
+FEW = 5
+"""Fewer different whole numbers than this, or as many, may be classes."""
+SKIP = "--skip-bad-labels"
+
+
+class LostLabel(NamedTuple):
+    """A cell that holds something and is no label.
+
+    Attributes:
+        row: its row, from 0.
+        line: the line of that row in the file.
+        target: its column.
+        text: the cell.
+        reason: why it is no label.
+    """
+
+    row: int
+    line: int
+    target: str
+    text: str
+    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +57,30 @@ class Labels:
         task: what they are for.
         y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects, texts
             as they stand or whole numbers, None where nothing was measured.
-        problems: k texts, empty where every cell could be read.
+        problems: k texts, empty where the row has a label or only empty cells.
+        lost: the cells that hold something and are no label, also those of rows that have a label
+            of another target.
+        counts: for each target the number of cells that were ``read``, that are ``missing``, that
+            were ``left_out``, and the ``censored`` ones that were taken as missing.
+        notes: a sentence for each thing to know of the cells.
     """
 
     task: Task
     y: np.ndarray
     problems: list[str]
+    lost: tuple[LostLabel, ...] = ()
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class _Column(NamedTuple):
+    """One target: its labels, None or NaN where there is none, and the cells that are no label."""
+
+    values: Sequence[float | str | int | None]
+    unread: Sequence[int]
+    missing: int
+    censored: int
+    notes: Sequence[str]
 
 
 def read_labels(
@@ -38,11 +90,18 @@ def read_labels(
     lines: Sequence[int] | None = None,
     *,
     learnable: bool = True,
+    style: NumberFormat | None = None,
+    skip_bad: bool = False,
 ) -> Labels:
     """Read the target cells of a table.
 
     ``"auto"`` takes a column for classes where its cells are only 0 and 1, or where none of them
     is a number and they are of two kinds; every other column is one of numbers.
+
+    A cell that is no label costs itself alone, and its row where that has no other label. Where
+    the loss would depend on the value (``>10``, ``1,008``) it is an error, and so are texts in
+    more than 5 % of a target's labels, but for one text that stands in rows which all have a label
+    of another target.
 
     Args:
         cells: k rows of t texts.
@@ -50,80 +109,192 @@ def read_labels(
         task: what the labels are for.
         lines: of the rows in their file, which errors name; otherwise they count from 1.
         learnable: whether a column of one class or of one number is an error.
+        style: how numbers are written; None for plain ones.
+        skip_bad: leave out every cell that is no label, however many there are.
 
     Returns:
-        The labels. A cell that should be a number and is none is a problem of its own row.
+        The labels.
 
     Raises:
         ValueError: a column without any label, of one class only, of more than two classes, of
-            one number only, of no numbers; a number that is not finite; columns of two tasks.
+            one number only, of no numbers; a number that is not finite; columns of two tasks; 0
+            and 1 among texts without a task; cells that are no numbers, as above.
 
     >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
     ['', '', '', "logS must be a number or empty; it is 'high'"]
     >>> read_labels([["yes"], ["no"], [""]], ["toxic"]).task
     'classification'
     """
+    style = style or NumberFormat()
+    lines = range(1, len(cells) + 1) if lines is None else lines
     columns = [[row[i].strip() for row in cells] for i in range(len(targets))]
     for target, column in zip(targets, columns):
         if all(is_missing(cell) for cell in column):
-            raise ValueError(f"column {target!r} has no label at all")
-    task = _common_task(columns, targets) if task == "auto" else task
-    if task == "classification":
-        y = [_classes(column, target, learnable) for column, target in zip(columns, targets)]
-        return Labels(task, _objects(y, len(cells)), [""] * len(cells))
-    lines = range(1, len(cells) + 1) if lines is None else lines
-    numbers = [
-        _numbers(column, target, lines, learnable) for column, target in zip(columns, targets)
-    ]
-    problems = [
-        "; ".join(
-            f"{target} must be a number or empty; it is {column[k]!r}"
-            for target, column, values in zip(targets, columns, numbers)
-            if values[k] is None
-        )
-        for k in range(len(cells))
-    ]
-    y = np.array([[math.nan if v is None else v for v in values] for values in numbers], float)
-    return Labels(task, y.T.reshape(len(cells), len(targets)), problems)
+            words = _missing_words(column)
+            said = f" ({_joined(words)}: read as missing)" if words else ""
+            raise ValueError(f"column {target!r} has no label at all{said}")
+    chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
+    if chosen == "classification":
+        found = [
+            _classes(column, target, lines, learnable, skip_bad)
+            for column, target in zip(columns, targets)
+        ]
+        y = _objects([column.values for column in found], len(cells))
+        empty = np.array([[label is None for label in row] for row in y], bool)
+        wanted = "one of two classes"
+    else:
+        found = [
+            _numbers(column, target, lines, learnable, style, skip_bad, task == "auto")
+            for column, target in zip(columns, targets)
+        ]
+        y = np.array([column.values for column in found], float).T.reshape(len(cells), len(targets))
+        empty = np.isnan(y)
+        wanted = "a number"
+    without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
+    problems = [""] * len(cells)
+    lost: list[LostLabel] = []
+    notes: list[str] = []
+    for target, column, read in zip(targets, columns, found):
+        for row in read.unread:
+            reason = f"{target} must be {wanted} or empty; it is {column[row]!r}"
+            lost.append(LostLabel(row, lines[row], target, column[row], reason))
+            if without[row]:
+                problems[row] = "; ".join(filter(None, (problems[row], reason)))
+        if not skip_bad:
+            _check_texts(column, target, lines, read, without)
+        notes += _told_of(column, target, lines, read, wanted)
+    counts = {
+        target: {
+            "read": len(cells) - read.missing - read.censored - len(read.unread),
+            "missing": read.missing,
+            "left_out": len(read.unread),
+            "censored": read.censored,
+        }
+        for target, read in zip(targets, found)
+    }
+    return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes))
 
 
-def _common_task(columns: Sequence[Sequence[str]], targets: Sequence[str]) -> Task:
-    tasks: dict[str, Task] = {target: _task(column) for target, column in zip(targets, columns)}
+def _common_task(
+    columns: Sequence[Sequence[str]],
+    targets: Sequence[str],
+    lines: Sequence[int],
+    style: NumberFormat,
+) -> Task:
+    tasks: dict[str, Task] = {
+        target: _task(column, target, lines, style) for target, column in zip(targets, columns)
+    }
     if len(set(tasks.values())) > 1:
         told = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(f"the targets must be of one task; they are {told}; give --task")
     return next(iter(tasks.values()))
 
 
-def _task(column: Sequence[str]) -> Task:
+def _task(column: Sequence[str], target: str, lines: Sequence[int], style: NumberFormat) -> Task:
     kinds = {cell for cell in column if not is_missing(cell)}
-    numbers = {as_number(cell) for cell in kinds}
-    if numbers <= {0.0, 1.0} or (numbers == {None} and len(kinds) <= 2):
+    numbers = {style.parse(cell) for cell in kinds}
+    if numbers <= {0.0, 1.0}:
         return "classification"
+    words = {cell for cell in kinds if classify(cell).kind in ("text", "censored", "range")}
+    if numbers == {None} and len(kinds) <= 2 and words == kinds:
+        return "classification"
+    texts = [row for row, cell in enumerate(column) if cell in words and _is_text(cell)]
+    if texts and numbers - {None} and numbers <= {0.0, 1.0, None}:
+        raise ValueError(
+            f"column {target!r}: every number is 0 or 1, and {amount(len(texts), 'label')} "
+            f"{'is a text' if len(texts) == 1 else 'are texts'}, the first "
+            f"{column[texts[0]]!r} in line {lines[texts[0]]}: choose --task classification or "
+            "--task regression, either of which leaves the texts out, or correct them"
+        )
     return "regression"
 
 
+def _is_text(cell: str) -> bool:
+    return classify(cell).kind == "text"
+
+
 def _numbers(
-    column: Sequence[str], target: str, lines: Sequence[int], learnable: bool
-) -> list[float | None]:
-    """NaN where a cell says that nothing was measured, None where it is no number."""
-    values = [as_number(cell) for cell in column]
-    for row, value in enumerate(values):
-        if value is not None and math.isinf(value):
-            told = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
-            raise ValueError(told + ", beyond float32" * any(map(str.isdigit, column[row])))
-    known = {value for value in values if value is not None and not math.isnan(value)}
-    if not known:
-        raise ValueError(_no_numbers(column, target))
-    if len(known) == 1 and learnable:
-        raise ValueError(f"column {target!r} is constant: every label is {known.pop():g}")
-    return values
+    column: Sequence[str],
+    target: str,
+    lines: Sequence[int],
+    learnable: bool,
+    style: NumberFormat,
+    skip_bad: bool,
+    guessed: bool,
+) -> _Column:
+    """The numbers of a column; a pattern whose loss depends on the value is an error."""
+    read = read_numbers(column, style)
+    values, unread = read.values, set(read.unread)
+    large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
+    patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
+    if patterns and not skip_bad:
+        shown = "; ".join(p.sentence(_at(lines), command_option, "label") for p in patterns)
+        raise ValueError(
+            f"column {target!r}: {shown}. Without them the labels would be selected by the way "
+            f"they are written: choose an option that reads them, or {SKIP}"
+        )
+    infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
+    if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
+        row = beyond[0]
+        told = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
+        raise ValueError(told + ", beyond float32" * any(map(str.isdigit, column[row])))
+    values[large] = math.nan
+    unread.update(large.tolist())
+    different = np.unique(values[~np.isnan(values)])
+    if not len(different):
+        raise ValueError(_no_numbers(column, target, read))
+    if len(different) == 1 and learnable:
+        raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
+    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, lines, style, guessed)]
+    return _Column(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
 
 
-def _no_numbers(column: Sequence[str], target: str) -> str:
-    """What to say of a column of texts that should be learnt as numbers."""
+def _notes(
+    read: NumberColumn,
+    column: Sequence[str],
+    lines: Sequence[int],
+    style: NumberFormat,
+    guessed: bool,
+) -> Iterator[str]:
+    """Say what else the numbers of a column may be."""
+    for doubt in read.doubts:
+        yield doubt.sentence(_at(lines), command_option, "label") + "."
+    if read.dropped:
+        yield f"{amount(read.dropped, 'censored label')} taken as missing (--censored drop)."
+    if style.censored == "bound":
+        bounds = sum(bool(classify(cell).relation) for cell in column)
+        if bounds:
+            yield f"the bound of {amount(bounds, 'censored label')} is taken as the value."
+    if style.unit and style.unit != "%":
+        parts = [classify(cell) for cell in column]
+        bare = sum(bool(part.body) and not part.unit for part in parts)
+        if bare and bare < sum(bool(part.body) for part in parts):
+            yield f"{amount(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
+    different = np.unique(read.values[~np.isnan(read.values)])
+    whole = not (different % 1).any()
+    if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
+        shown = ", ".join(f"{value:g}" for value in different)
+        yield (
+            f"its labels {shown} are read as numbers; classes are two, in a column of 0 and 1 each."
+        )
+    if whole and len(different) == len(read.values) > FEW and (np.diff(read.values) == 1).all():
+        yield "its labels count the rows, as the numbers of rows or of compounds do."
+    if whole and read.labelled > FEW and all(map(_is_day, different)):
+        yield "its labels look like dates written as numbers, and are read as numbers."
+
+
+def _is_day(value: float) -> bool:
+    """Whether a number is a day as YYYYMMDD."""
+    year, rest = divmod(int(value), 10_000)
+    return 1900 <= year <= 2100 and 1 <= rest // 100 <= 12 and 1 <= rest % 100 <= 31
+
+
+def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
+    """Say that a column of texts cannot be learnt as numbers."""
     kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
+    if read.dropped and not read.unread:
+        return f"column {target!r} holds censored values only: {shown}; --censored bound reads them"
     if len(kinds) <= 2:
         return f"column {target!r} holds no numbers: {shown}; classes are --task classification"
     return (
@@ -132,19 +303,98 @@ def _no_numbers(column: Sequence[str], target: str) -> str:
     )
 
 
-def _classes(column: Sequence[str], target: str, learnable: bool) -> list[str | int | None]:
-    """Whole numbers where every cell is one, else texts."""
-    known = {cell: as_number(cell) for cell in column if not is_missing(cell)}
-    whole = all(value is not None and value.is_integer() for value in known.values())
-    labels = {cell: int(value) if whole else cell for cell, value in known.items()}  # pyright: ignore[reportArgumentType]
-    kinds = sorted(set(labels.values()), key=str)
-    if len(kinds) > 2 or (len(kinds) < 2 and learnable):
-        shown = ", ".join(repr(kind) for kind in kinds[:5]) + ", ..." * (len(kinds) > 5)
-        raise ValueError(f"column {target!r} must have two classes; it has {len(kinds)}: {shown}")
-    return [labels.get(cell) for cell in column]
+def _classes(
+    column: Sequence[str], target: str, lines: Sequence[int], learnable: bool, skip_bad: bool
+) -> _Column:
+    """Whole numbers where every cell is one, else texts.
+
+    Where two whole numbers stand among texts, the texts are no labels.
+    """
+    style = NumberFormat()
+    known = {cell: style.parse(cell) for cell in column if not is_missing(cell)}
+    whole = {cell: int(v) for cell, v in known.items() if v is not None and v.is_integer()}
+    texts = [cell for cell in known if cell not in whole]
+    some = {cell for cell in texts if _is_text(cell)}
+    stray = len(set(whole.values())) == 2 and bool(texts) and some == set(texts)
+    labels: dict[str, int | str] = {**whole}
+    if texts and not stray:
+        labels = {cell: cell for cell in known}
+    unread = [row for row, cell in enumerate(column) if cell in some] if stray else []
+    counts = Counter(labels[cell] for cell in column if cell in labels)
+    words = _missing_words(column)
+    if len(counts) > 2 or (len(counts) < 2 and learnable):
+        kinds = sorted(counts, key=str)
+        shown = ", ".join(
+            f"{kind!r} ({amount(counts[kind], 'label')}, first in line "
+            f"{lines[next(i for i, cell in enumerate(column) if labels.get(cell) == kind)]})"
+            for kind in kinds[:5]
+        )
+        told = f"column {target!r} must have two classes; it has {len(counts)}: {shown}"
+        told += ", ..." * (len(kinds) > 5)
+        if words:
+            told += f"; {_joined(words)}: read as missing, so a class needs another name"
+        raise ValueError(told)
+    missing = sum(map(is_missing, column))
+    notes = []
+    if words and not whole:
+        told = f"Column {target!r}: {_joined(words)}: read as missing and not as a class."
+        notes.append(told)
+    return _Column([labels.get(cell) for cell in column], unread, missing, 0, notes)
 
 
-def _objects(columns: Sequence[Sequence[str | int | None]], rows: int) -> np.ndarray:
+def _check_texts(
+    column: Sequence[str],
+    target: str,
+    lines: Sequence[int],
+    read: _Column,
+    without: np.ndarray,
+) -> None:
+    """Refuse more texts than a few, but for one text that costs no row."""
+    labelled = len(column) - read.missing
+    if len(read.unread) <= max(1, SHARE * labelled):
+        return
+    texts = {column[row] for row in read.unread}
+    if len(texts) == 1 and not without[list(read.unread)].any():
+        return
+    first = read.unread[0]
+    raise ValueError(
+        f"column {target!r}: {len(read.unread):,} of {labelled:,} labels are texts, as "
+        f"{column[first]!r} in line {lines[first]}; that is more than {SHARE:.0%}: correct them, "
+        f"or leave them out with {SKIP}"
+    )
+
+
+def _told_of(
+    column: Sequence[str], target: str, lines: Sequence[int], read: _Column, wanted: str
+) -> Iterator[str]:
+    """Say of a target which cells are no labels, and what else its column has to tell."""
+    if read.unread:
+        first, count = read.unread[0], len(read.unread)
+        yield (
+            f"Column {target!r}: {amount(count, 'label')} left out, the first {column[first]!r} "
+            f"in line {lines[first]}, which is not {wanted}."
+        )
+    yield from read.notes
+
+
+def _at(lines: Sequence[int]):
+    return lambda place: f"in line {lines[place]}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _missing_words(column: Sequence[str]) -> Counter[str]:
+    """The texts that are read as missing, but for empty ones."""
+    return Counter(cell for cell in column if cell and is_missing(cell))
+
+
+def _joined(words: Counter[str]) -> str:
+    return ", ".join(f"{word!r} in {amount(count, 'cell')}" for word, count in words.items())
+
+
+def _objects(columns: Sequence[Sequence[object]], rows: int) -> np.ndarray:
     y = np.empty((rows, len(columns)), dtype=object)
     for i, column in enumerate(columns):
         y[:, i] = column

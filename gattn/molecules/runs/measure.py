@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,8 @@ from gattn.training.metrics import classification_metrics, regression_metrics
 
 __all__ = [
     "constant_width",
+    "count_labels",
+    "label_notes",
     "measure",
     "measure_baselines",
     "measure_intervals",
@@ -47,6 +51,64 @@ def measure_targets(
         target: measure(estimator.task, y[:, i], mean[:, i])
         for i, target in enumerate(estimator.targets_)
     }
+
+
+def count_labels(
+    estimator: MoleculeEstimator, parts: Mapping[str, Tensor]
+) -> dict[str, dict[str, int | dict[str, int]]]:
+    """Count the labels of each target in each part, of classes for each class apart.
+
+    Args:
+        estimator: knows the targets and their classes.
+        parts: [k, t] labels by the name of the part, NaN where there is none.
+
+    Returns:
+        By target and part a number, or a number by class; a part without rows has 0.
+    """
+    return {
+        target: {part: _count(estimator, i, y[:, i]) for part, y in parts.items()}
+        for i, target in enumerate(estimator.targets_)
+    }
+
+
+def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> list[str]:
+    """Say which part has no label, or no label of one class, of which target.
+
+    Args:
+        estimator: knows the targets and their classes.
+        parts: [k, t] labels by the name of the part, NaN where there is none.
+
+    Returns:
+        A sentence for each target and part that lacks something; none where nothing lacks.
+    """
+    notes = []
+    for target, counts in count_labels(estimator, parts).items():
+        for part, count in counts.items():
+            by_class = count if isinstance(count, dict) else {}
+            if not (sum(by_class.values()) if by_class else count):
+                notes.append(f"The {part} part has no label of {target!r}: {_lost(part)}.")
+                continue
+            notes += [
+                f"The {part} part has no label of class {name!r} of {target!r}: "
+                f"{_lost(part, by_class)}."
+                for name, labels in by_class.items()
+                if not labels
+            ]
+    return notes
+
+
+def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[str, int]:
+    if not isinstance(estimator, MoleculeClassifier):
+        return int(y.isfinite().sum())
+    kinds = estimator.classes_by_target[target].tolist()
+    return {str(kind): int((y == i).sum()) for i, kind in enumerate(kinds)}
+
+
+def _lost(part: str, by_class: Mapping[str, int] | None = None) -> str:
+    """Name what cannot be computed of a part."""
+    if part == "test":
+        return "its ROC AUC is not defined" if by_class else "it has no test metrics"
+    return "that class is in every set" if by_class else "its intervals or sets are unbounded"
 
 
 def measure_baselines(

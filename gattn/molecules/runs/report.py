@@ -70,6 +70,7 @@ def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:
         versions=versions,
         by_target=metrics["targets"],
         notes=(*_shares(metrics["weights"]), *run.notes, *_class_names(estimator)),
+        decided=source.labels.notes,
         words=_words(estimator),
     )
 

@@ -11,12 +11,16 @@ from sys import intern
 from typing import Literal
 
 from gattn.data import BadRow, dataset, load_molecules
-from gattn.data.tables import open_table
-from gattn.molecules.runs.labels import Labels, read_labels
+from gattn.data.numbers import NumberFormat, classify
+from gattn.data.tables import SEPARATORS, Table, TableRow, open_table
+from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.training.folder import file_hash
 
 __all__ = ["Source", "built_in", "read_source"]
+
+SPLIT = ("comma", "thousands", "decimal")
+"""The patterns of numbers that hold a comma."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,8 @@ def read_source(
     *,
     encoding: str | None = None,
     learnable: bool = True,
+    style: NumberFormat | None = None,
+    skip_bad: bool = False,
 ) -> Source:
     """Read a CSV file of SMILES and labels.
 
@@ -65,6 +71,8 @@ def read_source(
         part_column: the column that says train, val or test.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
         learnable: whether a column of one class or of one number is an error.
+        style: how numbers are written; None for plain ones.
+        skip_bad: leave out every label and every row that cannot be read, however many.
 
     Returns:
         Every row of the file in order, also those that are bad.
@@ -84,19 +92,32 @@ def read_source(
     parts: list[str] | None = None if part_column is None else []
     faults: list[str] = []
     lines = array("q")
-    for row in table.rows():  # of the others' cells nothing is kept
+    first: TableRow | None = None
+    for row in table.rows():  # the cells of other columns are not stored
         # The cells of a row that does not fit the header may stand under other columns.
         fits = not row.problem
         texts.append(row.cells[text_place])
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:  # a row that does not fit is in no part, whatever it says
             parts.append(intern(row.cells[part_place]) if fits else "train")
+        if not fits and not skip_bad:
+            _check_split_number(table, row, places)
+            first = first or row
         faults.append(row.problem)
         lines.append(row.line)
     if not texts:
         raise ValueError(f"{path} has a header and no rows")
+    misfits = sum(map(bool, faults))
+    if first is not None and misfits > max(1, SHARE * len(texts)):
+        raise ValueError(
+            f"{path}: {misfits:,} of {len(texts):,} rows do not fit the header, the first in line "
+            f"{first.line}: {first.problem} (separated by {SEPARATORS[table.separator]}); quote "
+            f"cells that hold a {SEPARATORS[table.separator]}, or leave the rows out with {SKIP}"
+        )
     try:
-        labels = read_labels(cells, targets, task, lines, learnable=learnable)
+        labels = read_labels(
+            cells, targets, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
@@ -112,6 +133,19 @@ def read_source(
             BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
         ),
     )
+
+
+def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
+    """Refuse a row whose label was cut in two by the separator: 1,008 without quotes."""
+    parts = [*row.cells[:-1], *row.cells[-1].split(table.separator)]
+    for place in places:
+        whole = table.separator.join(parts[place : place + 2])
+        if len(parts) > len(table.columns) and classify(whole).kind in SPLIT:
+            raise ValueError(
+                f"{table.path}: line {row.line} has {row.problem}, and {whole!r} in column "
+                f"{table.columns[place]!r} looks like one number: put such cells in quotes or "
+                f"separate the cells by semicolons, or leave the rows out with {SKIP}"
+            )
 
 
 def built_in() -> Source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.measure import (
     constant_width,
+    count_labels,
+    label_notes,
     measure,
     measure_baselines,
     measure_intervals,
@@ -122,11 +124,11 @@ def train_run(
     say(_read(source, known, estimator))
     split, told = choose_parts(settings.split, known, source, settings.model.seed)
     _check_train(estimator, known.y[split.train])
-    notes = [*told, *_notes(split, known, settings)]
-    for note in notes:
+    notes = [*told, *_notes(split, known, settings), *_part_notes(estimator, known, split)]
+    for note in (*source.labels.notes, *notes):
         say(note)
     if is_first_process():
-        left_out = [(row.row, row.line, row.text, row.reason) for row in known.bad]
+        left_out = [*_left_out(source, known)]
         record = splits_record(split, known, source)
         begin(out, settings, record, ("row", "line", "text", "reason"), left_out)
     train, val = known[split.train], known[split.val]
@@ -140,6 +142,17 @@ def train_run(
     if is_first_process():
         _write(out, run)
     return run.metrics
+
+
+def _left_out(source: Source, known: Labelled) -> Iterator[tuple[int, int | None, str, str]]:
+    """The rows that were left out, and the labels that were in rows which were not."""
+    bad = {row.row for row in known.bad}
+    cells = [
+        (label.row, label.line, source.smiles[label.row], f"this label alone: {label.reason}")
+        for label in source.labels.lost
+        if label.row not in bad
+    ]
+    yield from sorted([*((r.row, r.line, r.text, r.reason) for r in known.bad), *cells])
 
 
 def _source(settings: RunSettings) -> Source:
@@ -156,7 +169,7 @@ def _source(settings: RunSettings) -> Source:
     part_column = column if column != settings.split else None
     return read_source(
         settings.data, settings.smiles, settings.target, settings.task, part_column,
-        encoding=settings.encoding,
+        encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
     )  # fmt: skip
 
 
@@ -199,13 +212,22 @@ def _notes(split: Split, known: Labelled, settings: RunSettings) -> list[str]:
     ]
 
 
+def _part_notes(estimator: MoleculeEstimator, known: Labelled, split: Split) -> list[str]:
+    """Say which part lacks the labels, or a class, of which target."""
+    return label_notes(estimator, {"validation": known.y[split.val], "test": known.y[split.test]})
+
+
 def _check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
     """A target of which the training part knows one value cannot be learnt."""
     for target, column in zip(estimator.targets_, y.T):
         values = column[column.isfinite()].unique()
         if len(values) < 2:
-            held = "no label" if not len(values) else "one value only"
-            raise ValueError(f"the training part holds {held} of {target!r}: choose another split")
+            text = "one value only" if len(values) else "no label"
+            if len(values) and isinstance(estimator, MoleculeClassifier):
+                kinds = estimator.classes_by_target[estimator.targets_.index(target)].tolist()
+                text = f"only class {kinds[int(values)]!r} and no label of class "
+                text += repr(kinds[1 - int(values)])
+            raise ValueError(f"the training part holds {text} of {target!r}: choose another split")
 
 
 def _judge(
@@ -232,6 +254,12 @@ def _judge(
         "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
         | constant_width(estimator, y_val, predictions["val"].mean, settings.coverage),
         "weights": estimator.predictor_.weights,
+        "labels": {
+            target: source.labels.counts.get(target, {}) | parts
+            for target, parts in count_labels(
+                estimator, {part: known.y[getattr(split, part)] for part in PARTS}
+            ).items()
+        },
         "split": split.protocol,
         "molecules": {part: len(getattr(split, part)) for part in PARTS}
         | {"left_out": len(known.bad)},
@@ -246,7 +274,11 @@ def _write(out: Path, run: Run) -> None:
     tensors, card = run.estimator.state()
     card |= {
         "smiles": run.settings.smiles,
-        "units": {target: f"as in column {target!r}" for target in run.estimator.targets_},
+        "units": {
+            target: ", ".join(filter(None, (run.settings.unit, f"as in column {target!r}")))
+            for target in run.estimator.targets_
+        },
+        "numbers": asdict(run.settings.style),
         "data": {"name": run.source.name, "sha256": run.source.sha256},
         "split": run.split.protocol,
         "metrics": run.metrics,
