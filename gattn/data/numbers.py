@@ -494,6 +494,8 @@ def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
 def _patterns(
     cells: Sequence[str], parts: Sequence[Cell], unread: Sequence[int], style: NumberFormat
 ) -> list[Pattern]:
+    if not unread:
+        return []
     places: dict[Kind, list[int]] = {}
     units = Counter(cell.unit for cell in parts if cell.unit)
     for place in unread:
@@ -542,7 +544,8 @@ def _hint(
 def _settings(way: Separators) -> Settings:
     decimal, thousands = way
     found = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    return tuple((name, value) for name, value in found.items() if value)
+    # A plain number is not read only where another decimal sign was chosen.
+    return tuple((name, value) for name, value in found.items() if value) or (("decimal", "."),)
 
 
 def _ways(parts: Sequence[Cell]) -> list[Separators]:

@@ -163,6 +163,15 @@ def test_a_column_names_its_pattern_and_the_option_that_reads_it(cells, kind, op
         assert options in told
 
 
+def test_points_among_decimal_commas_are_named():
+    column = read_numbers(["1.5", "2"], NumberFormat(decimal=","))
+    told = column.patterns[0].sentence("in line {}".format, command_option)
+    assert "as '1.5' in line 0 (--decimal . reads it)" in told
+    column = read_numbers(["1.008", "2,5"], NumberFormat(decimal=","))
+    told = column.patterns[0].sentence("in line {}".format, command_option)
+    assert "as '1.008' in line 0 (--decimal , --thousands . reads it)" in told
+
+
 def test_what_an_option_reads_is_read_to_the_end():
     cells = ["48", "960", "1,008", "12,345.5", "−3", "", "see note"]
     column = read_numbers(cells, NumberFormat(thousands=","))

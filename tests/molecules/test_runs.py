@@ -11,6 +11,7 @@ from gattn.data.numbers import NumberFormat
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings, override
 from gattn.molecules.runs.labels import read_labels
+from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.tuning import tune
 from gattn.training.settings import read_toml, write_toml
 
@@ -269,6 +270,26 @@ def test_labels_to_be_judged_by_may_be_alike():
 def test_targets_of_two_tasks():
     with pytest.raises(ValueError, match="they are a: regression, b: classification"):
         read_labels([["0.5", "0"], ["1.5", "1"]], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("CCF,1,008,2", "'1,008' in column 'a' looks like one number"),
+        ("CCF,3,1,25", "looks like one number"),
+        ("CCF,1,2,note", ""),  # two labels and a filled cell too many
+        ("CCF,1,2,3,4", ""),
+    ],
+)
+def test_a_number_that_the_separator_cuts_is_an_error(tmp_path, row, told):
+    path = tmp_path / "a.csv"
+    path.write_text("smiles,a,b\n" + "".join(f"{s},{n},{n}\n" for n, s in enumerate(SMILES)) + row)
+    if told:
+        with pytest.raises(ValueError, match=told):
+            read_source(str(path), "smiles", ["a", "b"], "auto")
+        return
+    source = read_source(str(path), "smiles", ["a", "b"], "auto")
+    assert [bad.row for bad in source.bad] == [30]
 
 
 def test_settings_come_back_from_their_file(tmp_path):

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gattn.data import BadRow, dataset, load_molecules
 from gattn.data.numbers import NumberFormat, classify
-from gattn.data.tables import SEPARATORS, Table, TableRow, open_table
+from gattn.data.tables import SEPARATORS, Table, TableRow, as_number, open_table
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.training.folder import file_hash
@@ -138,9 +138,13 @@ def read_source(
 def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
     """Refuse a row whose label was cut in two by the separator: 1,008 without quotes."""
     parts = [*row.cells[:-1], *row.cells[-1].split(table.separator)]
+    if len(parts) != len(table.columns) + 1:
+        return
     for place in places:
         whole = table.separator.join(parts[place : place + 2])
-        if len(parts) > len(table.columns) and classify(whole).kind in SPLIT:
+        cells = [*parts[:place], whole, *parts[place + 2 :]]
+        others = [cells[other] for other in places if other != place]
+        if classify(whole).kind in SPLIT and all(as_number(cell) is not None for cell in others):
             raise ValueError(
                 f"{table.path}: line {row.line} has {row.problem}, and {whole!r} in column "
                 f"{table.columns[place]!r} looks like one number: put such cells in quotes or "
