@@ -1,5 +1,6 @@
 """One hop: the C++ kernel gives the bits of the plain one, and what is drawn is uniform."""
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -9,6 +10,8 @@ from gattn.kernels import cpu, sampling
 from gattn.kernels.sampling import Draw
 
 HUB, NODES = 3, 60
+MANY = 5000
+"""Destinations: the kernel shares rows, and edges, among threads from 4,096 on."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +27,9 @@ def graph() -> Graph:
 def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
     """A hop and the numbers that it left."""
     numbers = torch.full((graph.num_src,), -1, dtype=torch.int32)
-    numbers[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
+    # A node that stands there twice has its last number. NumPy promises that order; torch does not:
+    # its threads write repeated indices in any order.
+    numbers.numpy()[nodes.numpy()] = np.arange(nodes.numel(), dtype=np.int32)
     hop = function(graph.layout, nodes, numbers, draw, (0, nodes.numel()))
     return [*hop, numbers]
 
@@ -34,19 +39,52 @@ def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
 @pytest.mark.parametrize("fan_out", [-1, 0, 1, 3, 40, 1000])
 @pytest.mark.parametrize("wide", [False, True])
 def test_kernel_gives_the_bits_of_the_reference(graph, fan_out, replace, wide):
-    if wide:  # as where there are 2**31 edges
-        layout = graph.layout
-        graph = Graph.from_layout(
-            layout._replace(**{name: getattr(layout, name).long() for name in layout._fields[:6]})
-        )
     nodes = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))[:40]
-    nodes = nodes.repeat(200) if fan_out == 3 else nodes  # enough for several threads
     draw = Draw(fan_out, replace, seed=2**62 + 11, first_edge=2**20 + 1)
+    check_beside_reference(widened(graph) if wide else graph, nodes, draw)
+
+
+@pytest.fixture(scope="module")
+def many() -> Graph:
+    """More destinations and edges than one thread samples alone, and a hub among them."""
+    generator = torch.Generator().manual_seed(2)
+    pairs = torch.randint(0, 2 * MANY, (2, 8 * MANY), generator=generator)
+    hub = torch.stack([torch.arange(MANY), torch.full((MANY,), HUB)])
+    return Graph(torch.cat([pairs, hub], 1), 2 * MANY)
+
+
+@pytest.mark.skipif(not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built")
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("fan_out", [-1, 3])
+@pytest.mark.parametrize("wide", [False, True])
+def test_several_threads_give_the_bits_of_the_reference(many, fan_out, replace, wide, threads):
+    order = torch.randperm(2 * MANY, generator=torch.Generator().manual_seed(3))
+    nodes = torch.cat([torch.tensor([HUB]), order[order != HUB][: MANY - 1]])
+    draw = Draw(fan_out, replace, seed=2**62 + 11, first_edge=2**20 + 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        check_beside_reference(widened(many) if wide else many, nodes, draw)
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_beside_reference(graph: Graph, nodes: torch.Tensor, draw: Draw) -> None:
     got = hop_of(sampling.sample_hop, graph, nodes, draw)
     expected = hop_of(sampling.reference_hop, graph, nodes, draw)
+    assert len(got) == len(expected) == 6
     for mine, plain in zip(got, expected):
         assert mine.dtype == plain.dtype
         assert torch.equal(mine, plain)
+
+
+def widened(graph: Graph) -> Graph:
+    """The graph with int64 indices, as where there are 2**31 edges."""
+    layout = graph.layout
+    return Graph.from_layout(
+        layout._replace(**{name: getattr(layout, name).long() for name in layout._fields[:6]})
+    )
 
 
 @pytest.mark.parametrize("function", [sampling.sample_hop, sampling.reference_hop])
