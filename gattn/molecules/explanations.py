@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
+from gattn.training.words import beside_error
 
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
@@ -87,8 +88,9 @@ def describe(explanation: Explanation) -> list[str]:
     found = explanation.faithfulness
     count = len(found.atoms)
     atoms = f"top {count} atoms" if count > 1 else "top atom"
+    predicted = beside_error(explanation.prediction, explanation.std, digits=3, of_error=2)
     lines = [
-        f"predicted {explanation.prediction:.3g} ± {explanation.std:.2g}",
+        f"predicted {predicted} ± {explanation.std:.2g}",
         f"without the {atoms}: drop {found.top:+.2g}; random: {found.random:+.2g} "
         f"± {found.random_std:.2g}",
     ]
@@ -147,8 +149,9 @@ def _molecule_lines(
             found = one.faithfulness
             drops = (found.top, found.random, found.random_std)
             atoms = " ".join(map(str, found.atoms))
-            numbers = map(_number, (one.prediction, one.std))
-            yield [row, one.smiles, one.method, *numbers, atoms, *map(_number, drops)]
+            predicted = beside_error(one.prediction, one.std, digits=9, of_error=4)
+            numbers = predicted, _number(one.std), atoms, *map(_number, drops)
+            yield [row, one.smiles, one.method, *numbers]
 
 
 def _number(value: float) -> str:

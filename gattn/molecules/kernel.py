@@ -13,11 +13,12 @@ from torch import Tensor
 from gattn.data.descriptors import DESCRIPTORS
 from gattn.molecules.expanded import in_pieces
 from gattn.training.bars import shown
+from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["KernelRidge", "count_tanimoto", "draw", "moments"]
+__all__ = ["KernelRidge", "count_tanimoto", "draw"]
 
 START = (-2.0, -1.0)
 """Where the search begins: the logarithms of noise and Tanimoto."""
@@ -285,17 +286,6 @@ def draw(count: int, most: int, seed: int) -> Tensor:
         return torch.arange(count)
     generator = torch.Generator().manual_seed(seed)
     return torch.randperm(count, generator=generator)[:most].sort().values
-
-
-def moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each column's known values; 1 for a constant column.
-
-    Only rounding, which is relative to the mean, makes a constant column differ: values of any
-    unit, however small they are in it, have a scale of their own.
-    """
-    mean = values.nanmean(0)
-    scale = (values - mean).square().nanmean(0).sqrt()
-    return mean, torch.where(scale > 1e-9 * mean.abs(), scale, 1.0)
 
 
 def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:

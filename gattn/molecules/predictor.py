@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gattn.molecules.expanded import in_pieces
-from gattn.molecules.kernel import KernelRidge, moments
+from gattn.molecules.kernel import KernelRidge
 from gattn.molecules.members import (
     ASKED,
     MoleculeBatches,
@@ -22,6 +22,7 @@ from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
+from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 
 if TYPE_CHECKING:

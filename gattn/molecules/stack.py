@@ -120,8 +120,12 @@ def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
     sources, squares = sources[:, known], error[known].square()
     if not known.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
-    share = sources.mean(1).clamp(min=1e-12 * float(squares.mean()))
-    start = (squares.mean() / len(sources) / share).log()
+    # In units of the mean squared error, so that the optimizer stops at the same coefficients
+    # whatever the unit of the target is.
+    unit = squares.mean()
+    sources, squares = sources / unit, squares / unit
+    share = sources.mean(1).clamp(min=1e-12)
+    start = (1 / len(sources) / share).log()
     logs = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([logs], max_iter=STEPS, line_search_fn="strong_wolfe")
 

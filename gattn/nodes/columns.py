@@ -160,7 +160,8 @@ def _learn(name: str, values: pd.Series) -> tuple[Column | None, str]:
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
         numbers = _checked_numbers(values)[~missing]
-        std = float(numbers.std()) or 1.0
+        # Equal numbers differ from their mean by rounding.
+        std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
         return Column(name, "number", float(numbers.mean()), std, bool(missing.any())), ""
     total, note = known.total(), ""
     if len(words) < total:

@@ -24,6 +24,7 @@ from gattn.training.full_batch import (
 )
 from gattn.training.losses import squared_error
 from gattn.training.records import EpochRecord, History
+from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 
 __all__ = ["NodePredictor", "NodeProblem"]
@@ -106,8 +107,7 @@ class NodePredictor:
         made: list[NodePredictor] = [cls(one, task, encoder, problem.outputs) for one in settings]
         y, (mean, std) = problem.y, (0.0, 1.0)
         if task == "regression":
-            known = y[problem.train]
-            mean, std = float(known.mean()), float(known.std(correction=0)) or 1.0
+            mean, std = (float(one) for one in moments(y[problem.train, None]))
             y = (y - mean) / std
         first, networks = settings[0], [one.network for one in made]
         histories = fit_full_batches(

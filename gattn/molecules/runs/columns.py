@@ -10,6 +10,7 @@ from torch import Tensor
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
+from gattn.training.words import beside_error
 
 __all__ = ["prediction_cells", "prediction_columns"]
 
@@ -37,11 +38,16 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
 def prediction_cells(
     estimator: MoleculeEstimator, made: Prediction, coverage: float
 ) -> list[list[str]]:
-    """The cells of k predictions under :func:`prediction_columns`, numbers to six digits."""
+    """The cells of k predictions under :func:`prediction_columns`, numbers to six digits or more.
+
+    A predicted number has so many that four digits of its standard deviation show in it.
+    """
     if isinstance(estimator, MoleculeRegressor):
         ends = estimator.calibrator_.interval(made.mean, made.std, coverage=coverage)
         columns = [made.mean, made.std, *ends]
-        per_target = [[_numbers(column[:, i]) for column in columns] for i in _targets(made)]
+        per_target = [
+            [_beside(column[:, i], made.std[:, i]) for column in columns] for i in _targets(made)
+        ]
     elif isinstance(estimator, MoleculeClassifier):
         both = torch.stack([1 - made.mean, made.mean], dim=2)
         sets = estimator.calibrator_.sets(both, coverage=coverage)
@@ -74,6 +80,12 @@ def _targets(made: Prediction) -> range:
 
 def _numbers(column: Tensor) -> list[str]:
     return [f"{value:.6g}" for value in column.tolist()]
+
+
+def _beside(column: Tensor, std: Tensor) -> list[str]:
+    """Numbers, whose digits reach as far as those of their standard deviation."""
+    pairs = zip(column.tolist(), std.tolist())
+    return [beside_error(value, error, digits=6, of_error=4) for value, error in pairs]
 
 
 def _joined(kinds: Iterable[object], held: Sequence[bool]) -> str:
