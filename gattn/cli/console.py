@@ -78,8 +78,9 @@ def watched(what: str, total: int) -> Iterator[Callable[[str, int], None]]:
         yield tick
 
 
-def show_runs(runs: Mapping[str, Any]) -> None:
-    """Show the means of several trainings and their spread; nothing of one."""
+def show_runs(metrics: Mapping[str, Any]) -> None:
+    """Show the means of several trainings and their spread; nothing for one training."""
+    runs = metrics["runs"]
     for metric, found in runs["test"].items() if runs["count"] > 1 else ():
         spreads = {"first weights": found["of_weights"], "splits": found["of_parts"]}
         parts = [
@@ -88,6 +89,8 @@ def show_runs(runs: Mapping[str, Any]) -> None:
         told = f" ({', '.join(parts)})" if parts else ""
         mean, std = _shown(found["mean"]), _shown(found["std"])
         RESULTS.print(f"{metric} of {runs['count']} trainings: {mean} ± {std}{told}")
+        if reason := metrics.get("undefined", {}).get("runs", {}).get(metric):
+            _tell(f"{metric} of {runs['count']} trainings: {reason}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
@@ -101,6 +104,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     for metric in metrics["test"]:
         table.add_row(metric, *(_shown(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
+    for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
+        _tell(f"{metric} of the test part: {reason}")
     held = metrics["intervals"]
     what = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(f"{what} for {held['coverage']:.0%} hold {held['held']:.1%} of the labels")
@@ -135,6 +140,11 @@ def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
+
+
+def _tell(line: str) -> None:
+    """Print a line in which brackets, as those of a column's name, are no markup."""
+    RESULTS.print(line, markup=False, highlight=False)
 
 
 def _shown(value: float | None) -> str:

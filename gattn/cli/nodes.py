@@ -155,11 +155,11 @@ def train(
             tick(f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0)
 
         def done(attempt: Attempt) -> None:
-            tick(f"test {next(iter(attempt.test.values())):.3f}", 1)
+            tick(f"test {next(iter(attempt.test.values())):.4g}", 1)
 
         metrics = train_run(settings, out, learned=learned, done=done, say=say)
     show_metrics(metrics, "nodes")
-    show_runs(metrics["runs"])
+    show_runs(metrics)
     graph = "GRAPH" if nodes is None else "GRAPH --nodes NODES"
     say(f"{out / 'report.html'} shows it all; gattn nodes predict {out} {graph} --out OUT.csv")
 

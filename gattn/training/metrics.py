@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torchmetrics.functional import mean_absolute_error, mean_squared_error, r2_score
-from torchmetrics.functional.classification import (
-    binary_auroc,
-    binary_average_precision,
-    multiclass_f1_score,
-)
 
-__all__ = ["classification_metrics", "multiclass_metrics", "regression_metrics"]
+__all__ = [
+    "classification_metrics",
+    "multiclass_metrics",
+    "regression_metrics",
+    "undefined_metrics",
+]
+
+METRICS = {
+    "regression": ("rmse", "mae", "r2"),
+    "classification": ("roc_auc", "pr_auc", "accuracy"),
+    "multiclass": ("accuracy", "f1", "roc_auc", "pr_auc"),
+}
+CONTRAST = {"r2", "roc_auc", "pr_auc"}
+"""Metrics that need two different labels."""
+NAMED = 3
+"""Targets that a reason names; of more it says the number."""
+NAN = float("nan")
 
 
 def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
     """Measure the errors of predicted numbers: RMSE, MAE and R², each a mean over the targets.
 
         rmse = sqrt(mean (y - p)²)      mae = mean |y - p|      r2 = 1 - Σ (y - p)² / Σ (y - ȳ)²
+
+    R² is the same number in every unit of y, however small or large the values are.
 
     Args:
         y: [k] or [k, t] in the targets' units; NaN where a target was not measured.
@@ -28,10 +42,11 @@ def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
     Returns:
         ``rmse``, ``mae`` and ``r2``, computed in float64. A target without a measured value adds
         nothing to the means; one of fewer than two, or of equal ones, nothing to that of ``r2``.
-        A metric that no target has is NaN.
+        A metric that no target has is NaN, and :func:`undefined_metrics` says why.
 
     Raises:
-        ValueError: the shapes differ, or a prediction of a measured value is not finite.
+        ValueError: the shapes differ, a measured value is infinite, or a prediction of a measured
+            value is not finite.
 
     Example:
         >>> y = torch.tensor([[1.0], [2.0], [3.0], [float("nan")]])
@@ -49,9 +64,10 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         probability: of class 1, of the same shape, in [0, 1].
 
     Returns:
-        ``roc_auc``, ``pr_auc`` (average precision) and ``accuracy`` (at 0.5). A target without
-        a label adds nothing to the means; one whose labels are all of one class adds only to
-        that of ``accuracy``. A metric that no target has is NaN.
+        ``roc_auc``, ``pr_auc`` (average precision) and ``accuracy`` (at 0.5), computed in float64.
+        A target without a label adds nothing to the means; one whose labels are all of one class
+        adds only to that of ``accuracy``. A metric that no target has is NaN, and
+        :func:`undefined_metrics` says why.
 
     Raises:
         ValueError: the shapes differ, a label is neither 0 nor 1, or a probability of a labelled
@@ -59,8 +75,8 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
 
     Example:
         >>> y = torch.tensor([0.0, 0.0, 1.0, 1.0])
-        >>> found = classification_metrics(y, torch.tensor([0.1, 0.6, 0.4, 0.9]))
-        >>> {name: round(value, 4) for name, value in found.items()}
+        >>> scores = classification_metrics(y, torch.tensor([0.1, 0.6, 0.4, 0.9]))
+        >>> {name: round(value, 4) for name, value in scores.items()}
         {'roc_auc': 0.75, 'pr_auc': 0.8333, 'accuracy': 0.5}
     """
     return _means(y, probability, _class_scores)
@@ -74,12 +90,13 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         probability: [k, c] of each class.
 
     Returns:
-        ``accuracy``, of the most probable class; ``f1``, the mean of the classes' F1 scores; and
-        ``roc_auc`` and ``pr_auc``, means over the classes, each against all others. A class
-        without a row adds nothing to these two. NaN without a row.
+        ``accuracy``, of the most probable class; ``f1``, the mean of the F1 scores of the classes
+        that a row has or is predicted to have; and ``roc_auc`` and ``pr_auc``, means over the
+        classes, each against all others. A class that no row has, or every row, adds nothing to
+        these two; :func:`undefined_metrics` names it. NaN without a row.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit, or a label is no class.
 
     Example:
         >>> p = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.3, 0.4, 0.3]])
@@ -92,20 +109,121 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
             f"{(*probability.shape,)}"
         )
     if not len(y):
-        return dict.fromkeys(("accuracy", "f1", "roc_auc", "pr_auc"), float("nan"))
-    classes, label = probability.shape[1], y.long()
-    alone = classification_metrics(torch.nn.functional.one_hot(label, classes), probability)
-    guess = probability.argmax(1)
+        return dict.fromkeys(METRICS["multiclass"], NAN)
+    classes, label = probability.shape[1], y.long().cpu()
+    if not 0 <= int(label.min()) <= int(label.max()) < classes:
+        raise ValueError(
+            f"labels must be classes from 0 to {classes - 1}; got {label.unique().tolist()[:9]}"
+        )
+    truth = torch.nn.functional.one_hot(label, classes)
+    scores = classification_metrics(truth, probability)
+    guess = probability.argmax(1).cpu()
+    hits = torch.bincount(label[guess == label], minlength=classes)
+    either = torch.bincount(label, minlength=classes) + torch.bincount(guess, minlength=classes)
     return {
         "accuracy": float((guess == label).double().mean()),
-        "f1": float(multiclass_f1_score(guess, label, classes, average="macro")),
-        "roc_auc": alone["roc_auc"],
-        "pr_auc": alone["pr_auc"],
+        "f1": float((2 * hits[either > 0].double() / either[either > 0]).mean()),
+        "roc_auc": scores["roc_auc"],
+        "pr_auc": scores["pr_auc"],
     }
 
 
+def undefined_metrics(
+    y: Tensor,
+    task: Literal["regression", "classification", "multiclass"],
+    names: Sequence[object] = (),
+) -> dict[str, str]:
+    """Say of each metric that some labels leave undefined why they do.
+
+    Args:
+        y: [k] or [k, t] labels as :func:`regression_metrics` or :func:`classification_metrics`
+            takes them, NaN where there is none; for ``"multiclass"`` [k] classes from 0.
+        task: which of the three functions measures.
+        names: of the t targets, or of the classes of ``"multiclass"``.
+
+    Returns:
+        A reason for each metric that is NaN, or a mean that leaves out targets or classes; nothing
+        for a metric that is defined for all.
+
+    Raises:
+        ValueError: y is not [k] or [k, t], or the names are not one for each target or class.
+
+    Example:
+        >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")
+        {'r2': 'undefined: all 2 labels are 0.5, and two different ones are needed'}
+        >>> y = torch.tensor([[0.1, 0.5], [0.2, float("nan")]])
+        >>> undefined_metrics(y, "regression", ["a", "b"])
+        {'r2': "a mean over 1 of 2 targets, undefined for 'b' (it has one label)"}
+    """
+    if y.dim() not in (1, 2) or (task == "multiclass" and y.dim() == 2):
+        raise ValueError(f"y must be [k] or [k, t], of several classes [k]; got {(*y.shape,)}")
+    y = y.detach().cpu().double()
+    if task == "multiclass":
+        return _undefined_classes(y, names)
+    columns = [column[~column.isnan()] for column in (y[:, None] if y.dim() == 1 else y).T]
+    names = names or range(1, len(columns) + 1)
+    if len(names) != len(columns):
+        raise ValueError(f"names must be {len(columns)}, one for each target; got {len(names)}")
+    metrics = METRICS[task]
+    lost: dict[str, dict[object, str]] = {metric: {} for metric in metrics}
+    for name, column in zip(names, columns):
+        if len(column) < 2 or bool((column == column[0]).all()):
+            for metric in metrics if not len(column) else [m for m in metrics if m in CONTRAST]:
+                lost[metric][name] = _equal_labels(column, task)
+    return {
+        metric: _reason(reasons, len(columns), "targets")
+        for metric, reasons in lost.items()
+        if reasons
+    }
+
+
+def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
+    """The reasons of the metrics of several classes, whose names are given."""
+    if not len(y):
+        return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
+    count = max(len(names), int(y.max()) + 1)
+    names = names or range(count)
+    if len(names) != count:
+        raise ValueError(f"names must be {count} or more, one for each class; got {len(names)}")
+    rows = torch.bincount(y.long(), minlength=count).tolist()
+    lost = {
+        name: "every row has it" if held else "no row has it"
+        for name, held in zip(names, rows)
+        if held in (0, len(y))
+    }
+    if not lost:
+        return {}
+    return dict.fromkeys(("roc_auc", "pr_auc"), _reason(lost, count, "classes"))
+
+
+def _equal_labels(column: Tensor, task: str) -> str:
+    """The reason why labels, none or all alike, leave a metric undefined."""
+    if len(column) < 2:
+        return "it has one label" if len(column) else "it has no label"
+    if task == "regression":
+        return f"all {len(column):,} labels are {float(column[0]):.12g}"
+    return f"all {len(column):,} labels are of class {int(column[0])}"
+
+
+def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
+    """Why a metric is undefined, or a mean over fewer than all targets or classes."""
+    if count == 1:
+        (reason,) = lost.values()
+        reason = reason.replace("it has", "there is")
+        more = ", and two different ones are needed" if "no label" not in reason else ""
+        return f"undefined: {reason}{more}"
+    told = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
+    if len(lost) > NAMED:
+        told.append(f"{len(lost) - NAMED:,} more")
+    if len(lost) == count:
+        return f"undefined for all {count:,} {items}: {', '.join(told)}"
+    return (
+        f"a mean over {count - len(lost):,} of {count:,} {items}, undefined for {', '.join(told)}"
+    )
+
+
 def _means(
-    y: Tensor, predicted: Tensor, measure: Callable[[Tensor, Tensor], Mapping[str, Tensor]]
+    y: Tensor, predicted: Tensor, measure: Callable[[Tensor, Tensor], Mapping[str, float]]
 ) -> dict[str, float]:
     """The mean over the targets of each metric, of the targets for which it is defined."""
     if y.shape != predicted.shape or y.dim() not in (1, 2):
@@ -116,34 +234,67 @@ def _means(
     y, predicted = y.detach().cpu().double(), predicted.detach().cpu().double()
     if y.dim() == 1:
         y, predicted = y[:, None], predicted[:, None]
-    columns = zip(y.T, predicted.T)
-    found = [measure(a[~a.isnan()], p[~a.isnan()]) for a, p in columns]
-    return {name: float(torch.stack([one[name] for one in found]).nanmean()) for name in found[0]}
+    by_target = [measure(a[~a.isnan()], p[~a.isnan()]) for a, p in zip(y.T, predicted.T)]
+    if not by_target:
+        raise ValueError(f"y must have one target or more; got {(*y.shape,)}")
+    return {name: _mean(one[name] for one in by_target) for name in by_target[0]}
 
 
-def _errors(y: Tensor, predicted: Tensor) -> dict[str, Tensor]:
+def _mean(values: Iterable[float]) -> float:
+    """The mean of the values that are not NaN; NaN where none is."""
+    return float(torch.tensor(list(values), dtype=torch.float64).nanmean())
+
+
+def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
+    if not y.isfinite().all():
+        raise ValueError("a measured value is infinite")
     if not predicted.isfinite().all():
         raise ValueError("a prediction of a measured value is not finite")
-    none = y.new_tensor(float("nan"))
     if not len(y):
-        return {"rmse": none, "mae": none, "r2": none}
-    varies = len(y) > 1 and bool((y != y[0]).any())
+        return {"rmse": NAN, "mae": NAN, "r2": NAN}
+    # y - mean(y) is not exactly 0 where all values are one; y - y[0] is.
+    deviation = y - y[0]
+    deviation = deviation - deviation.mean()
+    squares, unit = _squares(y - predicted)
+    of_mean, unit_of_mean = _squares(deviation)
+    varies = bool((y != y[0]).any())
     return {
-        "rmse": mean_squared_error(predicted, y, squared=False),
-        "mae": mean_absolute_error(predicted, y),
-        "r2": r2_score(predicted, y) if varies else none,
+        "rmse": unit * math.sqrt(squares / len(y)),
+        "mae": float((y - predicted).abs().mean()),
+        "r2": 1 - squares / of_mean * (unit / unit_of_mean) ** 2 if varies else NAN,
     }
 
 
-def _class_scores(y: Tensor, probability: Tensor) -> dict[str, Tensor]:
+def _squares(values: Tensor) -> tuple[float, float]:
+    """The sum of the squares in units of the largest value, and that unit.
+
+    The squares of small and of large numbers lie outside the range of float64.
+    """
+    unit = float(values.abs().max()) or 1.0
+    return float((values / unit).square().sum()), unit
+
+
+def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
     if not ((y == 0) | (y == 1)).all():
         raise ValueError(f"labels must be 0, 1 or NaN; got {y.unique()[:5].tolist()}")
     if not ((probability >= 0) & (probability <= 1)).all():
         raise ValueError("a probability of a labelled row is not in [0, 1]")
-    none, label = y.new_tensor(float("nan")), y.long()
-    both = len(label.unique()) == 2
+    if not len(y):
+        return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": NAN}
+    right = float(((probability > 0.5) == (y == 1)).double().mean())
+    positives = int(y.sum())
+    if positives in (0, len(y)):
+        return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": right}
+    # Rows of one probability are taken together: the curves have no point between them.
+    _, place = probability.unique(return_inverse=True)
+    rows = torch.bincount(place).flip(0).cumsum(0).double()
+    hits = torch.bincount(place[y == 1], minlength=len(rows)).flip(0).cumsum(0).double()
+    misses = rows - hits
+    below = torch.cat([hits.new_zeros(1), hits])
+    area = (misses.diff(prepend=misses.new_zeros(1)) * (below[1:] + below[:-1]) / 2).sum()
+    precision = (hits.diff(prepend=hits.new_zeros(1)) * hits / rows).sum()
     return {
-        "roc_auc": binary_auroc(probability, label).double() if both else none,
-        "pr_auc": binary_average_precision(probability, label).double() if both else none,
-        "accuracy": ((probability > 0.5) == (label == 1)).double().mean(),
+        "roc_auc": float(area / (positives * (len(y) - positives))),
+        "pr_auc": float(precision / positives),
+        "accuracy": right,
     }

@@ -82,6 +82,8 @@ class RunFacts:
         settings: of the run.
         versions: of what it ran on.
         by_target: metrics of the test part for each target, where there are several.
+        undefined: of each part why metrics are undefined, or means that leave out targets, by
+            the name of the metric.
         notes: sentences of the run's own, after the comparison with the baselines.
         decided: what was decided in reading the data, in a sentence each.
         words: what several targets, and the probabilities of a class, are called.
@@ -107,6 +109,7 @@ class RunFacts:
     settings: Mapping[str, Cell] = field(default_factory=dict)
     versions: Mapping[str, Cell] = field(default_factory=dict)
     by_target: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    undefined: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     words: Words = TARGETS
@@ -137,7 +140,7 @@ def run_report(
         (
             Section(
                 "How good it is",
-                (verdict, *run.notes),
+                (verdict, *_undefined(run), *run.notes),
                 (table, _validation(run), *_targets(run)),
             ),
             Section("Predictions of the test part", (), (), predictions),
@@ -170,6 +173,16 @@ def _best_baseline(run: RunFacts, metric: str) -> str:
     values = [scores.get(metric, math.nan) for scores in run.baselines.values()]
     first = best_of(values, metric)
     return f"best baseline {number(values[first[0]])}" if first else ""
+
+
+def _undefined(run: RunFacts) -> tuple[str, ...]:
+    """A sentence for each metric that a part leaves undefined."""
+    named = {"test": "test", "val": "validation"}
+    return tuple(
+        f"{METRICS[metric]} of the {named[part]} part: {reason}."
+        for part in named
+        for metric, reason in run.undefined.get(part, {}).items()
+    )
 
 
 def _validation(run: RunFacts) -> Table:

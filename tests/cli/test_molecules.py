@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import r2_score
 
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
@@ -318,6 +319,93 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     if 0 not in seen["test"]:
         assert code == 2
         assert "no labelled molecule that the model was not trained on" in told
+
+
+def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
+    """Concentrations in mol/L: terminal, metrics.json and report.json tell one R²."""
+    draw = np.random.default_rng(0)
+    rows = [f"{smiles},{10 ** draw.uniform(-9, -6)!r}" for smiles, *_ in ROWS]
+    (tmp_path / "in.csv").write_text("smiles,Kd\n" + "\n".join(rows) + "\n")
+    code, told = gattn(
+        "train", tmp_path / "in.csv", "--target", "Kd", *RIDGE, "--out", tmp_path / "run"
+    )
+    assert code == 0, told
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    test = pd.read_csv(tmp_path / "run" / "predictions.csv").query("part == 'test'")
+    r2 = r2_score(test.measured, test.prediction)
+    assert r2 < 0.5  # the labels are noise
+    assert metrics["test"]["r2"] == pytest.approx(r2, rel=1e-4)
+    assert -2 < metrics["baselines"]["mean"]["r2"] <= 0
+    assert f"{metrics['test']['r2']:.4g}" in told
+    assert metrics["undefined"].keys() <= {"intervals"}
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    shown = dict(row[:2] for row in report["sections"][0]["tables"][0]["rows"])
+    assert shown["R²"] == metrics["test"]["r2"]
+    assert shown["RMSE"] == metrics["test"]["rmse"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("labels", "metric", "name", "reason"),
+    [
+        (
+            lambda n: 7e-9 if n >= 35 else n * 1e-9,
+            "r2",
+            "R²",
+            "undefined: all 12 labels are 7e-09, and two different ones are needed",
+        ),
+        (
+            lambda n: int(n >= 35 or n % 2),
+            "roc_auc",
+            "ROC-AUC",
+            "undefined: all 12 labels are of class 1, and two different ones are needed",
+        ),
+    ],
+    ids=["numbers", "classes"],
+)
+def test_an_undefined_metric_says_why(tmp_path, gattn, labels, metric, name, reason):
+    rows = [
+        f"{'C' * n}{end},{labels(n)},{'test' if n >= 35 else ('train', 'val')[n % 3 == 0]}"
+        for n in range(1, 41)
+        for end in "ON"
+    ]
+    (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
+    code, told = gattn(
+        "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", *RIDGE,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 0, told
+    assert f"{metric} of the test part: {reason}" in told
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["test"][metric] is None
+    assert metrics["undefined"]["test"][metric] == reason
+    assert "val" not in metrics["undefined"]
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    sentence = f"{name} of the test part: {reason}."
+    assert sentence in report["sections"][0]["text"]
+    assert sentence in (tmp_path / "run" / "report.html").read_text("utf-8")
+    (tmp_path / "new.csv").write_text(f"smiles,y\nCCOC,{labels(35)}\nCCCOC,{labels(35)}\n")
+    code, told = gattn(
+        "evaluate", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "evaluation"
+    )
+    assert code == 0, told
+    assert f"{metric} of the test part: {reason.replace('12', '2')}" in told
+    evaluated = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
+    assert evaluated["undefined"]["test"][metric] == reason.replace("12", "2")
+
+
+def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
+    rows = [
+        f"{'C' * n}{end},{int(n % 2 or n >= 30)},{'train' if n < 30 else ('val', 'test')[n % 2]}"
+        for n in range(1, 41)
+        for end in "ON"
+    ]
+    (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
+    code, told = gattn(
+        "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", "--tune", 2,
+        *NETWORK, "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 2
+    assert "tune compares settings by roc_auc on the validation part, where it is undefined" in told
 
 
 def test_explanations(folder, tmp_path, gattn):

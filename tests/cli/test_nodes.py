@@ -110,6 +110,37 @@ def test_the_metrics_say_what_there_is_to_know(folder):
     assert numbers["task"] == "regression"
 
 
+def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
+    """A test part without a node of one class, and one of equal numbers."""
+    table = pd.read_csv(folder / "nodes.csv")
+    table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
+    table["score"] = table["score"].where(table["part"] != "test", 5e-9)
+    table.to_csv(tmp_path / "nodes.csv", index=False)
+    edges = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--split", "column:part"]
+    code, told = gattn("train", *edges, "--label", "group", "--out", tmp_path / "a", *NETWORK)
+    assert code == 0, told
+    reason = "undefined for all 2 classes: 'left' (every row has it), 'right' (no row has it)"
+    assert f"roc_auc of the test part: {reason}" in told
+    metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
+    assert metrics["test"]["roc_auc"] is None
+    assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
+    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 trainings")
+    absent = "undefined: no node of the test part has this class"
+    assert metrics["undefined"]["classes"]["right"]["recall"] == absent
+    page = (tmp_path / "a" / "report.html").read_text("utf-8")
+    assert "ROC-AUC of the test part: undefined for all 2 classes" in page
+    assert f"recall of right: {absent}." in page
+    code, told = gattn(
+        "train", *edges, "--label", "score", "--task", "regression", "--out", tmp_path / "b",
+        *NETWORK,
+    )  # fmt: skip
+    assert code == 0, told
+    reason = "undefined: all 9 labels are 5e-09, and two different ones are needed"
+    assert f"r2 of the test part: {reason}" in told
+    metrics = json.loads((tmp_path / "b" / "metrics.json").read_text())
+    assert metrics["undefined"]["test"] == {"r2": reason}
+
+
 def test_the_report_has_every_section(folder):
     content = json.loads((folder / "classes" / "report.json").read_text())
     titles = [section["title"] for section in content["sections"]]

@@ -18,6 +18,7 @@ from gattn.molecules.runs.measure import (
     measure,
     measure_intervals,
     measure_targets,
+    undefined,
 )
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.report import part_figures
@@ -65,7 +66,8 @@ def evaluate_table(
 
     Returns:
         ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, ``labels``
-        (their number for each target) and the number of ``molecules``.
+        (their number for each target), why metrics are ``undefined``, and the number of
+        ``molecules``.
 
     Raises:
         RunError: the folder holds no model that can be read.
@@ -101,15 +103,17 @@ def evaluate_table(
         say(note)
     made = estimator.predictor_.predict(test.inputs)
     counts = list(source.labels.counts.values())  # its columns may have other names
+    intervals = measure_intervals(estimator, test.y, made, coverage)
     metrics = {
         "task": estimator.task,
         "test": measure(estimator.task, test.y, made.mean),
         "targets": measure_targets(estimator, test.y, made.mean),
-        "intervals": measure_intervals(estimator, test.y, made, coverage),
+        "intervals": intervals,
         "labels": {
             target: counts[i] | parts
             for i, (target, parts) in enumerate(count_labels(estimator, {"test": test.y}).items())
         },
+        "undefined": undefined(estimator, {"test": test.y}, intervals),
         "molecules": {
             "test": len(test),
             "trained_on": len(known) - len(test),

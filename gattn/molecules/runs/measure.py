@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -14,7 +15,11 @@ from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import Labelled
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.conformal import IntervalCalibrator
-from gattn.training.metrics import classification_metrics, regression_metrics
+from gattn.training.metrics import (
+    classification_metrics,
+    regression_metrics,
+    undefined_metrics,
+)
 
 __all__ = [
     "constant_width",
@@ -25,6 +30,7 @@ __all__ = [
     "measure_intervals",
     "measure_targets",
     "ridge_rows",
+    "undefined",
 ]
 
 
@@ -117,6 +123,33 @@ def measure_baselines(
     """The metrics of the baselines, trained on one part, on another."""
     made = baseline_predictions(train.inputs, train.y, known.inputs, task, seed=seed)
     return {name: measure(task, known.y, mean) for name, mean in made.items()}
+
+
+def undefined(
+    estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, float]
+) -> dict[str, dict[str, str]]:
+    """Say why metrics are undefined, or are means that leave out targets.
+
+    Args:
+        estimator: a fitted one.
+        parts: [k, t] labels of each part that was measured, NaN where there is none.
+        intervals: what :func:`measure_intervals` and :func:`constant_width` measured.
+
+    Returns:
+        For each part, and for ``"intervals"``, a reason for each such metric; no entry for a part
+        whose metrics are all defined for all targets.
+    """
+    reasons = {
+        part: undefined_metrics(y, estimator.task, list(map(str, estimator.targets_)))
+        for part, y in parts.items()
+    }
+    infinite = "infinite: a target has too few validation labels for this coverage"
+    reasons["intervals"] = {
+        name: infinite for name, value in intervals.items() if value == math.inf
+    } | {
+        name: "undefined: there is no label" for name, value in intervals.items() if value != value
+    }
+    return {part: told for part, told in reasons.items() if told}
 
 
 def ridge_rows(learned: int, settings: MoleculeSettings) -> dict[str, int]:

@@ -69,6 +69,7 @@ def run_facts(run: Run, versions: Mapping[str, str]) -> RunFacts:
         settings=_settings(run),
         versions=versions,
         by_target=metrics["targets"],
+        undefined=metrics["undefined"],
         notes=(*_shares(metrics["weights"]), *run.notes, *_class_names(estimator)),
         decided=source.labels.notes,
         words=_words(estimator),

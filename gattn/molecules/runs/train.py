@@ -28,6 +28,7 @@ from gattn.molecules.runs.measure import (
     measure_intervals,
     measure_targets,
     ridge_rows,
+    undefined,
 )
 from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
 from gattn.molecules.runs.records import prediction_table
@@ -244,6 +245,8 @@ def _judge(
     made = predictor.predict(test.inputs)
     predictions = {"val": predictor.held, "test": made}
     learned = known[torch.cat([split.train, split.val])]  # what the model learned from at last
+    intervals = measure_intervals(estimator, test.y, made, settings.coverage)
+    intervals |= constant_width(estimator, y_val, predictions["val"].mean, settings.coverage)
     metrics = {
         "task": task,
         "test": measure(task, test.y, made.mean),
@@ -251,8 +254,8 @@ def _judge(
         "baselines": measure_baselines(task, learned, test, settings.model.seed),
         "ridge_rows": ridge_rows(len(learned), settings.model),
         "targets": measure_targets(estimator, test.y, made.mean),
-        "intervals": measure_intervals(estimator, test.y, made, settings.coverage)
-        | constant_width(estimator, y_val, predictions["val"].mean, settings.coverage),
+        "intervals": intervals,
+        "undefined": undefined(estimator, {"test": test.y, "val": y_val}, intervals),
         "weights": estimator.predictor_.weights,
         "labels": {
             target: source.labels.counts.get(target, {}) | parts

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.measure import measure
+from gattn.training.metrics import undefined_metrics
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -47,13 +48,20 @@ def tune(
         The settings found, by name.
 
     Raises:
-        ValueError: a model without settings to search, or several devices.
+        ValueError: a model without settings to search, several devices, or a validation part
+            whose labels leave ROC-AUC undefined.
         ImportError: Optuna is not installed.
     """
     if estimator.model == "ridge" or estimator.devices > 1:
         raise ValueError("tune needs a model with a network, and one device")
     study = _study(estimator, out)
     metric = "rmse" if estimator.task == "regression" else "roc_auc"
+    reason = undefined_metrics(val.y, estimator.task, list(map(str, estimator.targets_)))
+    if reason.get(metric, "").startswith("undefined"):
+        raise ValueError(
+            f"tune compares settings by {metric} on the validation part, where it is "
+            f"{reason[metric]}; choose another --split, or leave out --tune"
+        )
 
     def objective(trial: Trial) -> float:
         made = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))

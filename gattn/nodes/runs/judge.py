@@ -12,9 +12,16 @@ from gattn.nodes.baselines import baseline_predictions
 from gattn.nodes.estimators import NodeClassifier
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.runs.measure import class_scores, confusion, measure, measure_intervals
+from gattn.nodes.runs.measure import (
+    class_scores,
+    confusion,
+    measure,
+    measure_intervals,
+    undefined,
+    undefined_scores,
+)
 from gattn.nodes.runs.records import NodeRun
-from gattn.nodes.runs.repeat import Attempt, choose, spread
+from gattn.nodes.runs.repeat import Attempt, choose, spread, undefined_spread
 
 __all__ = ["judge"]
 
@@ -43,6 +50,11 @@ def judge(
     task, test = estimator.task, split.test
     spreads = {metric: spread(attempts, metric)._asdict() for metric in kept.test}
     baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs)
+    reasons: dict[str, Any] = {
+        "test": undefined(estimator, y[test]),
+        "val": undefined(estimator, y[split.val]),
+        "runs": undefined_spread(attempts),
+    }
     metrics: dict[str, Any] = {
         "task": task,
         "test": kept.test,
@@ -61,4 +73,6 @@ def judge(
         names = [str(kind) for kind in estimator.classes_.tolist()]
         metrics["classes"] = dict(zip(names, class_scores(counts)))
         metrics["confusion"] = counts.tolist()
+        reasons["classes"] = undefined_scores(counts, names)
+    metrics["undefined"] = {part: told for part, told in reasons.items() if told}
     return NodeRun(settings, encoded, y, split, estimator, made, attempts, metrics)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.settings import NodeTask
-from gattn.training.metrics import multiclass_metrics, regression_metrics
+from gattn.training.metrics import (
+    multiclass_metrics,
+    regression_metrics,
+    undefined_metrics,
+)
 
-__all__ = ["class_scores", "confusion", "measure", "measure_intervals"]
+__all__ = [
+    "class_scores",
+    "confusion",
+    "measure",
+    "measure_intervals",
+    "undefined",
+    "undefined_scores",
+]
 
 
 def measure(task: NodeTask, y: Tensor, made: Tensor) -> dict[str, float]:
@@ -24,6 +37,21 @@ def measure(task: NodeTask, y: Tensor, made: Tensor) -> dict[str, float]:
     if task == "classification":
         return multiclass_metrics(y.long(), made)
     return regression_metrics(y, made[:, 0])
+
+
+def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
+    """Say why metrics of a part are undefined, or are means that leave out classes.
+
+    Args:
+        estimator: a fitted one.
+        y: [k] labels of the part, none missing.
+
+    Returns:
+        A reason for each such metric; empty where all are defined for all classes.
+    """
+    if isinstance(estimator, NodeClassifier):
+        return undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
+    return undefined_metrics(y, "regression")
 
 
 def confusion(y: Tensor, made: Tensor) -> Tensor:
@@ -51,6 +79,23 @@ def class_scores(counts: Tensor) -> list[dict[str, float]]:
         }
         for right, nodes, predicted in rows
     ]
+
+
+def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Say why scores of :func:`class_scores` are undefined, for each class that has such a score.
+
+    >>> undefined_scores(torch.tensor([[3, 0], [1, 0]]), ["a", "b"])
+    {'b': {'precision': 'undefined: no node is predicted to have this class'}}
+    """
+    reasons: dict[str, dict[str, str]] = {}
+    for name, nodes, predicted in zip(names, counts.sum(1).tolist(), counts.sum(0).tolist()):
+        told = {} if predicted else {"precision": "no node is predicted to have this class"}
+        told |= {} if nodes else {"recall": "no node of the test part has this class"}
+        if len(told) == 2:
+            told["f1"] = "no node has this class, and none is predicted to have it"
+        if told:
+            reasons[name] = {score: f"undefined: {reason}" for score, reason in told.items()}
+    return reasons
 
 
 def measure_intervals(

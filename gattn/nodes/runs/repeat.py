@@ -20,7 +20,17 @@ from gattn.nodes.stack import stack_size
 from gattn.training.processes import in_order
 from gattn.training.records import EpochRecord, History
 
-__all__ = ["Attempt", "Spread", "Trainer", "choose", "plan", "spread", "stacks", "train_all"]
+__all__ = [
+    "Attempt",
+    "Spread",
+    "Trainer",
+    "choose",
+    "plan",
+    "spread",
+    "stacks",
+    "train_all",
+    "undefined_spread",
+]
 
 SIDE_BY_SIDE = 4
 """Fewer trainings end before other processes have started."""
@@ -175,6 +185,25 @@ def train_all(
 def choose(attempts: Sequence[Attempt]) -> Attempt:
     """The training whose chosen epoch has the lowest validation loss; the test part has no say."""
     return min(attempts, key=lambda one: one.history.records[one.history.chosen].validation_loss)
+
+
+def undefined_spread(attempts: Sequence[Attempt]) -> dict[str, str]:
+    """Say of each metric that some trainings leave undefined in how many of them it is.
+
+    Args:
+        attempts: at least one.
+
+    Returns:
+        A reason by the name of the metric; empty where every training has all metrics.
+    """
+    missing = {
+        metric: sum(math.isnan(one.test[metric]) for one in attempts) for metric in attempts[0].test
+    }
+    return {
+        metric: f"undefined in {count:,} of {len(attempts):,} trainings, by their test parts"
+        for metric, count in missing.items()
+        if count
+    }
 
 
 def spread(attempts: Sequence[Attempt], metric: str) -> Spread:

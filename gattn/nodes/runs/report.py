@@ -80,6 +80,7 @@ def _facts(run: NodeRun, versions: Mapping[str, str]) -> RunFacts:
         metrics=metrics["test"],
         validation=metrics["val"],
         baselines=metrics["baselines"],
+        undefined=metrics["undefined"],
         y=truth,
         mean=made,
         std=std,
@@ -148,6 +149,10 @@ def _runs(run: NodeRun) -> Section:
         "The model that was kept, of which the rest of this page tells, is that of the lowest "
         "validation loss; the test part had no say.",
     )
+    text += tuple(
+        f"{METRICS[name]}: {reason}."
+        for name, reason in run.metrics["undefined"].get("runs", {}).items()
+    )
     return Section("Runs", text, (Table(columns, rows, "On the test part"),))
 
 
@@ -157,7 +162,12 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
         for name, held in run.metrics["classes"].items()
     )
     columns = "class", "nodes", "precision", "recall", "F1"
-    return Section("Classes", (), (Table(columns, rows, "On the test part"),), (figure,))
+    text = tuple(
+        f"{score} of {name}: {reason}."
+        for name, told in run.metrics["undefined"].get("classes", {}).items()
+        for score, reason in told.items()
+    )
+    return Section("Classes", text, (Table(columns, rows, "On the test part"),), (figure,))
 
 
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
