@@ -71,7 +71,10 @@ def read_store(
     except StaleFile:
         raise
     except BROKEN as error:
-        raise ValueError(f"{path} is no file of Molecules.save, or a broken one: {error}") from None
+        raise ValueError(
+            f"{path} is damaged, or is no file of Molecules.save ({error}): remove it, or name "
+            "another file"
+        ) from None
 
 
 def _check_fresh(

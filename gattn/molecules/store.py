@@ -135,8 +135,10 @@ def read_inputs(path: str | os.PathLike[str], made_from: str) -> PackedArrays | 
         _check_shapes(arrays)
         _check_content(arrays)
     except (SafetensorError, ValueError, IsADirectoryError) as error:
-        said = f"{path} holds no inputs of molecules, or is broken: {error}"
-        raise ValueError(said) from None
+        raise ValueError(
+            f"the cache {path} is damaged, or is another file ({error}): remove it, and the SMILES "
+            "are read again"
+        ) from None
     return arrays
 
 

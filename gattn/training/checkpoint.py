@@ -74,14 +74,18 @@ class SafeCheckpointIO(CheckpointIO):
                 raise ValueError("it holds tensors only")
             tree = _decode(json.loads(text), tensors)
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"{path} is broken: {error}") from None
+            raise TrainingError(_damaged(path, error)) from None
         if not isinstance(tree, dict):
-            raise TrainingError(f"{path} is broken: it holds no table")
+            raise TrainingError(_damaged(path, "it holds no table"))
         return tree
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Remove a checkpoint, if it is there."""
         Path(path).unlink(missing_ok=True)
+
+
+def _damaged(path: str | os.PathLike[str], error: object) -> str:
+    return f"the checkpoint {path} is damaged ({error}): remove it, and the training begins anew"
 
 
 # JSON has texts for keys, no tuples, and neither NaN nor infinity. So containers are written as

@@ -165,11 +165,13 @@ def _metrics(out: Path, data: Sequence[Path]) -> dict[str, Any] | None:
     if there and file_hash(*data) != _splits(out)["sha256"]:
         names = " and ".join(map(str, data))
         raise RunError(f"{out} holds a run on other content of {names}: choose another folder")
-    return read_json(out / METRICS, "task", "test", "intervals")
+    return read_json(
+        out / METRICS, "task", "test", "intervals", remedy="remove it, and the run is done again"
+    )
 
 
 def _splits(out: Path) -> dict[str, Any]:
-    return read_json(out / SPLITS, "sha256")
+    return read_json(out / SPLITS, "sha256", remedy=f"remove {out}, or choose another folder")
 
 
 def finish(out: Path, metrics: dict[str, Any]) -> None:

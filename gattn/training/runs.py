@@ -23,6 +23,7 @@ __all__ = ["Json", "RunError", "read_json", "read_model", "write_json", "write_m
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 WEIGHTS, CARD, FORMAT = "weights.safetensors", "model.json", 1
+REMEDY = "copy the run once more, or train the model anew"
 PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
 
 
@@ -84,45 +85,53 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
             raise RunError(f"{folder} holds no trained model: it has no {name}")
-    card = read_json(folder / CARD)
+    card = read_json(folder / CARD, remedy=REMEDY)
     if not isinstance(card.get("sha256"), dict):
-        raise RunError(f"{folder / CARD} is not the card of a model")
+        raise RunError(f"{folder / CARD} is not the card of a model: {REMEDY}")
     if card.get("format") != FORMAT:
         raise RunError(
             f"{folder / CARD} has format {card.get('format')!r}; this gattn reads format {FORMAT}"
         )
     hashes = card.pop("sha256")
     if _card_hash(card) != hashes.get("card"):
-        raise RunError(f"{folder / CARD} was changed after it was written")
+        raise RunError(f"{folder / CARD} was changed after it was written: {REMEDY}")
     weights = (folder / WEIGHTS).read_bytes()
     if _sha256(weights) != hashes.get("weights"):
-        raise RunError(f"{folder / WEIGHTS} is not the file that {CARD} describes")
+        raise RunError(
+            f"{folder / WEIGHTS} is damaged, or belongs to another model: its checksum is not the "
+            f"one in {CARD}; {REMEDY}"
+        )
     try:
         return load(weights), {**card, "sha256": hashes}
     except SafetensorError as error:
-        raise RunError(f"{folder / WEIGHTS} is broken: {error}") from None
+        raise RunError(f"{folder / WEIGHTS} is damaged ({error}): {REMEDY}") from None
 
 
-def read_json(path: str | os.PathLike[str], *wanted: str) -> dict[str, Any]:
+def read_json(
+    path: str | os.PathLike[str], *wanted: str, remedy: str = "remove it"
+) -> dict[str, Any]:
     """Read what :func:`write_json` wrote.
 
     Args:
         path: the file.
         wanted: keys that it must have.
+        remedy: what the reader of an error can do.
 
     Raises:
         RunError: it is no JSON, no table, or lacks a key.
         FileNotFoundError: no such file.
     """
     try:
-        table = json.loads(Path(path).read_bytes())
+        content = Path(path).read_bytes()
+        table = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise RunError(f"{path} is broken: {error}") from None
+        reason = error if content.strip() else "it is empty"
+        raise RunError(f"{path} is damaged ({reason}): {remedy}") from None
     if not isinstance(table, dict):
-        raise RunError(f"{path} is broken: it holds no table")
+        raise RunError(f"{path} is damaged (it holds no table): {remedy}")
     for key in wanted:
         if key not in table:
-            raise RunError(f"{path} is broken: it has no {key!r}")
+            raise RunError(f"{path} is damaged (it has no {key!r}): {remedy}")
     return table
 
 

@@ -157,7 +157,42 @@ def test_a_broken_record_is_told_by_its_name(folder, tmp_path, gattn, name, cont
     (run / name).write_text(content)
     code, told = gattn("train", folder / "data.csv", "--target", "kind", "--out", run, *RIDGE)
     assert (code, told.count("\n")) == (2, 1)
-    assert f"{name} is broken" in told
+    assert f"{name} is damaged" in told
+    assert "remove" in told
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
+def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name):
+    (tmp_path / "in.csv").write_text("smiles\nC\n")
+    content = (folder / "classes" / name).read_bytes()
+    run = shutil.copytree(folder / "classes", tmp_path / "run")
+    if name == "metrics.json":
+        command = "train", folder / "data.csv", "--target", "kind", "--out", run, *RIDGE
+    else:
+        command = "predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv"
+    for spoilt in (b"", content[:7], content[: len(content) // 2], content[:-2], b"smiles,y\n"):
+        (run / name).write_bytes(spoilt)
+        code, told = gattn(*command)
+        assert (code, told.count("\n")) == (2, 1)
+        assert str(run / name) in told
+        assert ("remove it" if name == "metrics.json" else "copy the run once more") in told
+
+
+def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
+    (tmp_path / "in.csv").write_text(TABLE)
+    train = ["train", tmp_path / "in.csv", "--target", "y", *RIDGE, "--out"]
+    assert gattn(*train, tmp_path / "first")[0] == 0
+    (cache,) = (tmp_path / ".gattn").glob("*.safetensors")
+    content = cache.read_bytes()
+    for spoilt in (b"", content[:5], content[:200], content[:-1], b"smiles,y\n", bytes(500)):
+        cache.write_bytes(spoilt)
+        code, told = gattn(*train, tmp_path / "second")
+        assert (code, told.count("\n")) == (2, 1)
+        assert f"the cache {cache} is damaged" in told
+        assert "remove it" in told
+    cache.unlink()
+    assert gattn(*train, tmp_path / "second")[0] == 0
+    assert cache.read_bytes() == content
 
 
 def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):

@@ -120,7 +120,9 @@ def test_a_stale_cache_is_made_anew(path, tmp_path, monkeypatch, change):
 
 
 def test_a_cache_that_is_something_else_is_left_alone(path):
-    with pytest.raises(ValueError, match=r"some\.csv is no file of Molecules\.save"):
+    with pytest.raises(
+        ValueError, match=r"some\.csv is damaged, or is no file of Molecules\.save.*: remove it"
+    ):
         _read(path, cache=path)
     assert path.read_text() == CSV
 
@@ -210,7 +212,9 @@ def test_a_broken_file_is_refused(path, tmp_path, case):
     saved = tmp_path / "mols"
     _read(path).save(saved)
     saved.write_bytes(change(saved.read_bytes()))
-    with pytest.raises(ValueError, match=f"mols is no file of Molecules.save.*{says}"):
+    with pytest.raises(
+        ValueError, match=f"mols is damaged, or is no file of Molecules.save.*{says}.*: remove it"
+    ):
         Molecules.load(saved)
 
 

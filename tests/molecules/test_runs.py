@@ -13,6 +13,7 @@ from gattn.molecules.runs.config import RunSettings, override
 from gattn.molecules.runs.labels import read_labels
 from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.tuning import tune
+from gattn.training.runs import RunError
 from gattn.training.settings import read_toml, write_toml
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
@@ -341,5 +342,9 @@ def test_a_search_goes_on_where_it_was_left(tmp_path):
     again = []
     assert tune(estimator, train, val, 3, parted, again.append) == found
     assert again == said[1:]
-    first = json.loads((whole / "tuning.log").read_text().splitlines()[0])
+    log = whole / "tuning.log"
+    log.write_text("smiles,y\n" * 3)
+    with pytest.raises(RunError, match=r"tuning\.log is damaged .*: remove it"):
+        tune(estimator, train, val, 3, whole)
+    first = json.loads((parted / "tuning.log").read_text().splitlines()[0])
     assert first["study_name"] == "gattn"  # plain JSON, a line a step

@@ -68,7 +68,9 @@ def test_a_stale_cache_is_made_anew(tmp_path, monkeypatch, change):
 def test_a_cache_that_is_something_else_is_left_alone(tmp_path):
     cache = tmp_path / "inputs"
     cache.write_text("notes")
-    with pytest.raises(ValueError, match="inputs holds no inputs of molecules"):
+    with pytest.raises(
+        ValueError, match=r"the cache .*inputs is damaged, or is another file.*: remove it"
+    ):
         featurise(SMILES, cache=cache)
     assert cache.read_text() == "notes"
 
@@ -101,7 +103,7 @@ def test_a_cache_that_was_tampered_with_is_refused(tmp_path, name, place, value,
     cache = tmp_path / "inputs"
     featurise(SMILES, cache=cache)
     cache.write_bytes(_changed(cache.read_bytes(), name, place, value))
-    with pytest.raises(ValueError, match=f"is broken: .*{says}"):
+    with pytest.raises(ValueError, match=f"is damaged.*{says}.*: remove it"):
         featurise(SMILES, cache=cache)
 
 
@@ -110,7 +112,7 @@ def test_a_cache_of_other_arrays_is_refused(tmp_path, was, put):
     cache = tmp_path / "inputs"
     featurise(SMILES, cache=cache)
     cache.write_bytes(cache.read_bytes().replace(was.encode(), put.encode()))
-    with pytest.raises(ValueError, match="holds no inputs of molecules, or is broken"):
+    with pytest.raises(ValueError, match=r"the cache .*inputs is damaged.*: remove it"):
         featurise(SMILES, cache=cache)
 
 
@@ -118,9 +120,11 @@ def test_a_truncated_cache_is_refused(tmp_path):
     cache = tmp_path / "inputs"
     featurise(SMILES, cache=cache)
     content = cache.read_bytes()
-    for length in [0, 4, 8, *range(100, len(content), 1500), len(content) - 1]:
-        cache.write_bytes(content[:length])
-        with pytest.raises(ValueError, match="holds no inputs of molecules, or is broken"):
+    cut = [content[:length] for length in [0, 4, 8, *range(100, len(content), 1500), -1]]
+    other = [b"smiles,y\nCCO,1\n", bytes(len(content)), b"PK\x03\x04" + content, content + b"0"]
+    for spoilt in (*cut, *other):
+        cache.write_bytes(spoilt)
+        with pytest.raises(ValueError, match=r"the cache .*inputs is damaged.*: remove it"):
             featurise(SMILES, cache=cache)
 
 

@@ -144,5 +144,5 @@ def test_a_truncated_checkpoint_is_one_error(toy, tmp_path, length) -> None:
     fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(TrainingError, match=r"checkpoint\.safetensors is broken"):
+    with pytest.raises(TrainingError, match=r"checkpoint\.safetensors is damaged"):
         fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)

@@ -83,7 +83,7 @@ def test_a_forged_hash_does_not_make_a_file_of_tensors(folder) -> None:
     card = json.loads((folder / "model.json").read_text())
     card["sha256"]["weights"] = hashlib.sha256(weights).hexdigest()
     (folder / "model.json").write_text(json.dumps(card))
-    with pytest.raises(RunError, match=r"weights\.safetensors is broken"):
+    with pytest.raises(RunError, match=r"weights\.safetensors is damaged"):
         read_model(folder)
 
 

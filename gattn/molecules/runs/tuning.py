@@ -12,6 +12,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.measure import measure
 from gattn.training.metrics import undefined_metrics
+from gattn.training.runs import RunError
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -51,6 +52,7 @@ def tune(
         ValueError: a model without settings to search, several devices, or a validation part
             whose labels leave ROC-AUC undefined.
         ImportError: Optuna is not installed.
+        RunError: ``tuning.log`` is damaged.
     """
     if estimator.model == "ridge" or estimator.devices > 1:
         raise ValueError("tune needs a model with a network, and one device")
@@ -88,12 +90,17 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
     except ImportError:
         raise ImportError('tune needs Optuna: pip install "gattn[tune]"') from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(
-        study_name="gattn",
-        storage=JournalStorage(JournalFileBackend(str(out / JOURNAL))),
-        direction="minimize" if estimator.task == "regression" else "maximize",
-        load_if_exists=True,
-    )
+    try:
+        return optuna.create_study(
+            study_name="gattn",
+            storage=JournalStorage(JournalFileBackend(str(out / JOURNAL))),
+            direction="minimize" if estimator.task == "regression" else "maximize",
+            load_if_exists=True,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"{out / JOURNAL} is damaged ({error}): remove it, and the search begins anew"
+        ) from None
 
 
 def _done(study: Study) -> int:
