@@ -9,8 +9,14 @@ BENCH ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
-# One thread for each worker: two workers with two threads each would wait for one another.
-PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+# One thread for each worker, but two where kernels share their work (tests/conftest.py). Threads
+# that have nothing to do sleep: if they spun, two workers of two threads would wait for one another.
+THREADS ?= 2
+SLEEP := OMP_WAIT_POLICY=passive
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(SLEEP) GATTN_TEST_THREADS=$(THREADS) \
+  $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+# The tests of the kernels, whose threads are the process's from its start.
+KERNEL_TESTS := tests/ops tests/sampling tests/nn
 CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
 KERNELS := $(CPP) gattn/kernels/cpu/CMakeLists.txt
 
@@ -25,7 +31,7 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test slow check coverage versions sanitize lint format bench docs sdist wheels tagged clean
+.PHONY: help demo quick test slow check coverage threads versions sanitize lint format bench docs sdist wheels tagged clean
 
 help:
 	@echo "make demo    install, and train attention on a network that every installation has"
@@ -34,6 +40,7 @@ help:
 	@echo "make slow    the tests of more than ten seconds each: Triton's interpreter, builds, exports"
 	@echo "make check   the tests and the slow ones in one run"
 	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
+	@echo "make threads the kernels' tests with two threads, by themselves and under the sanitizers"
 	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings;"
 	@echo "             PYG=2.7.0 changes PyTorch Geometric too"
 	@echo "make lint    format check, lint, types, import order"
@@ -72,6 +79,10 @@ check: $(VENV)/dev.stamp
 
 coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
+
+threads: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) $(SLEEP) $(BIN)/python -m pytest -q $(KERNEL_TESTS)
+	$(MAKE) sanitize
 
 versions:
 	sed -e 's/^torch==.*/torch==$(TORCH)/' -e '/^triton==/d' \
@@ -146,7 +157,7 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	touch $@
 
 # AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/test_mlp.py
-TESTS ?= tests/ops
+TESTS ?= tests/ops tests/sampling/test_hop.py tests/sampling/test_neighbors.py
 sanitize: $(VENV)/dev.stamp
 	$(BIN)/python .ci/sanitize.py $(TESTS)
 

@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ from gattn.testing import awkward_graphs, random_graphs
 if TYPE_CHECKING:
     from selenium import webdriver
 
+TESTS = Path(__file__).parent
+SHARED = {"ops", "sampling", "nn", "molecules", "nodes"}
+"""The folders of tests whose kernels share their work among threads."""
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
@@ -40,13 +44,20 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads_as_before() -> Iterator[None]:
-    """Two workers of more threads than cores wait for one another ten times as long."""
+def as_many_threads_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of the kernels have ``GATTN_TEST_THREADS`` threads, all others as many as torch has.
+
+    Two workers of more threads than cores wait for one another ten times as long. A test that sets
+    another number has to take it back.
+    """
     before = torch.get_num_threads()
+    folder = request.path.relative_to(TESTS).parts[0] if request.path.is_relative_to(TESTS) else ""
+    threads = int(os.environ.get("GATTN_TEST_THREADS", before)) if folder in SHARED else before
+    torch.set_num_threads(threads)
     yield
     after = torch.get_num_threads()
     torch.set_num_threads(before)
-    assert after == before
+    assert after == threads
 
 
 @pytest.fixture
