@@ -135,7 +135,7 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
         shown[split.train], data.y[split.train], shown[split.val], data.y[split.val], task, settings
     )
     used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
-    made = {"val": model.held, "test": model.predict(shown[split.test])}
+    made = {"val": model.validation, "test": model.predict(shown[split.test])}
     rows = [
         {**head, "variant": variant, "weights": model.weights, **used}
         | _metrics(data, split, {name: of.mean for name, of in made.items()})

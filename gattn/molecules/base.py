@@ -156,9 +156,10 @@ class MoleculeEstimator(KeptEstimator):
                 )
         self.predictor_ = MoleculePredictor.fit(
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
-            folder=None if folder is None else Path(folder), progress=progress,
+            groups=val.canonical, folder=None if folder is None else Path(folder),
+            progress=progress,
         )  # fmt: skip
-        self._calibrate(val.y, self.predictor_.held)
+        self._calibrate(val.y, self.predictor_.validation)
         self.seen_ = marks([*train.canonical, *val.canonical]).unique()
         return self
 

@@ -165,27 +165,81 @@ class KernelRidge:
             variance=variance,
         )  # fmt: skip
 
-    def with_more(self, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int) -> KernelRidge:
-        """Read more molecules, under the hyperparameters and scales of those before.
+    def with_more(self, inputs: MoleculeInputs, y: Tensor) -> KernelRidge:
+        """Learn more molecules, under the hyperparameters and scales of the first ones.
 
         Args:
             inputs: k molecules.
             y: [k, t] float64; NaN where a target was not measured.
-            rows: the most molecules to read, those before included.
-            seed: of the draw, where there are more.
 
         Returns:
-            A model that predicts from both.
+            A model that predicts from all of them; the new ones are its last k.
         """
-        had, kept = self._tensors, draw(len(inputs), max(rows - len(self.counts), 0), seed)
-        if not len(kept):
+        if not len(inputs):
             return self
-        some = inputs[kept]
-        z = _standardise(some.descriptors.double(), had["center"], had["width"])
-        scaled = (y[kept].double() - had["mean"]) / had["scale"]
-        more = {"counts": some.counts, "descriptors": z, "y": scaled}
-        both = {name: torch.cat([had[name], of]) for name, of in more.items()}
-        return KernelRidge(had | both, variance=self._variance)
+        tensors = self._tensors
+        z = _standardise(inputs.descriptors.double(), tensors["center"], tensors["width"])
+        scaled = (y.double() - tensors["mean"]) / tensors["scale"]
+        more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
+        joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
+        return KernelRidge(tensors | joined, variance=self._variance)
+
+    def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
+        r"""Predict molecules of the kernel as if each one's group had not been learned.
+
+        With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
+        under the same hyperparameters, predicts
+
+        .. math::
+            m_G = y_G - (K^{-1})_{GG}^{-1} \alpha_G, \qquad
+            v_G = \operatorname{diag} (K^{-1})_{GG}^{-1}
+
+        so that no equation is solved again.
+
+        Args:
+            rows: [k] int64, ascending positions among the kernel's molecules.
+            groups: [k] int64, the group of each: rows of one molecule belong to one group.
+            folds: [k] int64, the fold of each; a group lies in one fold.
+
+        Returns:
+            Pairs of means [k, t] in the targets' units and variances of a measurement, float64.
+            The first pair is that of the equations above. Then one pair for each fold of
+            0..max(folds), by models that learned neither the group nor that fold; NaN for the
+            rows of the fold. NaN where a row has no label of a target.
+
+        Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
+        section 5.4.2.
+        """
+        y = self._tensors["y"]
+        excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
+        predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
+        parts = _compare(self.counts, self._z, self.counts, self._z)
+        factors = []
+        for target, theta in enumerate(self._theta):
+            factor = _factor(parts, theta, y[:, target])
+            factors.append(factor if self._variance else replace(factor, lower=None))
+            assert factor.lower is not None
+            labelled = y[rows, target].isfinite()
+            places = torch.searchsorted(factor.rows, rows[labelled])
+            unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
+            unit[places, torch.arange(len(places))] = 1
+            half = torch.linalg.solve_triangular(factor.lower, unit, upper=False)
+            inverse, weight, group = half.t() @ half, factor.weight[places], groups[labelled]
+            expected = y[rows, target][labelled]
+            for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
+                out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
+                # What remains of the inverse and of K^-1 y once the fold is not learned.
+                solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
+                residual, variance = _residuals(
+                    inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
+                    weight[rest] - solved.t() @ weight[out],
+                    group[rest],
+                )
+                places_of_rest = labelled.nonzero().flatten()[rest]
+                predictions[number, 0, places_of_rest, target] = expected[rest] - residual
+                predictions[number, 1, places_of_rest, target] = variance
+        self._factors = factors  # the next prediction needs them
+        return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
         """Predict every target with its posterior variance.
@@ -343,6 +397,24 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
     kernel = _combine(parts, theta)
     lower = torch.linalg.cholesky(kernel + _noise(theta) * torch.eye(len(rows)).double())
     return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
+
+
+def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Errors and variances of rows whose group was left out, [k] each.
+
+    Args:
+        inverse: [k, k], the entries of the inverse kernel.
+        weight: [k], the entries of :math:`K^{-1} y`.
+        groups: [k], the group of each row.
+    """
+    variance = 1 / inverse.diagonal()
+    residual = weight * variance
+    _, group, sizes = groups.unique(return_inverse=True, return_counts=True)
+    for number in (sizes > 1).nonzero().flatten():
+        some = (group == number).nonzero().flatten()
+        block = torch.linalg.inv(inverse[some][:, some])
+        residual[some], variance[some] = block @ weight[some], block.diagonal()
+    return residual, variance
 
 
 def _search(parts: list[Tensor], y: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor
 
 from gattn.molecules.expanded import in_pieces
-from gattn.molecules.kernel import KernelRidge
+from gattn.molecules.folds import assign_folds, group_numbers
+from gattn.molecules.kernel import KernelRidge, draw
 from gattn.molecules.members import (
     ASKED,
     MoleculeBatches,
+    cross_fit_members,
     fit_members,
     make_network,
     predict_members,
@@ -62,9 +65,8 @@ class MoleculePredictor:
     Attributes:
         networks: the ensemble, without a member where the model is the kernel ridge alone.
         history: what was recorded of each network's training; empty after :meth:`from_state`.
-        held: what was predicted of the validation part before the kernel ridge learned it, too:
-            by this its errors are told, not by :meth:`predict`. Of no molecules after
-            :meth:`from_state`.
+        validation: the prediction of each validation molecule by a model that was chosen without
+            it; errors and intervals are calibrated by it. Empty after :meth:`from_state`.
         task: ``"regression"`` or ``"classification"``.
         settings: what it was trained by.
         weights: the share of each part in the mean, by the part's name.
@@ -77,7 +79,7 @@ class MoleculePredictor:
         """Make it of what :meth:`state` gives; see :meth:`from_state`."""
         self.task, self.settings, self.targets = task, settings, targets
         self.history: list[History] = []
-        self.held = _nothing(targets)
+        self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
         self.networks = [
             _loaded(make_network(settings, targets), _under(f"networks.{member}.", tensors))
@@ -98,21 +100,27 @@ class MoleculePredictor:
         task: Task,
         settings: MoleculeSettings,
         *,
+        groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
     ) -> MoleculePredictor:
         """Train the parts on one set of molecules and weigh them by another.
 
-        At last the kernel ridge, which needs no one to stop it, reads the second set, too.
+        The kernel ridge learns the second set, too. :attr:`validation` predicts the second set by
+        cross-fitting: of ten folds, the epochs of the networks, the weights of the parts and the
+        coefficients of the error of one fold are chosen by the other nine, and the kernel ridge
+        leaves each molecule out. So its errors are those of new molecules.
 
         Args:
             train: k molecules.
             y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
-            val: m molecules, which choose the networks' epoch, weigh the parts, and tell how large
-                errors are.
+            val: m molecules, which choose the networks' epoch, weigh the parts, and calibrate the
+                errors.
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
-            settings: what to train.
+            settings: those of the model and its training.
+            groups: the identity of each of the m molecules: rows of one molecule are left out
+                together; by default every row is a molecule of its own.
             folder: where checkpoints of the networks go; training goes on from what lies there.
             progress: whether to show a bar.
 
@@ -130,44 +138,112 @@ class MoleculePredictor:
         mean, scale = _scaling(y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         history: list[History] = []
+        networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
+        batches, val_batches = (
+            MoleculeBatches(inputs, (labels - mean) / scale)
+            for inputs, labels in ((train, y), (val, y_val))
+        )
         if settings.model != "ridge":
             networks, history = fit_members(
-                MoleculeBatches(train, (y - mean) / scale),
-                MoleculeBatches(val, (y_val - mean) / scale),
-                task, settings, folder=folder, progress=progress,
-            )  # fmt: skip
+                batches, val_batches, task, settings, folder=folder, progress=progress
+            )
             for member, network in enumerate(networks):
                 tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         rows, seed = settings.kernel_rows, settings.seed
+        group = group_numbers(groups, len(val))
+        folds = assign_folds(group, seed)
+        learned = torch.arange(0)
         if settings.model in ("stacked", "ridge"):
             kernel = KernelRidge.fit(train, y, rows=rows, seed=seed, progress=progress)
+            learned = draw(len(val), max(rows - len(kernel.counts), 0), seed)
+            kernel = kernel.with_more(val[learned], y_val[learned])
             tensors |= _prefixed("ridge.", kernel.state())
-        made = cls._weighed(tensors, val, y_val, task, settings, targets)
-        made.history = history
-        if made.kernel is not None:
-            made.kernel = made.kernel.with_more(val, y_val, rows=rows, seed=seed)
-        made._tensors["bits"] = torch.cat([made._tensors["bits"], _bits(val)], 1)
-        made._nearest = NearestMolecules(made._tensors["bits"])
-        return made
-
-    @classmethod
-    def _weighed(
-        cls, tensors: dict[str, Tensor], val: MoleculeInputs, y_val: Tensor, task: Task,
-        settings: MoleculeSettings, targets: int,
-    ) -> MoleculePredictor:  # fmt: skip
-        """Weigh the trained parts, and learn how large their errors are."""
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
-        made = cls(tensors | unknown, task, settings, targets)
-        parts, members, variance = made._ask(val)
-        stacked = torch.stack(list(parts.values()))
-        mean, scale = tensors["mean"], tensors["scale"]
-        weights = fit_weights((stacked - mean) / scale, (y_val - mean) / scale)
-        made._tensors["weights"] = weights
-        if task == "regression":
-            sources = made._sources(stacked, members, variance)
-            made._tensors["spread"] = fit_spread(sources, y_val - combine(stacked, weights))
-        made.held = made.predict(val)
-        return made
+        predictor = cls(tensors | unknown, task, settings, targets)
+        predictor.history = history
+        members = cross_fit_members(
+            networks, history, val_batches, folds, task, settings, batches.y
+        )
+        predictor._calibrate(val, y_val, predictor.in_units(members), learned, group, folds)
+        bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
+        predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
+        return predictor
+
+    def _calibrate(
+        self, val: MoleculeInputs, y_val: Tensor, members: Tensor, learned: Tensor, group: Tensor,
+        folds: Tensor,
+    ) -> None:  # fmt: skip
+        """Fit the weights and the coefficients of the error, and predict the validation part.
+
+        Args:
+            val: m molecules.
+            y_val: [m, t].
+            members: [K, m, t], cross-fitted predictions of the networks.
+            learned: positions of the molecules that the kernel ridge learned.
+            group: [m], rows of one molecule.
+            folds: [m], what is predicted by the choices of all others.
+        """
+        regression = self.task == "regression"
+        left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + int(folds.max()))
+        if self.kernel is not None:
+            left_out = self._leave_out(val, learned, group, folds)
+
+        def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
+            """The weights, and the coefficients of the error, that some rows choose."""
+            parts, sources = self._parts_and_sources(members, *pair)
+            center, scale = self._tensors["mean"], self._tensors["scale"]
+            parts, y = parts[:, rows], y_val[rows]
+            weights = fit_weights((parts - center) / scale, (y - center) / scale)
+            if not regression:
+                return weights, torch.ones(0)
+            return weights, fit_spread(sources[:, rows], y - combine(parts, weights))
+
+        chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
+        self._tensors["weights"], self._tensors["spread"] = chosen
+        parts, sources = self._parts_and_sources(members, *left_out[0])
+        mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
+        for fold, pair in enumerate(left_out[1:]):
+            inside = folds == fold
+            weights, coefficients = fit(pair, ~inside) if not inside.all() else chosen
+            mean[inside] = combine(parts[:, inside], weights)
+            if regression:
+                measured = y_val[~inside].isfinite().any(0)
+                coefficients = coefficients.where(measured, chosen[1])
+                std[inside] = spread(sources[:, inside], coefficients)
+        named = dict(zip(self._names, parts))
+        self.validation = Prediction(mean, std, named, members, self._similarity(val))
+
+    def _parts_and_sources(
+        self, members: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The parts' means [P, k, t], and what :meth:`_sources` gives of them."""
+        parts = [members.mean(0)] if self.networks else []
+        if self.kernel is not None:
+            parts.append(mean.clamp(0, 1) if self.task == "classification" else mean)
+        stacked = torch.stack(parts)
+        return stacked, self._sources(stacked, members, variance)
+
+    def _leave_out(
+        self, val: MoleculeInputs, learned: Tensor, group: Tensor, folds: Tensor
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Predict by the kernel ridge without each molecule, and without each fold besides.
+
+        Returns:
+            Means and variances [m, t]: of all, and as each fold is to be judged by the others.
+        """
+        assert self.kernel is not None
+        rows = len(self.kernel.counts) - len(learned) + torch.arange(len(learned))
+        left_out = self.kernel.leave_out(rows, group[learned], folds[learned])
+        plain = self.kernel.predict(val)
+        left_out += left_out[:1] * (1 + int(folds.max()) + 1 - len(left_out))
+        pairs = []
+        for pair in left_out:
+            full = tuple(each.clone() for each in plain)
+            for each, out in zip(full, pair):
+                # A row without a label of a target was not learned for it.
+                each[learned] = torch.where(out.isfinite(), out, each[learned])
+            pairs.append(full)
+        return pairs
 
     def predict(self, inputs: MoleculeInputs) -> Prediction:
         """Predict molecules.
@@ -184,10 +260,13 @@ class MoleculePredictor:
         if self.task == "regression":
             std = spread(self._sources(stacked, members, variance), self._tensors["spread"])
         else:
-            voices = torch.cat([stacked, members])
-            std = (voices - voices.mean(0)).square().mean(0).sqrt()
-        nearest = [self._nearest.similarity(some.counts) for some in in_pieces(inputs, PIECE)]
-        return Prediction(mean, std, parts, members, torch.cat(nearest))
+            std = _disagreement(stacked, members)
+        return Prediction(mean, std, parts, members, self._similarity(inputs))
+
+    def _similarity(self, inputs: MoleculeInputs) -> Tensor:
+        """The similarity of each molecule to the most similar one of ``bits``: [k]."""
+        pieces = in_pieces(inputs, PIECE)
+        return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
         """Describe molecules by what the networks predict them from.
@@ -290,6 +369,12 @@ class MoleculePredictor:
 
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")
+
+
+def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
+    """The standard deviation over parts and networks, [k, t]: the error reported for classes."""
+    voices = torch.cat([parts, members])
+    return (voices - voices.mean(0)).square().mean(0).sqrt()
 
 
 def _check(inputs: MoleculeInputs, y: Tensor, name: str) -> None:

@@ -49,17 +49,19 @@ def run_epochs(
     fingerprint = _fingerprint(network, train, validate, settings)
     with _quiet(), _own_random_numbers():
         module = TrainingModule(copy.deepcopy(network), loss, settings, steps, fingerprint)
+        if len(validate) <= settings.recorded_outputs:
+            module.recorded_items = len(validate)
         trainer = _trainer(settings, _callbacks(validate, settings, folder, title), folder)
         where = trainer.global_rank, trainer.world_size
         training_loader = shuffled_loader(train, settings.batch_size, settings.seed, *where)
-        # Without a backward there is room for more at once.
-        validation_loader = ordered_loader(validate, 4 * settings.batch_size, *where)
+        validation_loader = ordered_loader(validate, settings.validation_batch_size, *where)
         checked = validation_loader if len(validate) else None
         with _interrupts():
             trainer.fit(module, training_loader, checked, ckpt_path=_checkpoint(folder))
     network.load_state_dict(module.chosen)
     network.eval()
-    return History(tuple(module.records), module.chosen_epoch)
+    outputs = torch.stack(module.outputs) if module.outputs else None
+    return History(tuple(module.records), module.chosen_epoch, outputs)
 
 
 class Patience(EarlyStopping):

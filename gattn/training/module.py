@@ -43,6 +43,9 @@ class TrainingModule(LightningModule):
         self.chosen_epoch, self.lowest = -1, math.inf
         self.train_sum, self.validation_sum = MaskedSum(), MaskedSum()
         self.validation_loss, self.began = math.nan, 0.0
+        self.recorded_items = 0
+        self.batch_outputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
 
     def configure_optimizers(self) -> dict[str, object]:
         """AdamW, and one cycle of the learning rate over all steps."""
@@ -69,7 +72,7 @@ class TrainingModule(LightningModule):
 
         Lightning averages the gradients of the processes, hence the factor.
         """
-        total, known = self._masked(self.network, batch)
+        _, total, known = self._masked(self.network, batch)
         self.train_sum.add(total, known)
         world = self.trainer.world_size
         if world > 1:
@@ -81,12 +84,15 @@ class TrainingModule(LightningModule):
         self.average.update_parameters(self.network)
 
     def on_validation_epoch_start(self) -> None:
-        """Begin the sum anew."""
-        self.validation_sum = MaskedSum()
+        """Reset the sum and the outputs."""
+        self.validation_sum, self.batch_outputs = MaskedSum(), []
 
     def validation_step(self, batch: tuple[Input, Tensor]) -> None:
-        """Add what the averaged weights lose on a batch."""
-        self.validation_sum.add(*self._masked(self.average, batch))
+        """Add the loss of the averaged weights on a batch, and record their outputs."""
+        output, total, known = self._masked(self.average, batch)
+        self.validation_sum.add(total, known)
+        if self.recorded_items:
+            self.batch_outputs.append(output.detach().float().cpu())
 
     def on_validation_epoch_end(self) -> None:
         """Keep the averaged weights where they lose less than ever before."""
@@ -95,6 +101,8 @@ class TrainingModule(LightningModule):
         if self.validation_loss < self.lowest:
             self.lowest = self.validation_loss
             self._choose()
+        if self.recorded_items:
+            self.outputs.append(self._outputs_of_all())
 
     def on_train_epoch_end(self) -> None:
         """Write the epoch's record."""
@@ -116,6 +124,7 @@ class TrainingModule(LightningModule):
         checkpoint["records"] = [dataclasses.asdict(record) for record in self.records]
         checkpoint["chosen"], checkpoint["lowest"] = self.chosen, self.lowest
         checkpoint["chosen_epoch"] = self.chosen_epoch
+        checkpoint["outputs"] = self.outputs
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take them back, unless they are of another training."""
@@ -127,6 +136,7 @@ class TrainingModule(LightningModule):
         self.records = [EpochRecord(**record) for record in checkpoint["records"]]
         self.chosen, self.lowest = checkpoint["chosen"], checkpoint["lowest"]
         self.chosen_epoch = checkpoint["chosen_epoch"]
+        self.outputs = checkpoint["outputs"]
 
     def transfer_batch_to_device(
         self, batch: tuple[Input, Tensor], device: torch.device, dataloader_idx: int
@@ -137,8 +147,10 @@ class TrainingModule(LightningModule):
             inputs, target = inputs.to(device), target.to(device)
         return (_doubled(inputs) if self.settings.precision == "64" else inputs), target
 
-    def _masked(self, network: nn.Module, batch: tuple[Input, Tensor]) -> tuple[Tensor, Tensor]:
-        """The loss summed over the known labels, and their number."""
+    def _masked(
+        self, network: nn.Module, batch: tuple[Input, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The outputs [g, t], the loss summed over the measured labels, and their number."""
         inputs, target = batch
         output = network(inputs)
         if output.dtype in (torch.bfloat16, torch.float16):
@@ -150,12 +162,27 @@ class TrainingModule(LightningModule):
                 f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must be "
                 f"one number a target; it is {(*loss.shape,)}"
             )
-        return torch.where(known, loss, 0.0).sum(), known.sum()
+        return output, torch.where(known, loss, 0.0).sum(), known.sum()
 
     def _choose(self) -> None:
         state = self.average.module.state_dict()
         self.chosen = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
         self.chosen_epoch = self.current_epoch
+
+    def _outputs_of_all(self) -> Tensor:
+        """The outputs of all processes for the validation part, [n, t] in the order of its items.
+
+        Each process computes every ``world_size``-th item of a batch; a process without an item
+        in a batch computes the first one again, which is left out here.
+        """
+        items = torch.arange(self.recorded_items)
+        batches = items.split(self.settings.validation_batch_size)
+        rank, world = self.trainer.global_rank, self.trainer.world_size
+        shares = [batch[rank::world] for batch in batches]
+        full = torch.zeros(self.recorded_items, *self.batch_outputs[0].shape[1:])
+        for share, output in zip(shares, self.batch_outputs, strict=True):
+            full[share] = output[: len(share)]
+        return self._over_processes(full).cpu() if world > 1 else full
 
     def _mean(self, summed: MaskedSum, part: str) -> float:
         total, known = self._over_processes(summed.values()).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from torch import Tensor
@@ -72,6 +72,8 @@ class LoopSettings:
             which several processes end with the metrics of one after any number of steps.
         accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``.
         devices: processes; more than one must have been started by torchrun.
+        recorded_outputs: record the outputs for the validation part after each epoch if it has at
+            most this many items; 0 records none. See :attr:`History.outputs`.
 
     Raises:
         ValueError: a value out of its range; the message names it.
@@ -89,12 +91,18 @@ class LoopSettings:
     precision: Precision = "32"
     accelerator: Accelerator = "cpu"
     devices: int = 1
+    recorded_outputs: int = 0
+
+    @property
+    def validation_batch_size(self) -> int:
+        """Items a batch in validation, which needs no memory for a backward."""
+        return 4 * self.batch_size
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience", "devices"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("weight_decay", "gradient_clip", "seed"):
+        for name in ("weight_decay", "gradient_clip", "seed", "recorded_outputs"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}")
         if not self.learning_rate > 0:
@@ -127,7 +135,16 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class History:
-    """What a training went through: a record of every epoch, and the epoch that was chosen."""
+    """The record of every epoch, and the epoch of the lowest validation loss.
+
+    Attributes:
+        records: one for each epoch.
+        chosen: the epoch whose averaged weights the network has.
+        outputs: [epochs, n, t], the outputs of the averaged weights for the n validation items
+            after each epoch; None where the validation part is empty or larger than
+            ``LoopSettings.recorded_outputs``.
+    """
 
     records: tuple[EpochRecord, ...]
     chosen: int
+    outputs: Tensor | None = field(default=None, compare=False)

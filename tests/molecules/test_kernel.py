@@ -79,7 +79,7 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     first, rest = torch.arange(25), torch.arange(25, 40)
     y[3, 1] = y[30, 0] = torch.nan
     model = KernelRidge.fit(train[first], y[first], rows=1000, seed=0)
-    more = model.with_more(train[rest], y[rest], rows=1000, seed=0)
+    more = model.with_more(train[rest], y[rest])
     before, after = (which.predict(train[rest])[0] for which in (model, more))
     assert (after - y[rest]).square().nanmean() < (before - y[rest]).square().nanmean()
     assert torch.equal(model.state()["theta"], more.state()["theta"])
@@ -88,8 +88,34 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     order = torch.arange(39, -1, -1)
     backwards |= {name: given[name][order] for name in ("counts", "descriptors", "y")}
     torch.testing.assert_close(KernelRidge(backwards).predict(train)[0], more.predict(train)[0])
-    assert len(model.with_more(train[rest], y[rest], rows=30, seed=0).state()["counts"]) == 30
-    assert model.with_more(train[rest], y[rest], rows=25, seed=0) is model
+    assert len(more.state()["counts"]) == 40
+    assert model.with_more(train[rest[:0]], y[rest[:0]]) is model
+
+
+@pytest.mark.parametrize("variance", [True, False])
+def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
+    train, y = made(40)
+    y[3, 1] = y[30, 0] = torch.nan
+    model = KernelRidge.fit(train, y, rows=1000, seed=0, variance=variance)
+    rows, groups = torch.tensor([3, 8, 11, 30, 39]), torch.tensor([0, 1, 0, 2, 1])
+    folds = torch.tensor([0, 1, 0, 2, 1])
+    every, *by_fold = model.leave_out(rows, groups, folds)
+    predicted = model.predict(train)[0]
+    assert len(by_fold) == 3
+    for fold, (mean, error) in enumerate([every, *by_fold], start=-1):
+        assert mean[folds == fold].isnan().all()
+        for group in groups[folds != fold].unique():
+            inside = groups == group
+            without = rows[inside | (folds == fold)].tolist()
+            rest = torch.tensor([row for row in range(40) if row not in without])
+            state = model.state()
+            state |= {name: state[name][rest] for name in ("counts", "descriptors", "y")}
+            expected = KernelRidge(state).predict(train[rows[inside]])
+            measured = y[rows[inside]].isfinite()
+            for one, other in zip((mean[inside], error[inside]), expected):
+                torch.testing.assert_close(one[measured], other[measured], rtol=1e-8, atol=1e-8)
+                assert one[~measured].isnan().all()
+    assert torch.equal(model.predict(train)[0], predicted)
 
 
 def test_the_state_restores_it_and_the_rows_bound_it() -> None:
@@ -126,4 +152,4 @@ def test_without_variances_the_means_are_the_same() -> None:
     assert torch.equal(means, model.predict(train)[0])
     assert not variances.any()
     more = KernelRidge.fit(train, y, rows=20, seed=0, variance=False)
-    assert not more.with_more(train, y, rows=40, seed=0).predict(train)[1].any()
+    assert not more.with_more(train[:20], y[:20]).predict(train)[1].any()

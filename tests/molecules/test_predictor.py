@@ -12,9 +12,16 @@ pytest.importorskip("lightning")
 from gattn.data import morgan_fingerprints, tanimoto_ridge
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.members import (
+    MoleculeBatches,
+    cross_fit_members,
+    make_network,
+    predict_members,
+)
 from gattn.molecules.network import batch_inputs
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.training.loop import History
 
 CHAINS = [
     f"{head}{'C' * length}{tail}"
@@ -123,20 +130,63 @@ def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> No
     bits = morgan_fingerprints(inputs.molecules)
     both = bits @ bits[:60].t()
     either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
-    held = fitted(y, model="ridge").held.nearest
-    torch.testing.assert_close(held, (both / either).amax(1)[60:])
+    nearest = fitted(y, model="ridge").validation.nearest
+    torch.testing.assert_close(nearest, (both / either).amax(1)[60:])
 
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "ridge"])
-def test_what_is_held_was_predicted_before_it_was_learned(model: str) -> None:
+def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
+    _, y = made()
+    settings = {"model": model, "seed": 1}
+    row, other = 71, y.clone()
+    other[row] += torch.tensor([40.0, 3.0])
+    predictor = fitted(y, **settings)
+    one, two = predictor.validation, fitted(other, **settings).validation
+    at = row - 60
+    torch.testing.assert_close(two.mean[at], one.mean[at], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(two.std[at], one.std[at], rtol=2e-3, atol=1e-6)
+    assert not torch.allclose(
+        two.std, one.std, rtol=0.1
+    )  # the other molecules' folds see the label
+    again = MoleculePredictor.from_state(*predictor.state())
+    assert len(again.validation.mean) == 0
+
+
+def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
     inputs, y = made()
-    predictor = fitted(y, model=model)
-    held, seen = (
-        (found - y[60:]).square().mean()
-        for found in (predictor.held.mean, predictor.predict(inputs[60:]).mean)
-    )
-    assert seen == held if model == "attention" else seen < held
-    assert len(MoleculePredictor.from_state(*predictor.state()).held.mean) == 0
+    val = MoleculeBatches(inputs[60:], y[60:, :1])
+    network = make_network(MoleculeSettings(**TINY), 1)
+    folds = torch.arange(len(val)) % 3
+    outputs = torch.zeros(3, len(val), 1)
+    truth = y[60:, :1].float()
+    # Epoch e is wrong in fold e alone, so that the others choose it for fold e.
+    for epoch in range(3):
+        outputs[epoch] = torch.where((folds == epoch)[:, None], truth + 5, truth)
+    history = History((), 0, outputs)
+    cross_fitted = cross_fit_members(
+        [network], [history], val, folds, "regression", MoleculeSettings(**TINY), y[:60, :1]
+    )[0]
+    final = predict_members([network], val.inputs, 1)[0]  # the weights of the chosen epoch, 0
+    assert torch.equal(cross_fitted[folds == 0], final[folds == 0])
+    for epoch in (1, 2):
+        assert torch.equal(cross_fitted[folds == epoch], (truth + 5).double()[folds == epoch])
+
+
+def test_rows_of_one_molecule_are_left_out_together() -> None:
+    inputs, y = made()
+    twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
+    settings = MoleculeSettings(model="ridge")
+    y = y[:, :1]
+    y[60:62] += 5  # labels that no other molecule explains
+    fits = [
+        MoleculePredictor.fit(
+            inputs[:60], y[:60], inputs[twice], y[twice], "regression", settings, groups=groups
+        ).validation.mean
+        for groups in (None, [str(row) for row in twice.tolist()])
+    ]
+    errors = [(mean - y[twice]).abs()[[0, 1, 24, 25]] for mean in fits]
+    assert (errors[1] > 3).all()
+    assert (errors[0] < errors[1]).all()  # without groups each copy predicts the other
 
 
 def test_no_molecules_and_embeddings() -> None:

@@ -243,7 +243,7 @@ def _judge(
     test, y_val = known[split.test], known.y[split.val]
     task, predictor = estimator.task, estimator.predictor_
     made = predictor.predict(test.inputs)
-    predictions = {"val": predictor.held, "test": made}
+    predictions = {"val": predictor.validation, "test": made}
     learned = known[torch.cat([split.train, split.val])]  # what the model learned from at last
     intervals = measure_intervals(estimator, test.y, made, settings.coverage)
     intervals |= constant_width(estimator, y_val, predictions["val"].mean, settings.coverage)

@@ -69,7 +69,7 @@ def tune(
         made = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
         made.targets_, made.single_target_ = estimator.targets_, estimator.single_target_
         made.fit_labelled(train, val)
-        return measure(made.task, val.y, made.predictor_.held.mean)[metric]
+        return measure(made.task, val.y, made.predictor_.validation.mean)[metric]
 
     for number in range(_done(study), trials):
         if not number:

@@ -1,0 +1,54 @@
+"""Folds of the validation part, for choices that are judged by what they were not made by."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["FOLDS", "assign_folds", "group_numbers"]
+
+FOLDS = 10
+"""Number of folds: a choice is made by nine tenths of the validation part, close to all of it."""
+
+
+def group_numbers(groups: Sequence[Hashable] | None, count: int) -> Tensor:
+    """Number the groups of rows: [count] int64, equal for rows of one group.
+
+    Args:
+        groups: the group of each row; None puts every row into a group of its own.
+        count: number of rows.
+
+    Raises:
+        ValueError: the number of groups is not the number of rows.
+
+    Example:
+        >>> group_numbers(["CCO", "C", "CCO"], 3)
+        tensor([0, 1, 0])
+    """
+    if groups is None:
+        return torch.arange(count)
+    if len(groups) != count:
+        raise ValueError(f"groups must name the group of {count} rows; got {len(groups)}")
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor([numbers.setdefault(group, len(numbers)) for group in groups]).long()
+
+
+def assign_folds(groups: Tensor, seed: int) -> Tensor:
+    """Draw the fold of each row, all rows of a group in one fold.
+
+    Args:
+        groups: [n] int64, numbers of groups from 0.
+        seed: seed of the draw.
+
+    Returns:
+        [n] int64 in 0..FOLDS - 1; folds differ by at most one group in size.
+
+    Example:
+        >>> assign_folds(torch.tensor([0, 1, 0]), seed=0).tolist()
+        [0, 1, 0]
+    """
+    count = int(groups.max()) + 1 if len(groups) else 0
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randperm(count, generator=generator) % FOLDS)[groups]
