@@ -4,6 +4,7 @@
     python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=ridge
     python -m benchmarks.molecules.coverage --csv LIPO.csv --target exp   # any table of SMILES
     python -m benchmarks.molecules.coverage --table                       # earlier measurements
+    python -m benchmarks.molecules.coverage --page                        # them, in the docs
 
 Each seed draws a random split 8:1:1 and trains one model. A JSON line for each seed goes to
 benchmarks/results/coverage.jsonl: coverage, mean width and RMSE on the test part. One seed's
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,15 +32,18 @@ from gattn.molecules.rows import Labelled
 
 COVERAGE = 0.9
 DATASETS = ("esol", "freesolv")
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
 
 
 def main(arguments: list[str]) -> None:
     """Train one model a seed and data set, and print the means over seeds."""
     options = _parser().parse_args(arguments)
+    if options.page:
+        return tables.write(PAGE, "coverage", table(record.every(options.output)))
     if not options.table:
         torch.set_num_threads(options.threads)
         environment = record.environment("benchmarks.molecules.coverage", arguments)
-        settings = dict(_setting(text) for text in options.settings)
+        settings: dict[str, Any] = dict(_setting(text) for text in options.settings)
         for name, smiles, y in _sources(options):
             regressor = MoleculeRegressor(**settings, on_error="skip")
             molecules = regressor.read(smiles, y)
@@ -127,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--label", default="now", help="name of this version in the table")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="print earlier measurements only")
+    parser.add_argument("--page", action="store_true", help="write the table into the page")
     parser.add_argument("--output", type=Path, default=record.RESULTS / "coverage.jsonl")
     return parser
 

@@ -48,7 +48,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         devices: how many of them.
         precision: as Lightning names it.
         validation_fraction: of the molecules, where ``fit`` is given no validation part: it
-            chooses the epoch and calibrates the intervals.
+            chooses the epoch and, by cross-fitted predictions, calibrates the intervals.
         on_error: ``"raise"`` reports all unreadable SMILES of ``fit`` in one error, ``"skip"``
             leaves them out and reports them in ``bad_``.
         workers: processes that read SMILES.
@@ -175,7 +175,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         devices: how many of them.
         precision: as Lightning names it.
         validation_fraction: of the molecules, where ``fit`` is given no validation part: it
-            chooses the epoch and calibrates the sets of labels.
+            chooses the epoch and, by cross-fitted predictions, calibrates the sets of labels.
         on_error: ``"raise"`` reports all unreadable SMILES of ``fit`` in one error, ``"skip"``
             leaves them out and reports them in ``bad_``.
         workers: processes that read SMILES.

@@ -32,7 +32,8 @@ class IntervalCalibrator:
     probability is over calibration parts and new rows together: it is a mean, no promise for one
     kind of row, and for one calibration part the share of held rows varies around it with a
     standard deviation of about sqrt(coverage (1 - coverage) / n). It says nothing for rows from
-    elsewhere, and rows that chose the model's epoch make the scores a little too small.
+    elsewhere. Rows that chose the model's epoch make the scores too small, unless their predictions
+    are cross-fitted.
 
     Attributes:
         scores: for each of t targets the scores of its measured calibration rows, ascending.

@@ -187,7 +187,7 @@ def _undefined(run: RunFacts) -> tuple[str, ...]:
 
 def _validation(run: RunFacts) -> Table:
     rows = tuple((METRICS[key], value) for key, value in run.validation.items())
-    caption = "On the validation part" + ", by which the epoch was chosen" * bool(run.histories)
+    caption = "On the validation part" + ", which chose the epoch" * bool(run.histories)
     return Table(("metric", "model"), rows, caption)
 
 
