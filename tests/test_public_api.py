@@ -15,7 +15,7 @@ PUBLIC = {
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile Dataset MoleculeError Molecules
         NeighborLoader Score Split Table TableRow atom_features batch_molecules bond_features
         data_root dataset dataset_names load_citation load_molecules map_edges mol_graph
-        molecule_descriptors
+        molecule_descriptors molecule_identities
         morgan_fingerprints open_table random_split read_csv read_smiles scaffold_split
         split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """

@@ -15,6 +15,7 @@ from gattn.data.fingerprints import (
     tanimoto_neighbours,
     tanimoto_ridge,
 )
+from gattn.data.identity import molecule_identities
 from gattn.data.molecules import (
     BadRow,
     MoleculeError,
@@ -59,6 +60,7 @@ __all__ = [
     "map_edges",
     "mol_graph",
     "molecule_descriptors",
+    "molecule_identities",
     "morgan_fingerprints",
     "open_table",
     "random_split",

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gattn.data.environments import AtomMemory
 from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.smiles import need_rdkit
+from gattn.data.smiles import need_rdkit, parse_any_size
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -109,15 +109,13 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     1.0
     """
     need_rdkit()
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
 
     smiles = smiles_of(molecules)
     rows = np.empty((len(smiles), len(DESCRIPTORS)), np.float32)
     with rdBase.BlockLogs():
         for row, text in zip(rows, smiles):
-            molecule = Chem.MolFromSmiles(text)
-            if molecule is None:
-                raise ValueError(f"RDKit cannot read the SMILES {text!r}")
+            molecule = parse_any_size(text)
             row[:] = descriptor_row(molecule)
     return torch.from_numpy(_defined(rows))
 

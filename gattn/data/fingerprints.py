@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.smiles import need_rdkit
+from gattn.data.smiles import need_rdkit, parse_any_size
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -44,7 +44,7 @@ def morgan_fingerprints(
     tensor([6., 3.])
     """
     need_rdkit()
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
     from rdkit.Chem import rdFingerprintGenerator
 
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=radius, fpSize=bits)
@@ -52,9 +52,7 @@ def morgan_fingerprints(
     rows = np.zeros((len(smiles), bits), np.float32)
     with rdBase.BlockLogs():
         for row, text in zip(rows, smiles):
-            molecule = Chem.MolFromSmiles(text)
-            if molecule is None:
-                raise ValueError(f"RDKit cannot read the SMILES {text!r}")
+            molecule = parse_any_size(text)
             row[:] = generator.GetFingerprintAsNumPy(molecule)
     return torch.from_numpy(rows)
 

@@ -10,6 +10,7 @@ import numpy as np
 from gattn.data.building import MoleculeBuilder, PackedMolecules
 from gattn.data.descriptors import descriptor_rows
 from gattn.data.fingerprints import PackedCounts, count_environments
+from gattn.data.identity import identity
 from gattn.data.smiles import parse_or_reason
 
 __all__ = ["PackedInputs", "read_packed"]
@@ -23,7 +24,7 @@ class PackedInputs(NamedTuple):
         counts: of their Morgan environments.
         descriptors: [k, len(DESCRIPTORS)] float32.
         errors: n texts, empty where the text could be read.
-        canonical: k canonical SMILES, or none.
+        canonical: k texts, one a molecule (:func:`gattn.data.identity.identity`), or none.
     """
 
     molecules: PackedMolecules
@@ -35,7 +36,7 @@ class PackedInputs(NamedTuple):
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
     """Read texts in this process, each parsed once."""
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
 
     with rdBase.BlockLogs():
         found = [parse_or_reason(text, max_atoms) for text in smiles]
@@ -48,5 +49,5 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         molecules = [molecule for _, molecule in read]
         counts = count_environments(molecules)
         held = descriptor_rows(molecules, builder.skeletons())
-        written = [Chem.MolToSmiles(molecule) for molecule in molecules] if canonical else []
+        written = [identity(molecule) for molecule in molecules] if canonical else []
     return PackedInputs(builder.pack(), counts, held, errors, written)

@@ -20,7 +20,7 @@ from gattn.data._table import Row, csv_rows, joined_rows
 from gattn.data.building import MoleculeBuilder
 from gattn.data.molecules import BadRow, MoleculeError, Molecules
 from gattn.data.registry import dataset
-from gattn.data.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
+from gattn.data.smiles import MAX_ATOMS, READER, need_rdkit, parse_or_reason
 from gattn.data.tables import as_number, open_table
 
 OnError = Literal["raise", "skip"]
@@ -209,7 +209,7 @@ def _cached(
     import rdkit
 
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    made_from = json.dumps([*digests, smiles, targets, max_atoms, rdkit.__version__])
+    made_from = json.dumps([*digests, smiles, targets, max_atoms, rdkit.__version__, READER])
     try:
         found = Molecules.load(cache, made_from=made_from)
     except (FileNotFoundError, StaleFile):

@@ -9,20 +9,33 @@ from typing import TYPE_CHECKING
 from torch_geometric.data import Data
 
 from gattn.data.building import MoleculeBuilder
+from gattn.data.smiles_text import check_single, likeness, split_text, trimmed
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["MAX_ATOMS", "mol_graph", "need_rdkit", "parse_or_reason", "parse_smiles"]
+__all__ = [
+    "MAX_ATOMS",
+    "READER",
+    "mol_graph",
+    "need_rdkit",
+    "parse_any_size",
+    "parse_or_reason",
+    "parse_smiles",
+]
 
 MAX_ATOMS = 1000
+READER = "SMILES 2"
+"""The version of what is read from a cell, for caches: atom maps, CXSMILES and names since 2."""
 
 
 def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
     """Read one SMILES.
 
     Args:
-        smiles: the text; space around it is dropped, space within it is an error.
+        smiles: the text. A CXSMILES extension (``|...|``) behind the SMILES is read and a name is
+            dropped, as are atom map numbers and the white space around it all. A second SMILES is
+            an error.
         max_atoms: refuse larger molecules, whose cost nobody asked for.
 
     Returns:
@@ -51,36 +64,92 @@ def need_rdkit() -> None:
 
 
 def parse_smiles(smiles: str, max_atoms: int) -> Mol:
-    """RDKit's molecule, sanitised, or a ValueError that says what is wrong with the text."""
+    """Read the molecule of a cell, sanitised and without atom map numbers.
+
+    Args:
+        smiles: a SMILES, and behind it perhaps a CXSMILES extension and a name, which is dropped.
+        max_atoms: larger molecules are refused.
+
+    Returns:
+        RDKit's molecule; its atoms are in the order of the text.
+
+    Raises:
+        ValueError: the text is no SMILES, and the message says what it looks like; it holds a
+            second SMILES; its extension describes no single molecule; it is empty or too large.
+        ImportError: RDKit is not installed.
+
+    >>> parse_smiles("[CH3:1][OH:2] methanol", 10).GetNumAtoms()
+    2
+    """
     need_rdkit()
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
 
     if not isinstance(smiles, str):
         raise ValueError(f"a SMILES must be text; got {type(smiles).__name__}")
-    text = smiles.strip()
+    text = trimmed(smiles)
     if not text:
         raise ValueError("the SMILES is empty")
-    if len(text.split()) > 1:
-        raise ValueError("the SMILES holds white space")
-    if not (text.isascii() and text.isprintable()):
-        odd = next(c for c in text if not (c.isascii() and c.isprintable()))
-        raise ValueError(f"the SMILES holds {odd!a}")
     # Do not parse what cannot pass: the time that RDKit takes grows with the square of its rings.
     if len(text) > max_atoms:
-        _check_length(text, max_atoms)
-    try:
-        with rdBase.BlockLogs():
-            molecule = Chem.MolFromSmiles(text)
-            if molecule is None:
-                raise ValueError(_complaint(text))
-    except RuntimeError as error:  # a condition that RDKit checks in C++, as of an element
-        raise ValueError(str(error).strip().splitlines()[0]) from error
+        _check_length(re.split(r"[ \t]", text, maxsplit=1)[0], max_atoms)
+    with rdBase.BlockLogs():
+        core, extension = split_text(text, _syntax)
+        molecule = _parsed(core, extension, text)
+        if extension:
+            check_single(molecule, extension)
     atoms = molecule.GetNumAtoms()
     if atoms == 0:
         raise ValueError("the molecule has no atoms")
     if atoms > max_atoms:
         raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
     return molecule
+
+
+def parse_any_size(smiles: str) -> Mol:
+    """Read the molecule of a cell as :func:`parse_smiles` does, however large it is.
+
+    Raises:
+        ValueError: the text cannot be read; the message holds the text and the reason.
+    """
+    try:
+        return parse_smiles(smiles, max(len(smiles), 1))
+    except ValueError as error:
+        raise ValueError(f"RDKit cannot read the SMILES {smiles!r}: {error}") from None
+
+
+def _parsed(core: str, extension: str, text: str) -> Mol:
+    """RDKit's molecule of a SMILES and its extension, or an error that says what is wrong."""
+    from rdkit import Chem
+
+    try:
+        molecule = Chem.MolFromSmiles(f"{core} {extension}" if extension else core)
+        if molecule is not None:
+            return _without_doubt(molecule) if extension else molecule
+        if not extension or Chem.MolFromSmiles(core) is None:
+            raise ValueError(_complaint(core, text))
+    except RuntimeError as error:  # a condition that RDKit checks in C++, as of an element
+        raise ValueError(str(error).strip().splitlines()[0]) from error
+    raise ValueError(f"RDKit cannot read the CXSMILES extension {extension!r}")
+
+
+def _without_doubt(molecule: Mol) -> Mol:
+    """Give double bonds whose stereo is marked as unknown none, as without the mark."""
+    from rdkit.Chem import BondStereo
+
+    for bond in molecule.GetBonds():
+        if bond.GetStereo() == BondStereo.STEREOANY:
+            bond.SetStereo(BondStereo.STEREONONE)
+    return molecule
+
+
+def _syntax(text: str) -> Mol | None:
+    """Whether a text has the syntax of SMILES, be it a possible molecule or not."""
+    from rdkit import Chem
+
+    try:
+        return Chem.MolFromSmiles(text, sanitize=False)
+    except RuntimeError:  # a condition that RDKit checks in C++
+        return None
 
 
 _ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
@@ -104,13 +173,14 @@ def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
         return str(error)
 
 
-def _complaint(text: str) -> str:
-    """Say what RDKit has against a SMILES; its own log is silenced."""
+def _complaint(core: str, text: str) -> str:
+    """Say what RDKit has against a SMILES, or what its cell looks like; RDKit's log is silenced."""
     from rdkit import Chem
 
-    molecule = Chem.MolFromSmiles(text, sanitize=False)
+    molecule = Chem.MolFromSmiles(core, sanitize=False)
     if molecule is None:
-        return "not valid SMILES" + _syntax_error(text)
+        likely = likeness(text, _syntax, Chem.MolFromSmarts)
+        return f"not valid SMILES: {likely}" if likely else "not valid SMILES" + _syntax_error(core)
     problems = [problem.Message() for problem in Chem.DetectChemistryProblems(molecule)]
     return "; ".join(problems) or "RDKit cannot sanitise it"
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.smiles import need_rdkit
+from gattn.data.smiles import need_rdkit, parse_any_size
 
 __all__ = ["Split", "random_split", "scaffold_split", "split_by_names", "split_from_file"]
 
@@ -83,8 +83,8 @@ def random_split(
         seed: any whole number from 0.
         fractions: of train, val and test, adding up to 1. The first two parts are rounded to
             whole items, and the test part is the rest.
-        groups: one an item, as its canonical SMILES: equal ones come into one part. A cut within a
-            group moves to its nearer end.
+        groups: one an item, as :func:`molecule_identities` gives for molecules: items of equal
+            groups come into one part. A cut within a group moves to its nearer end.
 
     Returns:
         The split; a part may be empty where there are few items or groups.
@@ -281,13 +281,11 @@ def murcko_scaffold(smiles: str) -> str:
     'c1ccccc1'
     """
     need_rdkit()
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
     with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(smiles)
-        if molecule is None:
-            raise ValueError(f"RDKit cannot read the SMILES {smiles!r}")
+        molecule = parse_any_size(smiles)
         return MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
 
 

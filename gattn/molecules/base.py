@@ -102,7 +102,7 @@ class MoleculeEstimator(KeptEstimator):
             y: [n] or [n, t] labels, NaN or None where nothing was measured.
             validation: molecules and labels by which the epoch is chosen and the intervals are
                 calibrated; otherwise ``validation_fraction`` of the molecules, drawn by ``seed``,
-                all rows of one canonical SMILES on one side.
+                all rows of one molecule on one side.
             folder: where to keep checkpoints; a fit that was interrupted goes on from there.
             progress: draw a bar with the time left.
 
@@ -262,7 +262,7 @@ class MoleculeEstimator(KeptEstimator):
         return everything if len(known) == len(labels) else everything[known]
 
     def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
-        """A training and a validation part, all rows of one canonical SMILES in one of them."""
+        """A training and a validation part, all rows of one molecule in one of them."""
         share = float(self.validation_fraction)
         check_share("validation_fraction", share)
         split = random_split(

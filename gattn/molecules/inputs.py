@@ -52,7 +52,8 @@ class Featurised(Read):
 
     Attributes:
         inputs: the r molecules, in order.
-        canonical: r canonical SMILES; none where they were not asked for.
+        canonical: r texts, equal for equal molecules (:func:`gattn.data.molecule_identities`);
+            none where they were not asked for.
     """
 
     inputs: MoleculeInputs
@@ -121,7 +122,7 @@ def stream(
         max_atoms: larger molecules are errors.
         workers: how many processes share the work; see :func:`featurise`. They read at most
             ``8 * workers`` pieces ahead.
-        canonical: whether to write canonical SMILES, a tenth of the work.
+        canonical: whether to write the identities of the molecules, a tenth of the work.
 
     Yields:
         What came of every ``chunk`` texts; ``rows`` counts within the piece.

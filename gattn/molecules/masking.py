@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gattn.data.fingerprints import COUNTS
 from gattn.data.molecules import Molecules
+from gattn.data.smiles import parse_any_size
 from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
@@ -72,12 +73,12 @@ class Masked:
 
 def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
     """Find out what the atoms of k molecules are part of, by their SMILES."""
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
 
     made = []
     with rdBase.BlockLogs():
         for smiles in inputs.molecules.smiles:
-            molecule = Chem.MolFromSmiles(smiles.strip())
+            molecule = parse_any_size(smiles)
             symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
             shares = descriptor_shares(molecule)
             made.append(MoleculeAtoms(symbols, _environments(molecule), shares))

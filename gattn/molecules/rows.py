@@ -36,7 +36,7 @@ class Labelled:
         inputs: k molecules.
         y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes.
         rows: [k] int64, the rows that they came from.
-        canonical: k canonical SMILES.
+        canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
         bad: the rows that could not be read.
     """
 
@@ -83,7 +83,7 @@ def spread(made: Tensor, found: Read) -> Tensor:
 
 
 def marks(canonical: Sequence[str]) -> Tensor:
-    """A number for each canonical SMILES, [k] int64, by which a model knows what it has seen.
+    """A number for each identity, [k] int64, by which a model knows what it was trained on.
 
     The first eight bytes of SHA-256: of a million molecules two share one with a chance of 3e-8.
     """

@@ -23,7 +23,9 @@ from safetensors import SafetensorError, safe_open
 from gattn.data import DESCRIPTORS
 from gattn.data.features import FEATURISER
 from gattn.data.fingerprints import COUNTS
+from gattn.data.identity import IDENTITY
 from gattn.data.packing import PackedInputs
+from gattn.data.smiles import READER
 from gattn.molecules.packed import FIELDS, POINTERS, PackedArrays, additions, decoded
 
 __all__ = ["fingerprint", "locked", "read_inputs", "write_inputs"]
@@ -40,6 +42,7 @@ def fingerprint(smiles: Sequence[str], max_atoms: int) -> str:
     import rdkit
 
     made = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
+    made += [READER, IDENTITY]
     found = hashlib.sha256(json.dumps(made).encode())
     for begin in range(0, len(smiles), CHUNK):
         found.update(json.dumps(list(smiles[begin : begin + CHUNK])).encode())

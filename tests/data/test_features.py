@@ -85,7 +85,7 @@ def _same(smiles):
 ODD = [
     *("C", "*", "**", "[2H]O[2H]", "[13CH4]", "[235U+6]", "[Na+].[Cl-]", "[H][H]", "[H+]"),
     *("C[C@H](N)O", "C[C@@H](N)O", "F/C=C/F", "F/C=C\\F", "C=C", "FC=CF", "C[S@](=O)N"),
-    *("N->[Cu]", "[Fe]<-O", "CN(C)(C)[Cu]", "B<-N", "C~C", "C$C", "[Cr]$[Cr]"),
+    *("N->[Cu]", "[Fe]<-O", "CN(C)(C)[Cu]", "B<-N", "C$C", "[Cr]$[Cr]"),
     *("c1cc[nH]c1", "O=c1cc[nH]cc1", "FS(F)(F)(F)(F)F", "FP(F)(F)(F)F", "[O-][N+](=O)C"),
     *("C[Pt@SP1](F)(Cl)Br", "S[As@TB1](F)(Cl)(Br)N", "[Xe](F)F", "[cH-]1cccc1", "C1=CC=CC=CC=C1"),
 ]
