@@ -197,7 +197,11 @@ def predict(
     coverage: Coverage = RUN.coverage,
     workers: Workers = RUN.workers,
 ) -> None:
-    """Predict every row of a table: a row out for a row in, with intervals."""
+    """Predict every row of a table: a row out for a row in, with intervals.
+
+    The column "similarity" holds the Tanimoto similarity to the most similar molecule of the
+    training and validation parts.
+    """
     from gattn.molecules.runs.predict import predict_table
 
     with counted("predicting") as tick:
@@ -284,7 +288,10 @@ def evaluate(
     coverage: Coverage = RUN.coverage,
     workers: Workers = RUN.workers,
 ) -> None:
-    """Measure a model on labelled molecules that it was not trained on."""
+    """Measure a model on labelled molecules that it was not trained on.
+
+    Rows of molecules that were in the training or validation part are left out.
+    """
     from gattn.molecules.runs.evaluate import evaluate_table
 
     style = {

@@ -18,7 +18,7 @@ from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names
 from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
-from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of
+from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, warn_of_overlap
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
@@ -119,6 +119,7 @@ class MoleculeEstimator(KeptEstimator):
             train, val = self._split_off(known)
         else:
             train, val = known, self.labelled(*validation)
+            warn_of_overlap(train, val)
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(

@@ -1,4 +1,4 @@
-"""How similar a molecule is to those that a model was trained on."""
+"""The similarity of a molecule to those of the training and validation parts of a model."""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ class Prediction:
             standard deviation. Of classes how far the parts and networks are apart.
         parts: each part's own mean [k, t]: ``"attention"`` or ``"attentive_fp"``, ``"ridge"``.
         members: [K, k, t], what each network of the ensemble predicts.
-        nearest: [k], the Tanimoto similarity to the most similar molecule that was learned from,
-            on Morgan bits.
+        nearest: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the most similar
+            molecule of the training and validation parts; of :attr:`MoleculePredictor.held`, of
+            the training part alone. Different molecules may have a similarity of 1.
     """
 
     mean: Tensor

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gattn.data import BadRow
 from gattn.molecules.inputs import MoleculeInputs, Read
+from gattn.training.words import amount
 
 __all__ = [
     "Labelled",
@@ -21,6 +22,7 @@ __all__ = [
     "marks",
     "spread",
     "warn_of",
+    "warn_of_overlap",
 ]
 
 
@@ -73,6 +75,18 @@ def warn_of(bad: Sequence[BadRow]) -> None:
     more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
     message = f"{len(bad)} SMILES could not be read, and their rows hold NaN:{shown}{more}"
     warnings.warn(message, UnreadableMolecules, stacklevel=4)
+
+
+def warn_of_overlap(train: Labelled, val: Labelled) -> None:
+    """Warn of molecules that are in the training and in the validation part of a caller's own."""
+    both = set(train.canonical) & set(val.canonical)
+    if both:
+        example = next(text for text in val.canonical if text in both)
+        message = (
+            f"{amount(len(both), 'molecule')} in both the training and the validation part, for "
+            f"example {example}: the intervals come out too narrow"
+        )
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def spread(made: Tensor, found: Read) -> Tensor:

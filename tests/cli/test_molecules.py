@@ -341,7 +341,7 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, told = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
     assert code == 0, told
-    assert "72 left out, since the model was trained on them" in told
+    assert "72 rows (72 molecules) left out, since the model was trained or validated" in told
     metrics = json.loads((out / "metrics.json").read_text())
     run = json.loads((folder / "numbers" / "metrics.json").read_text())
     assert metrics["molecules"] == {"test": 8, "trained_on": 72, "left_out": 2}

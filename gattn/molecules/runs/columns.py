@@ -26,8 +26,9 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
     Returns:
         For numbers ``prediction``, ``std``, ``lower`` and ``upper``; for classes ``prediction``,
         ``probability`` of class 1 (of another second class ``probability_NAME``), ``std`` of
-        that, and ``set``, the classes that cannot be excluded; last ``similarity`` to the nearest
-        training molecule.
+        that, and ``set``, the classes that cannot be excluded; last ``similarity``, the
+        Tanimoto similarity on Morgan bits to the most similar molecule of the training and
+        validation parts (of :attr:`MoleculePredictor.held`, of the training part alone).
     """
     names = [_names(estimator, i) for i in range(len(estimator.targets_))]
     if len(names) == 1:

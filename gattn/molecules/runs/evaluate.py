@@ -20,6 +20,7 @@ from gattn.molecules.runs.measure import (
     measure_targets,
     undefined,
 )
+from gattn.molecules.runs.overlaps import conflict_notes, conflicts, repeated
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
@@ -46,7 +47,8 @@ def evaluate_table(
 ) -> dict[str, Any]:
     """Measure a model on a CSV file of labelled molecules.
 
-    Molecules whose canonical SMILES was in the training or the validation part are left out.
+    Molecules that were in the training or the validation part are left out: those of the same
+    identity (:func:`gattn.data.molecule_identities`), however they are written.
 
     Args:
         run: the folder of a trained model.
@@ -66,8 +68,10 @@ def evaluate_table(
 
     Returns:
         ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, ``labels``
-        (their number for each target), why metrics are ``undefined``, and the number of
-        ``molecules``.
+        (their number for each target), why metrics are ``undefined``, the number of
+        ``molecules``, ``overlaps`` with the molecules that the model was trained or validated on
+        (``"learned/test"``), and ``conflicts`` between labels
+        (:func:`gattn.molecules.runs.overlaps.conflicts`).
 
     Raises:
         RunError: the folder holds no model that can be read.
@@ -95,7 +99,8 @@ def evaluate_table(
     )
     known = estimator.labelled(source.smiles, source.labels.y)
     new = ~torch.isin(marks(known.canonical), estimator.seen_)
-    say(_told(source, known, int(new.sum())))
+    repeats = repeated(known, new, source)
+    say(_told(source, known, repeats))
     if not new.any():
         raise ValueError(f"{path} has no labelled molecule that the model was not trained on")
     test = known[new.nonzero().flatten()]
@@ -119,7 +124,11 @@ def evaluate_table(
             "trained_on": len(known) - len(test),
             "left_out": len({row.row for row in (*source.bad, *known.bad)}),
         },
+        "overlaps": {"learned/test": repeats},
+        "conflicts": conflicts(test, source, estimator.task),
     }
+    for note in conflict_notes(metrics["conflicts"]):
+        say(note)
     if out is not None:
         with new_folder(out) as folder:
             write_json(folder / "metrics.json", metrics)
@@ -130,12 +139,16 @@ def evaluate_table(
     return metrics
 
 
-def _told(source: Source, known: Labelled, new: int) -> str:
+def _told(source: Source, known: Labelled, repeats: Mapping[str, Any]) -> str:
     """What was read, in a line."""
     told = [f"{source.name}: {amount(len(known), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*known.bad, *source.bad)}.items())
     if bad:
         told.append(f"{amount(len(bad), 'row')} left out, the first: {bad[0][1]}")
-    if new < len(known):
-        told.append(f"{len(known) - new:,} left out, since the model was trained on them")
+    if repeats["rows"]:
+        rows, molecules = amount(repeats["rows"], "row"), amount(repeats["molecules"], "molecule")
+        told.append(
+            f"{rows} ({molecules}) left out, since the model was trained or validated on them, the "
+            f"first in line {repeats['example']['line']}: {repeats['example']['smiles']}"
+        )
     return "; ".join(told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
@@ -11,7 +11,7 @@ from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.training.runs import Json
 
-__all__ = ["PARTS", "choose_parts", "in_two_parts", "splits_record"]
+__all__ = ["PARTS", "choose_parts", "splits_record"]
 
 PARTS = ("train", "val", "test")
 LEAST = 10
@@ -21,8 +21,9 @@ LEAST = 10
 def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> tuple[Split, list[str]]:
     """Divide molecules as ``--split`` says.
 
-    By ``random`` and ``scaffold`` all rows of one canonical SMILES come into one part; a column
-    or a file is taken as it is.
+    By ``random`` and ``scaffold`` all rows of one molecule (as
+    :func:`gattn.data.molecule_identities` decides) come into one part; a column or a file is taken
+    as it is.
 
     Args:
         spec: ``random``, ``scaffold``, ``column:NAME`` or ``FILE.json``.
@@ -59,12 +60,6 @@ def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> tuple
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
     return split, notes
-
-
-def in_two_parts(split: Split, canonical: Sequence[str]) -> int:
-    """Count the molecules of the test part that are also in the training part."""
-    train = {canonical[i] for i in split.train.tolist()}
-    return sum(canonical[i] in train for i in split.test.tolist())
 
 
 def _other_data(spec: str, found: Mapping[str, Any], source: Source) -> list[str]:

@@ -72,7 +72,8 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
         f"tells what its atom gives to the prediction, by {METHOD}: orange raises it, blue lowers "
         "it, on one signed scale that all pictures share. These are the model's reasons, which "
         "here led it astray.",
-        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training part.",
+        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
+        "validation parts.",
     )
     return Section("Predicted worst", text, figures=figures, gallery=True)
 
@@ -95,7 +96,7 @@ def _can_be_drawn(one: MoleculeInputs) -> bool:
 def _caption(
     estimator: MoleculeEstimator, known: Labelled, made: Prediction, row: int, target: int
 ) -> str:
-    """What was measured and predicted of a molecule, and how near the training part comes to it."""
+    """What was measured and predicted of a molecule, and how near the other parts come to it."""
     y, mean, std = (float(values[row, target]) for values in (known.y, made.mean, made.std))
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
     if isinstance(estimator, MoleculeClassifier):

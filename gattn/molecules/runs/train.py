@@ -30,7 +30,8 @@ from gattn.molecules.runs.measure import (
     ridge_rows,
     undefined,
 )
-from gattn.molecules.runs.parts import PARTS, choose_parts, in_two_parts, splits_record
+from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
+from gattn.molecules.runs.parts import PARTS, choose_parts, splits_record
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.store import fingerprint
@@ -125,7 +126,9 @@ def train_run(
     say(_read(source, known, estimator))
     split, told = choose_parts(settings.split, known, source, settings.model.seed)
     _check_train(estimator, known.y[split.train])
-    notes = [*told, *_notes(split, known, settings), *_part_notes(estimator, known, split)]
+    duplicates = duplicate_facts(split, known, source, estimator.task)
+    notes = [*told, *duplicate_notes(duplicates), *_notes(split, settings)]
+    notes += _part_notes(estimator, known, split)
     for note in (*source.labels.notes, *notes):
         say(note)
     if is_first_process():
@@ -140,6 +143,7 @@ def train_run(
     estimator.fit_labelled(train, val, folder=out / CHECKPOINTS, progress=progress)
     say("now the model and its baselines predict the test part, and the report is written")
     run = _judge(settings, source, known, split, estimator, notes)
+    run.metrics.update(duplicates)
     if is_first_process():
         _write(out, run)
     return run.metrics
@@ -201,12 +205,10 @@ def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
     return "; ".join(told)
 
 
-def _notes(split: Split, known: Labelled, settings: RunSettings) -> list[str]:
-    """What there is to know of the parts before their metrics are believed."""
-    learned, shared = len(split.train) + len(split.val), in_two_parts(split, known.canonical)
-    stands = f"{amount(shared, 'molecule')} of the test part {'stand' + 's' * (shared == 1)}"
-    told = f"{stands} in the training part, too."
-    return [told] * (shared > 0) + [
+def _notes(split: Split, settings: RunSettings) -> list[str]:
+    """Say which kernel ridge reads some of the molecules only."""
+    learned = len(split.train) + len(split.val)
+    return [
         f"The {whose}'s kernel ridge reads {rows:,} of {learned:,} molecules, drawn by the seed."
         for whose, rows in ridge_rows(learned, settings.model).items()
         if rows < learned
