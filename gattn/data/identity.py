@@ -118,6 +118,9 @@ def _first(text: str) -> str:
 
 CHARGED = re.compile(r"\.|[+-]\d*\]|\[(?:Li|Na|K|Rb|Cs|Mg|Ca|Ba|Ag|Zn|Al)\]")
 
+NITRO = re.compile(r"O=\[N\+\]\(\[O-\]\)|\[N\+\]\(=O\)\[O-\]")
+"""A nitro group as canonical SMILES write it: its charges are no salt's."""
+
 
 def parent(text: str) -> str:
     """Give the identity of a molecule's largest organic fragment, with its charges neutralised.
@@ -132,7 +135,7 @@ def parent(text: str) -> str:
     >>> parent("CC(=O)[O-].[Na+]"), parent("Cl.NCC"), parent("[Cl-].[Na+]"), parent("CCO")
     ('CC(=O)O', 'CCN', '[Cl-].[Na+]', 'CCO')
     """
-    if not CHARGED.search(text):
+    if not CHARGED.search(NITRO.sub("", text)):
         return text
     need_rdkit()
     from rdkit import Chem, rdBase
