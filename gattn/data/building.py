@@ -13,7 +13,7 @@ from gattn.data.environments import environments
 from gattn.data.graph_reader import GraphReader, Graphs
 from gattn.data.kinds import ATOMS, BONDS, Table
 from gattn.data.molecules import Molecules
-from gattn.data.smiles_text import searched
+from gattn.data.smiles_text import text_with_marks
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -107,7 +107,7 @@ class MoleculeBuilder:
 
     def add(self, molecule: Mol, smiles: str, row: int = 0) -> None:
         """Add the molecule that RDKit made of this text, which stood in this row."""
-        self._reader.add(molecule, searched(smiles))
+        self._reader.add(molecule, text_with_marks(smiles))
         self._smiles.append(smiles.strip())
         self._rows.append(row)
         if len(self._reader) == READ:

@@ -18,7 +18,7 @@ __all__ = ["IDENTITY", "flat", "identity", "molecule_identities", "parent"]
 IDENTITY = "identity 1"
 """The version of the rule, for caches."""
 
-REPAIRED = re.compile(r":\d+\]|\[H\]|->|<-")
+UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
 """What in a canonical SMILES may depend on the text: atom maps, hydrogens and dative bonds."""
 READINGS = 4
 """A text is read again at most so often; of all molecules tried the second time changed nothing."""
@@ -72,14 +72,14 @@ def identity(molecule: Mol) -> str:
     from rdkit import Chem
 
     text = Chem.MolToSmiles(molecule)
-    if REPAIRED.search(text):
-        text = _repaired(molecule)
+    if UNSTABLE.search(text):
+        text = _repair(molecule)
     if "@" in text and METAL_STEREO.search(text):
         text = _first(text)
     return text
 
 
-def _repaired(molecule: Mol) -> str:
+def _repair(molecule: Mol) -> str:
     """The canonical SMILES of the molecule without atom maps, read again until it is stable."""
     from rdkit import Chem, rdBase
 
@@ -108,12 +108,12 @@ def _first(text: str) -> str:
         plan = Chem.MolFromSmiles(Chem.MolToSmiles(bare))
         orders = plan.GetSubstructMatches(bare, uniquify=False, maxMatches=AUTOMORPHISMS)
         # An order names, for each atom of the molecule, its place in the plan.
-        numbered = (sorted(range(len(order)), key=order.__getitem__) for order in orders)
-        written = (
+        renumberings = (sorted(range(len(order)), key=order.__getitem__) for order in orders)
+        texts = (
             Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)
-            for order in islice(numbered, AUTOMORPHISMS)
+            for order in islice(renumberings, AUTOMORPHISMS)
         )
-        return min(written, default=text)
+        return min(texts, default=text)
 
 
 CHARGED = re.compile(r"\.|[+-]\d*\]|\[(?:Li|Na|K|Rb|Cs|Mg|Ca|Ba|Ag|Zn|Al)\]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch_geometric.data import Data
 
 from gattn.data.building import MoleculeBuilder
-from gattn.data.smiles_text import check_single, likeness, split_text, trimmed
+from gattn.data.smiles_text import check_single, likeness, split_text, strip_blanks
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -86,7 +86,7 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
 
     if not isinstance(smiles, str):
         raise ValueError(f"a SMILES must be text; got {type(smiles).__name__}")
-    text = trimmed(smiles)
+    text = strip_blanks(smiles)
     if not text:
         raise ValueError("the SMILES is empty")
     # Do not parse what cannot pass: the time that RDKit takes grows with the square of its rings.
@@ -94,7 +94,7 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
         _check_length(re.split(r"[ \t]", text, maxsplit=1)[0], max_atoms)
     with rdBase.BlockLogs():
         core, extension = split_text(text, _syntax)
-        molecule = _parsed(core, extension, text)
+        molecule = _parse(core, extension, text)
         if extension:
             check_single(molecule, extension)
     atoms = molecule.GetNumAtoms()
@@ -117,7 +117,7 @@ def parse_any_size(smiles: str) -> Mol:
         raise ValueError(f"RDKit cannot read the SMILES {smiles!r}: {error}") from None
 
 
-def _parsed(core: str, extension: str, text: str) -> Mol:
+def _parse(core: str, extension: str, text: str) -> Mol:
     """RDKit's molecule of a SMILES and its extension, or an error that says what is wrong."""
     from rdkit import Chem
 

@@ -1,4 +1,4 @@
-"""A cell of SMILES as text: its SMILES, its CXSMILES extension and its name, or what it holds else.
+"""The text of a cell: its SMILES, CXSMILES extension and name, or what it looks like instead.
 
 RDKit drops whatever follows a SMILES. Here the first word after it is dropped as a name only where
 it cannot be SMILES, so that no second molecule is lost without a word.
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Mol
 
-__all__ = ["SmilesText", "check_single", "likeness", "searched", "split_text", "trimmed"]
+__all__ = [
+    "SmilesText",
+    "check_single",
+    "likeness",
+    "split_text",
+    "strip_blanks",
+    "text_with_marks",
+]
 
 BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
 BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
@@ -38,13 +45,13 @@ class SmilesText(NamedTuple):
 MAP = re.compile(r":\d+\]")
 
 
-def trimmed(text: str) -> str:
+def strip_blanks(text: str) -> str:
     """The text without white space and invisible characters at its ends."""
     return text.strip(BLANK)
 
 
 def split_text(text: str, parse: Parse) -> SmilesText:
-    """Take a trimmed, non-empty cell apart into SMILES, CXSMILES extension and name.
+    """Take a stripped, non-empty cell apart into SMILES, CXSMILES extension and name.
 
     Args:
         text: the cell.
@@ -74,7 +81,7 @@ def split_text(text: str, parse: Parse) -> SmilesText:
     return SmilesText(smiles, extension)
 
 
-def searched(text: str) -> str:
+def text_with_marks(text: str) -> str:
     """The text in which to look for the marks of stereo, isotopes and dative bonds.
 
     A CXSMILES extension can set them without these marks in the SMILES, so that all are appended.
@@ -94,18 +101,18 @@ def check_single(molecule: Mol, extension: str) -> None:
     """
     from rdkit.Chem import GetMolSubstanceGroups
 
-    told = ""
+    problem = ""
     if any(bond.HasProp("_MolFileBondEndPts") for bond in molecule.GetBonds()):
-        told = "a bond to one of several atoms"
+        problem = "a bond to one of several atoms"
     elif molecule.HasProp("_molLinkNodes"):
-        told = "an atom that is repeated"
+        problem = "an atom that is repeated"
     elif any(g.GetProp("TYPE") in POLYMERS for g in GetMolSubstanceGroups(molecule)):
-        told = "a group that is repeated, as in a polymer"
+        problem = "a group that is repeated, as in a polymer"
     elif any(atom.HasQuery() and not _any_atom(atom) for atom in molecule.GetAtoms()):
-        told = "an atom that stands for several"
-    if told:
+        problem = "an atom that stands for several"
+    if problem:
         raise ValueError(
-            f"the CXSMILES extension {extension!r} has {told}, and a model reads whole molecules"
+            f"the CXSMILES extension {extension!r} has {problem}, and a model reads whole molecules"
         )
 
 
@@ -161,7 +168,7 @@ def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
     """Say what a text looks like that is no SMILES, or "".
 
     Args:
-        text: the cell, trimmed.
+        text: the cell, stripped.
         parse: reads SMILES, and gives None for a text that is none.
         parse_pattern: the same of SMARTS.
 
@@ -171,12 +178,12 @@ def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
     several = [part.strip() for part in re.split(r"[,;|]", text)]
     if len(several) > 1 and all(part and parse(part) is not None for part in several):
         return f"it looks like {len(several)} SMILES, {several[0]!r} and {several[1]!r}"
-    joined = "".join(text.split())
-    if joined != text and parse(joined) is not None:
-        return f"it holds white space: {joined!r} would be SMILES"
-    for pattern, told in _KINDS:
+    compact = "".join(text.split())
+    if compact != text and parse(compact) is not None:
+        return f"it holds white space: {compact!r} would be SMILES"
+    for pattern, problem in _KINDS:
         if re.search(pattern, text):
-            return told
+            return problem
     if text.lower() in _MISSING:
         return "it looks like a missing value"
     if re.search(r"[~!&$#\[]", text) and parse_pattern(text) is not None:

@@ -71,8 +71,8 @@ def test_molecules_of_moleculenet_have_one_identity(real_data, name):
         for smiles in rng.sample(texts, 110):
             molecule = Chem.MolFromSmiles(smiles)
             if molecule is not None:
-                found = set(molecule_identities(list(writings(molecule, rng))))
-                assert found == {identity(molecule)}, smiles
+                identities = set(molecule_identities(list(writings(molecule, rng))))
+                assert identities == {identity(molecule)}, smiles
                 checked += 1
     assert checked >= 100
 

@@ -78,10 +78,10 @@ def test_an_overlap_is_counted_however_it_is_written(writing, pair):
     a, b = pair.split("/")
     facts = with_others(**{a: [("CCO", 1.0), ("CCO", 1.0)], b: [(writing, 1.0)]})
     assert counts(facts, "overlaps") == [int(other == pair) for other in PAIRS]
-    found = facts["overlaps"][pair]
-    assert found["rows"] == {a: 2, b: 1}
-    assert found["example"][a]["smiles"] == "CCO"
-    assert found["example"][b]["smiles"] == writing.strip()
+    entry = facts["overlaps"][pair]
+    assert entry["rows"] == {a: 2, b: 1}
+    assert entry["example"][a]["smiles"] == "CCO"
+    assert entry["example"][b]["smiles"] == writing.strip()
     (note,) = duplicate_notes(facts)
     assert note.startswith("1 molecule of the ")
     assert f"(1 row and 2 rows; for example {writing.strip()} in line" in note
@@ -142,8 +142,8 @@ def test_numbers_that_contradict_each_other():
     # Labels 1, 2, 3, 4, 0, 5, 2 and 2.1: of these the standard deviation is 1.5284.
     facts = with_others(train=[("CCO", 0.0), ("OCC", 5.0), ("CCN", 2.0), ("NCC", 2.1)])
     spread = float(np.std([1, 2, 3, 4, 0, 5, 2, 2.1]))
-    (found,) = facts["conflicts"].values()
-    assert found == {
+    (entry,) = facts["conflicts"].values()
+    assert entry == {
         "molecules": 1,
         "rows": 2,
         "example": {"smiles": "CCO", "labels": [0.0, 5.0], "lines": [4, 5]},
@@ -230,15 +230,15 @@ def test_a_run_names_every_overlap_everywhere(run):
         == (metrics["overlaps"])
     )
     report = (folder / "run" / "report.html").read_text()
-    for told in (
+    for phrase in (
         "1 molecule of the validation part is also in the training part",
         "1 molecule of the test part is also in the training part",
         "1 molecule of the test part is also in the validation part",
         "different salts or charges (1 in val/test",
         "1 molecule has several labels of y",
     ):
-        assert sum(told in line for line in lines) == 1
-        assert told in report
+        assert sum(phrase in line for line in lines) == 1
+        assert phrase in report
 
 
 @pytest.mark.parametrize("split", ["random", "scaffold"])

@@ -20,7 +20,7 @@ from gattn.molecules.runs.measure import (
     measure_targets,
     undefined,
 )
-from gattn.molecules.runs.overlaps import conflict_notes, conflicts, repeated
+from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
@@ -99,7 +99,7 @@ def evaluate_table(
     )
     known = estimator.labelled(source.smiles, source.labels.y)
     new = ~torch.isin(marks(known.canonical), estimator.seen_)
-    repeats = repeated(known, new, source)
+    repeats = training_overlap(known, new, source)
     say(_told(source, known, repeats))
     if not new.any():
         raise ValueError(f"{path} has no labelled molecule that the model was not trained on")

@@ -16,7 +16,7 @@ from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
 from gattn.training.words import amount
 
-__all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "repeated"]
+__all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "training_overlap"]
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
 """The parts and the words for them."""
@@ -33,12 +33,14 @@ HARM = {
 }
 
 
-def duplicate_facts(split: Split, known: Labelled, source: Source, task: Task) -> dict[str, Any]:
+def duplicate_facts(
+    split: Split, molecules: Labelled, source: Source, task: Task
+) -> dict[str, Any]:
     """Count what two parts share, and the labels that contradict each other.
 
     Args:
-        split: positions in ``known``.
-        known: the labelled molecules.
+        split: positions in ``molecules``.
+        molecules: the labelled molecules.
         source: the rows that they came from.
         task: what the labels are for.
 
@@ -52,62 +54,66 @@ def duplicate_facts(split: Split, known: Labelled, source: Source, task: Task) -
     """
     parts = {part: getattr(split, part).tolist() for part in PARTS}
     return {
-        "overlaps": _shared(known, source, parts, lambda text: text, forms=False),
-        "salt_forms": _shared(known, source, parts, parent, forms=True),
-        "stereo_forms": _shared(known, source, parts, flat, forms=True),
-        "conflicts": conflicts(known, source, task),
+        "overlaps": _overlap(molecules, source, parts, lambda text: text, forms=False),
+        "salt_forms": _overlap(molecules, source, parts, parent, forms=True),
+        "stereo_forms": _overlap(molecules, source, parts, flat, forms=True),
+        "conflicts": conflicts(molecules, source, task),
     }
 
 
-def _shared(
-    known: Labelled, source: Source, parts: Mapping[str, Sequence[int]],
+def _overlap(
+    molecules: Labelled, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Count the keys that two parts share; with ``forms`` those of several identities only."""
-    keys = {text: key(text) for text in dict.fromkeys(known.canonical)}
+    keys = {text: key(text) for text in dict.fromkeys(molecules.canonical)}
     places: dict[str, dict[str, list[int]]] = {}
     for part, positions in parts.items():
-        held = places.setdefault(part, {})
+        by_key = places.setdefault(part, {})
         for i in positions:
-            held.setdefault(keys[known.canonical[i]], []).append(i)
-    counted: dict[str, Any] = {}
+            by_key.setdefault(keys[molecules.canonical[i]], []).append(i)
+    counts: dict[str, Any] = {}
     for a, b in combinations(parts, 2):
         common = [
             (places[a][k], places[b][k])
             for k in places[a]
-            if k in places[b] and (not forms or _several(known, [*places[a][k], *places[b][k]]))
+            if k in places[b] and (not forms or _several(molecules, [*places[a][k], *places[b][k]]))
         ]
         example = None
         if common:
-            first, second = _two(known, *common[0]) if forms else (common[0][0][0], common[0][1][0])
-            example = {part: _row(known, source, i) for part, i in ((a, first), (b, second))}
+            first, second = (
+                _two(molecules, *common[0]) if forms else (common[0][0][0], common[0][1][0])
+            )
+            example = {part: _row(molecules, source, i) for part, i in ((a, first), (b, second))}
         rows = {a: sum(len(some) for some, _ in common), b: sum(len(some) for _, some in common)}
-        counted[f"{a}/{b}"] = {"molecules": len(common), "rows": rows, "example": example}
-    return counted
+        counts[f"{a}/{b}"] = {"molecules": len(common), "rows": rows, "example": example}
+    return counts
 
 
-def _several(known: Labelled, positions: Sequence[int]) -> bool:
-    return len({known.canonical[i] for i in positions}) > 1
+def _several(molecules: Labelled, positions: Sequence[int]) -> bool:
+    return len({molecules.canonical[i] for i in positions}) > 1
 
 
-def _two(known: Labelled, some: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
+def _two(molecules: Labelled, some: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
     """A position of each part, of two different molecules."""
-    return next((i, j) for i in some for j in others if known.canonical[i] != known.canonical[j])
+    return next(
+        (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
+    )
 
 
-def _row(known: Labelled, source: Source, position: int) -> dict[str, Any]:
-    row = int(known.rows[position])
+def _row(molecules: Labelled, source: Source, position: int) -> dict[str, Any]:
+    row = int(molecules.rows[position])
     return {"smiles": source.smiles[row].strip(), "line": int(source.lines[row])}
 
 
-def conflicts(known: Labelled, source: Source, task: Task) -> dict[str, Any]:
+def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]:
     """Find molecules with several labels of one target that contradict each other.
 
     Classes contradict each other where they differ, and numbers where they differ by more than
     :data:`TOLERANCE` standard deviations of the target's labels.
 
     Args:
-        known: the labelled molecules.
+        molecules: the labelled molecules.
         source: the rows that they came from.
         task: what the labels are for.
 
@@ -117,55 +123,59 @@ def conflicts(known: Labelled, source: Source, task: Task) -> dict[str, Any]:
         target's unit and the ``largest`` difference, which is the example's.
     """
     groups: dict[str, list[int]] = {}
-    for i, text in enumerate(known.canonical):
+    for i, text in enumerate(molecules.canonical):
         groups.setdefault(text, []).append(i)
     repeats = [positions for positions in groups.values() if len(positions) > 1]
-    y = known.y.numpy()
-    counted: dict[str, Any] = {}
+    y = molecules.y.numpy()
+    counts: dict[str, Any] = {}
     for t, target in enumerate(source.targets if repeats else ()):
-        tolerance = TOLERANCE * float(np.nanstd(y[:, t])) if task == "regression" else 0.5
-        found: list[tuple[float, int, int]] = []
+        numbers = y[np.isfinite(y[:, t]), t]
+        if not len(numbers):
+            continue
+        tolerance = TOLERANCE * float(numbers.std()) if task == "regression" else 0.5
+        pairs: list[tuple[float, int, int]] = []
         rows = 0
         for positions in repeats:
-            measured = [i for i in positions if np.isfinite(y[i, t])]
-            if not measured:
+            with_label = [i for i in positions if np.isfinite(y[i, t])]
+            if not with_label:
                 continue
-            low, high = min(measured, key=lambda i: y[i, t]), max(measured, key=lambda i: y[i, t])
+            low = min(with_label, key=y[:, t].__getitem__)
+            high = max(with_label, key=y[:, t].__getitem__)
             if (difference := float(y[high, t] - y[low, t])) > tolerance:
-                found.append((difference, low, high))
-                rows += len(measured)
-        if found:
-            counted[target] = _conflict(known, source, t, found, rows, tolerance, task)
-    return counted
+                pairs.append((difference, low, high))
+                rows += len(with_label)
+        if pairs:
+            counts[target] = _conflict(molecules, source, t, pairs, rows, tolerance, task)
+    return counts
 
 
 def _conflict(
-    known: Labelled, source: Source, target: int, found: Sequence[tuple[float, int, int]],
+    molecules: Labelled, source: Source, target: int, pairs: Sequence[tuple[float, int, int]],
     rows: int, tolerance: float, task: Task,
 ) -> dict[str, Any]:  # fmt: skip
-    difference, low, high = max(found, key=lambda each: each[0])
-    labels = [source.labels.y[int(known.rows[i]), target] for i in (low, high)]
+    difference, low, high = max(pairs, key=lambda each: each[0])
+    labels = [source.labels.y[int(molecules.rows[i]), target] for i in (low, high)]
     example = {
-        "smiles": known.canonical[low],
+        "smiles": molecules.canonical[low],
         "labels": [float(x) if isinstance(x, float) else x for x in labels],
-        "lines": [int(source.lines[int(known.rows[i])]) for i in (low, high)],
+        "lines": [int(source.lines[int(molecules.rows[i])]) for i in (low, high)],
     }
-    facts: dict[str, Any] = {"molecules": len(found), "rows": rows, "example": example}
+    facts: dict[str, Any] = {"molecules": len(pairs), "rows": rows, "example": example}
     if task == "regression":
         facts |= {"tolerance": tolerance, "largest": difference}
     return facts
 
 
 def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Say in sentences what :func:`duplicate_facts` counted; nothing where it counted nothing."""
+    """Say in sentences what :func:`duplicate_facts` counts; nothing where it counts nothing."""
     notes = []
-    for pair, found in facts["overlaps"].items():
+    for pair, entry in facts["overlaps"].items():
         a, b = pair.split("/")
-        if n := found["molecules"]:
-            rows = f"{amount(found['rows'][b], 'row')} and {amount(found['rows'][a], 'row')}"
+        if n := entry["molecules"]:
+            rows = f"{amount(entry['rows'][b], 'row')} and {amount(entry['rows'][a], 'row')}"
             notes.append(
                 f"{amount(n, 'molecule')} of the {PARTS[b]} part {'is' if n == 1 else 'are'} also "
-                f"in the {PARTS[a]} part ({rows}; for example {_both(found['example'])}): "
+                f"in the {PARTS[a]} part ({rows}; for example {_both(entry['example'])}): "
                 f"{HARM[pair]}."
             )
     return [*notes, *_form_notes(facts), *conflict_notes(facts["conflicts"])]
@@ -173,17 +183,17 @@ def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
 
 def _form_notes(facts: Mapping[str, Any]) -> list[str]:
     notes = []
-    for name, told in (
+    for name, phrase in (
         ("salt_forms", "as different salts or charges"),
         ("stereo_forms", "with different stereo"),
     ):
-        pairs = {pair: found for pair, found in facts[name].items() if found["molecules"]}
+        pairs = {pair: entry for pair, entry in facts[name].items() if entry["molecules"]}
         if not pairs:
             continue
-        counts = ", ".join(f"{found['molecules']:,} in {pair}" for pair, found in pairs.items())
+        counts = ", ".join(f"{entry['molecules']:,} in {pair}" for pair, entry in pairs.items())
         example = _both(next(iter(pairs.values()))["example"])
         notes.append(
-            f"Some molecules are in two parts {told} ({counts}; for example {example}): a model "
+            f"Some molecules are in two parts {phrase} ({counts}; for example {example}): a model "
             "that was trained on one form predicts the other too well."
         )
     return notes
@@ -196,41 +206,42 @@ def _both(example: Mapping[str, Any]) -> str:
     )
 
 
-def conflict_notes(found: Mapping[str, Any]) -> list[str]:
-    """Say in a sentence a target what :func:`conflicts` found, of the first few targets."""
+def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
+    """Say in a sentence a target what :func:`conflicts` counts, of the first few targets."""
     notes = []
-    for target, facts in list(found.items())[:TARGETS]:
+    for target, facts in list(facts_by_target.items())[:TARGETS]:
         n, example = facts["molecules"], facts["example"]
         labels, lines = example["labels"], example["lines"]
-        told = [f"{_shown(label)} in line {line}" for label, line in zip(labels, lines)]
-        shown = f"{example['smiles']}: {' and '.join(told)}"
+        phrase = [f"{_label_text(label)} in line {line}" for label, line in zip(labels, lines)]
+        labels_text = f"{example['smiles']}: {' and '.join(phrase)}"
         has = f"{amount(n, 'molecule')} {'has' if n == 1 else 'have'}"
         if "largest" in facts:
             notes.append(
                 f"{has} several labels of {target} that differ by more than {TOLERANCE:g} standard "
                 f"deviations ({facts['tolerance']:.3g}), in {amount(facts['rows'], 'row')}; the "
-                f"largest difference is {facts['largest']:.3g}, of {shown}. All rows are used."
+                f"largest difference is {facts['largest']:.3g}, of {labels_text}. All rows are "
+                "used."
             )
         else:
             notes.append(
                 f"{has} both classes of {target}, in {amount(facts['rows'], 'row')}, for example "
-                f"{shown}. All rows are used."
+                f"{labels_text}. All rows are used."
             )
-    if len(found) > TARGETS:
-        more = len(found) - TARGETS
+    if len(facts_by_target) > TARGETS:
+        more = len(facts_by_target) - TARGETS
         notes.append(f"{amount(more, 'more target')} have such labels: metrics.json has them all.")
     return notes
 
 
-def _shown(label: object) -> str:
+def _label_text(label: object) -> str:
     return f"{label:.4g}" if isinstance(label, float) else str(label)
 
 
-def repeated(known: Labelled, new: Tensor, source: Source) -> dict[str, Any]:
+def training_overlap(molecules: Labelled, new: Tensor, source: Source) -> dict[str, Any]:
     """Count the rows of a new table whose molecule the model was trained or validated on.
 
     Args:
-        known: the labelled molecules of the table.
+        molecules: the labelled molecules of the table.
         new: [k] bool, whether the model has not been trained or validated on each.
         source: the rows that they came from.
 
@@ -239,7 +250,7 @@ def repeated(known: Labelled, new: Tensor, source: Source) -> dict[str, Any]:
     """
     old = (~new).nonzero().flatten().tolist()
     return {
-        "molecules": len({known.canonical[i] for i in old}),
+        "molecules": len({molecules.canonical[i] for i in old}),
         "rows": len(old),
-        "example": _row(known, source, old[0]) if old else None,
+        "example": _row(molecules, source, old[0]) if old else None,
     }
