@@ -39,6 +39,18 @@ Encoding = Annotated[
     str | None,
     option("Of tables and lists, as latin-1.", "their mark, else UTF-8"),
 ]
+Decimal = Annotated[
+    Literal[".", ","] | None,
+    option("The decimal sign of numbers in tables.", "a point, or commas between semicolons"),
+]
+Thousands = Annotated[
+    Literal[",", ".", " ", "'"] | None,
+    option("The separator between groups of three digits in tables.", "none"),
+]
+Missing = Annotated[
+    list[str] | None,
+    option("A word for a missing attribute, as NA; give it once for each.", "empty cells"),
+]
 
 
 @app.command()
@@ -77,6 +89,9 @@ def train(
         ),
     ] = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    missing: Missing = None,
     runs: Annotated[int | None, option("Trainings from other first weights.", RUN.runs)] = None,
     model: Annotated[
         Literal["gat", "gatv2", "transformer", "gps"] | None,
@@ -139,6 +154,7 @@ def train(
     told = {
         **locals(),
         "features": tuple(features) if features else None,
+        "missing": tuple(missing) if missing else None,
         "nodes": str(nodes) if nodes else None,
         "edges": {True: "directed", False: "undirected"}.get(directed) if directed is not None
         else None,
@@ -171,6 +187,9 @@ def predict(
     out: Annotated[Path, Option(help="The CSV file to write; it must be new.")],
     nodes: Nodes = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    missing: Missing = None,
     coverage: Annotated[
         float, Option(help="How often sets of labels, or intervals, are to hold the truth.")
     ] = RUN.coverage,
@@ -179,8 +198,9 @@ def predict(
     from gattn.nodes.runs.predict import predict_graph
 
     count = predict_graph(
-        run, graph, out, nodes=nodes, encoding=encoding, coverage=coverage, say=say
-    )
+        run, graph, out, nodes=nodes, encoding=encoding, decimal=decimal,
+        thousands=thousands or "", missing=missing or (), coverage=coverage, say=say,
+    )  # fmt: skip
     say(f"{out}: {amount(count, 'node')}")
 
 
@@ -191,9 +211,15 @@ def embed(
     out: Annotated[Path, Option(help="A new file: X.parquet or X.npy.")],
     nodes: Nodes = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    missing: Missing = None,
 ) -> None:
     """Write the vectors that the last layer reads."""
     from gattn.nodes.runs.predict import embed_graph
 
-    count = embed_graph(run, graph, out, nodes=nodes, encoding=encoding, say=say)
+    count = embed_graph(
+        run, graph, out, nodes=nodes, encoding=encoding, decimal=decimal,
+        thousands=thousands or "", missing=missing or (), say=say,
+    )  # fmt: skip
     say(f"{out}: {amount(count, 'node')}")

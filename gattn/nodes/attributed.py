@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -55,6 +55,9 @@ class AttributedGraph:
         directed: whether messages follow the direction of the edges alone.
         notes: what was decided in reading it, in a sentence each.
         left_out: the edges that were left out.
+        unreadable: attributes that are not in the table, by name, and why they cannot be read. They
+            are an error only where they are needed.
+        tensor_labels: whether the column ``y`` comes from a tensor, where -1 is no class.
     """
 
     names: list[Hashable]
@@ -64,6 +67,8 @@ class AttributedGraph:
     directed: bool
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    unreadable: Mapping[Hashable, str] = field(default_factory=dict)
+    tensor_labels: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
@@ -72,8 +77,11 @@ class AttributedGraph:
         """An attribute of the nodes.
 
         Raises:
-            GraphError: there is no such attribute; the message lists those that there are.
+            GraphError: there is no such attribute, and the message lists those that there are; or
+                it cannot be read.
         """
+        if name in self.unreadable:
+            raise GraphError(self.unreadable[name])
         if name not in self.table.columns:
             raise GraphError(f"the nodes have no attribute {name!r}; {held(self.table)}")
         return self.table[name]
@@ -81,6 +89,27 @@ class AttributedGraph:
     def with_notes(self, *notes: str) -> AttributedGraph:
         """The same graph with more to say of how it was read."""
         return replace(self, notes=(*self.notes, *notes))
+
+    def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
+        """The same graph without the attributes' cells that hold one of some words.
+
+        Args:
+            words: texts that stand for a missing value, compared without the space around them.
+        """
+        gaps = {word.strip() for word in words}
+        if not gaps:
+            return self
+        is_gap = self.table.map(lambda cell: isinstance(cell, str) and cell.strip() in gaps)
+        counts = {name: int(is_gap[name].sum()) for name in self.table.columns}
+        notes = [
+            f"Column {name!r}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
+            f"{'is' if count == 1 else 'are'} missing."
+            for name, count in counts.items()
+            if count
+        ]
+        table = self.table.astype(object).mask(is_gap, None)
+        kept = {name: table[name] if counts[name] else self.table[name] for name in counts}
+        return replace(self.with_notes(*notes), table=pd.DataFrame(kept, index=self.table.index))
 
 
 def held(table: pd.DataFrame) -> str:
@@ -99,6 +128,8 @@ def attributed_graph(
     x: Tensor | None = None,
     notes: Sequence[str] = (),
     left_out: Sequence[LeftOut] = (),
+    unreadable: Mapping[Hashable, str] | None = None,
+    tensor_labels: bool = False,
 ) -> AttributedGraph:
     """Check a graph, and make its edges what layers read: once each, both ways, no self-loop.
 
@@ -110,6 +141,8 @@ def attributed_graph(
         x: ready features.
         notes: what was decided before.
         left_out: edges that were left out before.
+        unreadable: see :class:`AttributedGraph`.
+        tensor_labels: see :class:`AttributedGraph`.
 
     Returns:
         The graph, whose notes say how many edges were doubled and how many nodes have none.
@@ -137,8 +170,9 @@ def attributed_graph(
             f"{_many(alone, 'node')} without an edge: predicted from features of their own."
         )
     return AttributedGraph(
-        list(names), once, table.reset_index(drop=True), x, directed, tuple(told), tuple(left_out)
-    )
+        list(names), once, table.reset_index(drop=True), x, directed, tuple(told), tuple(left_out),
+        unreadable or {}, tensor_labels,
+    )  # fmt: skip
 
 
 def edges_by_name(
@@ -167,10 +201,16 @@ def edges_by_name(
     left_out = []
     for at in np.flatnonzero(~known).tolist():
         missing = source[at] if ends[0, at] < 0 else destination[at]
-        text = f"{source[at]} - {destination[at]}"
+        shown = ["" if _is_gap(end) else str(end) for end in (source[at], destination[at])]
         line = 0 if lines is None else lines[at]
-        left_out.append(LeftOut(line, text, f"there is no node {missing!r}"))
+        reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
+        left_out.append(LeftOut(line, " - ".join(shown), reason))
     return torch.from_numpy(ends[:, known].astype(np.int64)), left_out
+
+
+def _is_gap(name: Hashable) -> bool:
+    """Whether the name of a node is missing."""
+    return name is None or name is pd.NA or name != name
 
 
 def check_names(names: Sequence[Hashable], where: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -16,8 +16,8 @@ from torch import Tensor
 from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.features import EncodedGraph, encode_graph
-from gattn.nodes.labels import read_labels, usual_labels
-from gattn.nodes.parts import MASKS, masked_parts, random_parts
+from gattn.nodes.labels import Labels, read_labels, usual_labels
+from gattn.nodes.parts import MASKS, VALIDATION, mask_columns, masked_parts, random_parts
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeModel, NodeSettings
@@ -60,7 +60,7 @@ class NodeEstimator(KeptEstimator):
         dropout: float = DEFAULT.dropout,
         seed: int = DEFAULT.seed,
         directed: bool | None = None,
-        validation_fraction: float = 0.2,
+        validation_fraction: float = VALIDATION,
     ) -> None:
         self.label = label
         self.features = features
@@ -81,7 +81,7 @@ class NodeEstimator(KeptEstimator):
     def fit(
         self: Self,
         graph: GraphLike,
-        y: Sequence[object] | Tensor | Mapping[Hashable, object] | None = None,
+        y: Labels | None = None,
         *,
         tick: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
@@ -90,7 +90,8 @@ class NodeEstimator(KeptEstimator):
         Args:
             graph: a networkx graph, PyG's ``Data``, a table of edges, or tables (edges, nodes).
             y: n labels in the order of the nodes, None or NaN where there is none, or labels by
-                the nodes' names; None to take the attribute that ``label`` names.
+                the nodes' names; None to take the attribute that ``label`` names. In a tensor of
+                whole numbers -1 is a node without a class.
             tick: told of every epoch.
 
         Returns:
@@ -102,10 +103,10 @@ class NodeEstimator(KeptEstimator):
         """
         self.settings()  # a wrong setting is told before anything is read
         read = read_graph(graph, directed=self.directed)
-        values, notes = read_labels(read, self.label, y)
+        values, notes = self._read_labels(read, y)
         labels = self.learn_labels(values)
-        split = self._parts(read, labels)
-        encoded = self.encode(read.with_notes(*notes), values.name)
+        split, decided = self._parts(read, labels)
+        encoded = self.encode(read.with_notes(*notes, *decided), values.name)
         return self.fit_parts(encoded, labels, split, tick=tick)
 
     def encode(
@@ -204,19 +205,21 @@ class NodeEstimator(KeptEstimator):
             raise GraphError("a loaded estimator holds no graph: give it the graph to predict on")
         return self.graph_
 
-    def _parts(self, graph: AttributedGraph, y: Tensor) -> Split:
-        if all(name in graph.table.columns for name in MASKS):
-            return masked_parts(graph)
-        share = float(self.validation_fraction)
+    def _read_labels(self, graph: AttributedGraph, y: Labels | None) -> tuple[pd.Series, list[str]]:
+        return read_labels(graph, self.label, y, classes=self.task == "classification")
+
+    def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
+        share, by_class = float(self.validation_fraction), self.task == "classification"
+        if mask_columns(graph):
+            return masked_parts(graph, y, self.seed, share, by_class=by_class)
         check_share("validation_fraction", share)
-        shares = (1 - share, share, 0.0)
-        return random_parts(y, self.seed, shares, by_class=self.task == "classification")
+        return random_parts(y, self.seed, (1 - share, share, 0.0), by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
         """The graph to score on, and its labels: without arguments those of no part of ``fit``."""
         read = self.read(graph)
         if graph is not None or y is not None:
-            return read, self.encode_labels(read_labels(read, self.label, y)[0])
+            return read, self.encode_labels(self._read_labels(read, y)[0])
         rest = self.y_.clone()
         rest[torch.cat([self.split_.train, self.split_.val])] = torch.nan
         if not rest.isfinite().any():

@@ -11,12 +11,31 @@ from numpy.typing import NDArray
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.values import is_missing
 
-__all__ = ["flat_table"]
+__all__ = ["LISTS", "flat_table", "shape_fault"]
 
 LISTS = (list, tuple, set, np.ndarray)
 
 
-def flat_table(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
+    """Say why an array has not one value a node; empty where it is [n] or [n, 1].
+
+    >>> shape_fault("train_mask", (3, 1), 5)
+    'train_mask must have one value for each of 5 nodes; it is (3, 1)'
+    """
+    if shape in ((nodes,), (nodes, 1)):
+        return ""
+    told = f"{name} must have one value for each of {nodes:,} nodes; it is {shape}"
+    if len(shape) == 2 and shape[0] == nodes:
+        one_hot = ", or y.argmax(1) where it is one-hot" if name == "y" else ""
+        return f"{told}: choose one of its columns, as {name}[:, 0]{one_hot}"
+    if name.endswith("mask") and len(shape) == 1 and shape[0] < nodes:
+        return f"{told}: of positions make a mask that is true there"
+    return told
+
+
+def flat_table(
+    table: pd.DataFrame,
+) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
     """Give every column one value a node.
 
     Lists of as many numbers for every node become as many columns, ``x.0``, ``x.1``, ... Lists of
@@ -27,19 +46,17 @@ def flat_table(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         table: n rows of attributes.
 
     Returns:
-        The table, and what was decided, in a sentence each.
-
-    Raises:
-        GraphError: two columns of one name, or lists of other things or of several lengths.
+        The table; what was decided, in a sentence each; and the attributes that cannot be read,
+        with the reason: two columns of one name, lists of other things or of several lengths.
 
     Example:
         >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
         >>> flat_table(table)[0].columns.tolist()
         ['at.0', 'at.1', 'tags']
     """
-    doubled = table.columns[table.columns.duplicated()]
-    if len(doubled):
-        raise GraphError(f"attributes must have different names; two are called {doubled[0]!r}")
+    twice = table.columns.duplicated(keep=False)
+    unreadable = {name: _several(name) for name in table.columns[twice]}
+    table = table.loc[:, ~twice]
     parts: list[pd.DataFrame] = []
     notes: list[str] = []
     for name in table.columns:
@@ -53,8 +70,18 @@ def flat_table(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             parts.append(_joined(values).to_frame())
             notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
         else:
-            parts.append(_numbers(values))
-    return (pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)), notes
+            try:
+                parts.append(_numbers(values))
+            except GraphError as error:
+                unreadable[name] = str(error)
+    flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
+    again = flat.columns.duplicated(keep=False)  # "x.0" beside a list "x"
+    unreadable |= {name: _several(name) for name in flat.columns[again]}
+    return flat.loc[:, ~again], notes, unreadable
+
+
+def _several(name: Hashable) -> str:
+    return f"attributes must have different names; several are called {name!r}"
 
 
 def _is_texts(values: pd.Series) -> bool:

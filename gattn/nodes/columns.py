@@ -13,8 +13,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
+from gattn.data.numbers import NumberFormat, classify, read_numbers
 from gattn.nodes.attributed import held
-from gattn.nodes.values import as_numbers, as_texts, is_missing
+from gattn.nodes.notation import told_patterns
+from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing
 
 __all__ = ["Column", "learn_columns", "write_features"]
 
@@ -37,6 +39,7 @@ class Column:
         mean: of numbers.
         std: of numbers, above 0.
         gaps: whether a number may be missing, which has a feature of its own.
+        unit: what stands behind every number, as ``%``; empty without one.
         categories: the texts that have a feature each; another text has none.
         places: the hashes of the words that have a feature each, ascending.
         idf: the inverse document frequency of each of them.
@@ -47,6 +50,7 @@ class Column:
     mean: float = 0.0
     std: float = 1.0
     gaps: bool = False
+    unit: str = ""
     categories: tuple[str, ...] = ()
     places: tuple[int, ...] = field(default=(), repr=False)
     idf: tuple[float, ...] = field(default=(), repr=False)
@@ -72,7 +76,7 @@ class Column:
         return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
 
     def _numbers(self, values: pd.Series) -> sp.csr_matrix:
-        numbers = _checked_numbers(values)
+        numbers = _checked_numbers(values, self.unit)
         missing = np.isnan(numbers)
         scaled = np.where(missing, 0.0, (numbers - self.mean) / self.std)
         columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
@@ -80,7 +84,11 @@ class Column:
 
     def unknown(self, values: pd.Series) -> str:
         """What of other nodes the column has no feature for, in a sentence; else empty."""
-        if self.kind == "number" and not self.gaps and (gone := int(is_missing(values).sum())):
+        if (
+            self.kind == "number"
+            and not self.gaps
+            and (gone := int(is_missing(values, numbers=True).sum()))
+        ):
             return (
                 f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, and was for "
                 "none in training: the mean stands there."
@@ -112,8 +120,9 @@ def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Colum
 
     A column of numbers is standardised. One of texts is of categories where they are few and come
     again, or single words of which each comes ten times, else of text. A column that holds both
-    numbers and texts is read as texts, and a note says so; one that is constant or empty gives no
-    features.
+    numbers and texts is read as texts, and a note says so, with the pattern that keeps its cells
+    from being numbers; one that is constant or empty gives no features. Numbers that all have a
+    percent sign are read as numbers.
 
     Args:
         table: of the nodes that there are, labelled or not.
@@ -129,11 +138,10 @@ def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Colum
     """
     found, notes = [], []
     for name in names:
-        column, note = _learn(name, table[name])
+        column, told = _learn(name, table[name])
         if column is not None:
             found.append(column)
-        if note:
-            notes.append(note)
+        notes += told
     return found, notes
 
 
@@ -152,26 +160,71 @@ def write_features(columns: Sequence[Column], table: pd.DataFrame) -> sp.csr_mat
     return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
 
 
-def _learn(name: str, values: pd.Series) -> tuple[Column | None, str]:
-    missing, numbers, texts = is_missing(values), as_numbers(values), as_texts(values)
+def _learn(name: str, values: pd.Series) -> tuple[Column | None, list[str]]:
+    missing, numbers = is_missing(values), as_numbers(values)
+    texts = as_texts(values)
     known = Counter(text for text, gone in zip(texts, missing) if not gone)
     if len(known) < 2:
-        return None, f"Column {name!r} says nothing: it is {'constant' if known else 'empty'}."
+        told = "constant" if known else "empty"
+        return None, [f"Column {name!r} says nothing: it is {told}."]
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
-        numbers = _checked_numbers(values)[~missing]
-        # Equal numbers differ from their mean by rounding.
-        std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
-        return Column(name, "number", float(numbers.mean()), std, bool(missing.any())), ""
-    total, note = known.total(), ""
-    if len(words) < total:
-        note = (
+        return _learn_numbers(name, values, "")
+    total, notes = known.total(), []
+    written = read_numbers(texts)
+    recognised = sum(pattern.count for pattern in written.recognised())
+    if recognised == total and all(classify(text).unit == "%" for text in known):
+        column, notes = _learn_numbers(name, values, "%")
+        if column is not None:
+            return column, notes
+    if 2 * (total - len(words) + recognised) >= total and recognised:
+        patterns = told_patterns(written.patterns)
+        notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
+    elif len(words) < total:
+        notes.append(
             f"Column {name!r} holds {total - len(words):,} numbers and {len(words):,} texts, "
             f"as {words[0][:40]!r}: all are read as texts."
         )
+    notes += _told_words(name, values)
     if _is_category(known):
-        return Column(name, "category", categories=tuple(sorted(known))), note
-    return _learn_text(name, texts, note)
+        return Column(name, "category", categories=tuple(sorted(known))), notes
+    column, more = _learn_text(name, texts)
+    return column, notes + more
+
+
+def _learn_numbers(name: str, values: pd.Series, unit: str) -> tuple[Column | None, list[str]]:
+    """A column of numbers, each with the unit behind it; None where some are not written so."""
+    missing, words = is_missing(values, numbers=True), gap_words(values)
+    if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
+        return None, []
+    numbers, notes = _checked_numbers(values, unit)[~missing], []
+    if unit:
+        notes.append(f"Column {name!r} is read as numbers before {unit!r}.")
+    if words:
+        notes.append(f"Column {name!r} is missing where it holds {_counts(words)}.")
+    texts = [value for value in values.tolist() if isinstance(value, str)]
+    notes += [
+        f"Column {name!r}: {told_patterns([doubt])}."
+        for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
+    ]
+    # Equal numbers differ from their mean by rounding.
+    std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
+    column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()), unit)
+    return column, notes
+
+
+def _told_words(name: str, values: pd.Series) -> list[str]:
+    """A note on words in a column of texts that may have been meant as gaps."""
+    if not (words := gap_words(values)):
+        return []
+    return [
+        f"Column {name!r} holds {_counts(words)}: in a column of texts such a word is a value, and "
+        "only an empty cell is missing. If it stands for a gap, name it with --missing."
+    ]
+
+
+def _counts(words: Mapping[str, int]) -> str:
+    return ", ".join(f"{word!r} ({count:,})" for word, count in words.items())
 
 
 def _is_category(known: Counter[str]) -> bool:
@@ -182,14 +235,14 @@ def _is_category(known: Counter[str]) -> bool:
     return different < total and different <= max(CATEGORIES, total / 10)
 
 
-def _learn_text(name: str, texts: list[str], note: str) -> tuple[Column | None, str]:
+def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
     counts = _hashed(texts)
     found = np.bincount(counts.indices, minlength=HASHES)
     places = np.flatnonzero(found >= LEAST)
     if not len(places):
-        return None, f"Column {name!r} says nothing: no word of it comes twice."
+        return None, [f"Column {name!r} says nothing: no word of it comes twice."]
     idf = TfidfTransformer().fit(counts[:, places]).idf_
-    return Column(name, "text", places=tuple(places.tolist()), idf=tuple(idf.tolist())), note
+    return Column(name, "text", places=tuple(places.tolist()), idf=tuple(idf.tolist())), []
 
 
 def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
@@ -198,13 +251,15 @@ def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 
 
-def _checked_numbers(values: pd.Series) -> NDArray[np.float64]:
-    numbers = as_numbers(values)
-    strange = np.isnan(numbers) & ~is_missing(values)
+def _checked_numbers(values: pd.Series, unit: str = "") -> NDArray[np.float64]:
+    numbers = as_numbers(values, NumberFormat(unit=unit))
+    strange = np.isnan(numbers) & ~is_missing(values, numbers=True)
     if strange.any():
-        text = str(values.tolist()[int(strange.argmax())])
+        texts = ["" if gone else str(value) for value, gone in zip(values, ~strange)]
+        patterns = told_patterns(read_numbers(texts).patterns)
+        text = texts[int(strange.argmax())]
         raise ValueError(
-            f"attribute {values.name!r} must hold numbers, as in training; got {text!r}"
+            f"attribute {values.name!r} must hold numbers, as in training; got {text!r}: {patterns}"
         )
     if np.isinf(numbers).any():
         raise ValueError(f"attribute {values.name!r} must be finite; it holds an infinite number")

@@ -48,7 +48,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         seed: of everything that is drawn.
         directed: whether messages follow the edges' direction alone; None for both ways, but for
             ``Data`` as its edges are.
-        validation_fraction: of the labelled nodes of every class, where the graph has no masks.
+        validation_fraction: of the labelled nodes of every class, where no mask marks validation.
 
     Attributes:
         classes_: the classes, sorted.
@@ -173,7 +173,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         dropout: a probability.
         seed: of everything that is drawn.
         directed: whether messages follow the edges' direction alone.
-        validation_fraction: of the labelled nodes, where the graph has no masks.
+        validation_fraction: of the labelled nodes, where no mask marks validation.
 
     Example:
         >>> import networkx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,12 +61,19 @@ class FeatureEncoder:
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []
+        names = None if names is None else _as_columns(graph, names)
         for name in names or ():
             graph.column(name)
             if list(names or ()).count(name) > 1:
                 raise GraphError(f"each feature must be named once; got {name!r} twice or more")
             if name in leave:
                 raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
+        if names is None:
+            fault = next(
+                (told for name, told in graph.unreadable.items() if name not in leave), None
+            )
+            if fault is not None:
+                raise GraphError(f"{fault}. Name the attributes to read with features (--features)")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names
         try:
             columns, notes = learn_columns(graph.table, list(used))
@@ -160,6 +168,16 @@ def encode_graph(
     """Learn the features of a graph, as :meth:`FeatureEncoder.fit` does, and make them."""
     encoder, notes = FeatureEncoder.fit(graph, names, leave)
     return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
+
+
+def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
+    """The columns of attributes, where a list of numbers is read as ``x.0``, ``x.1``, ..."""
+    columns = [str(column) for column in graph.table.columns]
+    found: list[str] = []
+    for name in names:
+        places = [c for c in columns if re.fullmatch(rf"{re.escape(name)}\.\d+", c)]
+        found += places if places and name not in columns else [name]
+    return found
 
 
 def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from gattn.data import load_citation
-from gattn.data.tables import is_missing, open_table
+from gattn.data.numbers import NumberFormat
+from gattn.data.tables import open_table
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.reading import from_data, from_networkx, from_tables
+from gattn.nodes.lists import read_list
+from gattn.nodes.notation import with_numbers
+from gattn.nodes.reading import from_data, from_networkx
+from gattn.nodes.tables import from_tables
 
 if TYPE_CHECKING:
     import networkx
@@ -29,21 +34,29 @@ def read_graph_file(
     *,
     directed: bool | None = None,
     encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str = "",
+    missing: Sequence[str] = (),
 ) -> AttributedGraph:
     """Read a graph from a file, or a citation network by its name.
 
     Args:
         path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
             ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
-            ``.edgelist``, ``.edges`` or ``.txt``: two names a line, ``#`` before a comment. Tabs
-            tell names apart in a line that has some, else commas, else spaces: a name between tabs
-            or commas may hold spaces.
+            ``.edgelist``, ``.edges`` or ``.txt``: two names a line, with one separator in the whole
+            file, and comments behind ``#`` or ``%`` and a space at the start of a line (see
+            :func:`gattn.nodes.lists.read_list`).
         nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list. The
             nodes of a GML file are named by their labels, or by their ids where two labels are the
             same.
         directed: see :func:`gattn.nodes.reading.read_graph`.
         encoding: of the text in tables and lists; otherwise what the byte order mark says, and
             UTF-8 without one.
+        decimal: the decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, but for
+            a comma in the columns of a table separated by semicolons that have one.
+        thousands: the separator between groups of three digits, ``","``, ``"."``, ``" "`` or
+            ``"'"``; empty for none.
+        missing: words that stand for a missing attribute in every column, besides empty cells.
 
     Returns:
         The graph.
@@ -52,7 +65,11 @@ def read_graph_file(
         FileNotFoundError: no such file.
         ImportError: networkx is not installed.
         GraphError: an ending of no such file, a file that cannot be read, or an empty one.
+        ValueError: a decimal sign or a separator that there is not.
     """
+    style = None
+    if decimal is not None or thousands:
+        style = NumberFormat(decimal=decimal or ".", thousands=thousands)
     if str(path).lower() in CITATION:
         data = load_citation(str(path), normalize_features=True)
         return from_data(data, directed=bool(directed))
@@ -61,26 +78,42 @@ def read_graph_file(
         raise FileNotFoundError(f"there is no file {path}; nor is it one of {', '.join(CITATION)}")
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; wanted a graph")
-    ending = path.suffix.lower()
     try:
-        if ending in MARKUP:
-            if nodes is not None:
-                raise GraphError(f"{path} has its nodes itself; a table of nodes is for edges")
-            return from_networkx(_marked_up(path), directed=directed)
-        if ending not in TABLES + LISTS:
-            ends = ", ".join([*MARKUP, *TABLES, *LISTS])
-            raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
-        edges, lines = (_read_list if ending in LISTS else _read_table)(path, encoding)
-        if edges.empty and nodes is None:
-            raise GraphError("it has no edges")
-        table = None
-        if nodes is not None:
-            table, _ = _read_table(Path(nodes), encoding)
-            if table.empty:
-                raise GraphError(f"{nodes} has no nodes")
-        return from_tables(edges, table, directed=bool(directed), lines=lines)
+        graph, semicolons = _read(path, nodes, directed, encoding)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
+    return with_numbers(graph.with_gaps(missing), style, commas=semicolons)
+
+
+def _read(
+    path: Path, nodes: str | Path | None, directed: bool | None, encoding: str | None
+) -> tuple[AttributedGraph, bool]:
+    """The graph, and whether semicolons separate its table of nodes."""
+    ending = path.suffix.lower()
+    if ending in MARKUP:
+        if nodes is not None:
+            raise GraphError(f"{path} has its nodes itself; a table of nodes is for edges")
+        return from_networkx(_marked_up(path), directed=directed), False
+    if ending not in TABLES + LISTS:
+        ends = ", ".join([*MARKUP, *TABLES, *LISTS])
+        raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
+    table, semicolons = None, False
+    if ending in LISTS:
+        edges, lines, notes = read_list(path, encoding)
+    else:
+        edges, lines, _ = _read_table(path, encoding)
+        notes = [] if len(edges) else [f"{path.name} has a header, and no edge."]
+    if edges.empty and nodes is None:
+        raise GraphError("it has no edges")
+    if nodes is not None:
+        table, _, separator = _read_table(Path(nodes), encoding)
+        semicolons = separator == ";"
+        if table.empty:
+            raise GraphError(f"{nodes} has no nodes")
+    graph = from_tables(edges, table, directed=bool(directed), lines=lines, notes=notes)
+    if len(edges) and not graph.edge_index.shape[1]:
+        raise GraphError(f"no edge remains: all {len(edges):,} join a node to itself")
+    return graph, semicolons
 
 
 def _marked_up(path: Path) -> networkx.Graph:
@@ -120,50 +153,24 @@ def _without_names(graph: networkx.Graph) -> networkx.Graph:
     return graph
 
 
-def _read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:
-    """Two names a line; what follows them is not read."""
-    rows, lines = [], []
-    try:
-        text = path.read_text(encoding=encoding or "utf-8-sig")
-    except UnicodeDecodeError as error:
-        said = f"it is not {encoding or 'UTF-8'} text: {error}; name its encoding"
-        raise GraphError(said) from None
-    except LookupError:
-        raise GraphError(f"there is no encoding {encoding!r}") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        words = _words(line.partition("#")[0])
-        if not words:
-            continue
-        if len(words) < 2:
-            raise GraphError(f"line {number} must name two nodes; it holds {line.strip()!r}")
-        rows.append(words[:2])
-        lines.append(number)
-    return pd.DataFrame(rows, columns=["source", "target"]), lines
+def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
+    """A table of texts, or of what Parquet holds; its lines; and its separator, if any.
 
-
-def _words(text: str) -> list[str]:
-    """The names in a line of a list, and what follows them; only spaces alone divide at spaces."""
-    separator = next((mark for mark in "\t," if mark in text.strip()), None)
-    return [word for cell in text.split(separator) if (word := cell.strip())]
-
-
-def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]]:
-    """A table of texts, or of what Parquet holds; missing cells are None."""
+    Missing cells are None.
+    """
     if path.suffix.lower() == ".parquet":
         import pyarrow
 
         try:
             table = pd.read_parquet(path)
-            return table, list(range(1, len(table) + 1))
+            return table, list(range(1, len(table) + 1)), ""
         except (pyarrow.ArrowInvalid, OSError) as error:
             raise GraphError(f"{path} is no Parquet file: {error}") from error
     table = open_table(path, encoding=encoding)
-    if len(set(table.columns)) < len(table.columns):
-        raise GraphError(f"{path} has two columns of one name: {', '.join(table.columns)}")
     rows = list(table.rows())
     bad = next((row for row in rows if row.problem), None)
     if bad is not None:
         raise GraphError(f"{path}, line {bad.line}: {bad.problem}")
-    cells = [[None if is_missing(cell) else cell for cell in row.cells] for row in rows]
-    found = pd.DataFrame(cells, columns=list(table.columns), dtype=object)
-    return found, [row.line for row in rows]
+    cells = [[cell if cell.strip() else None for cell in row.cells] for row in rows]
+    frame = pd.DataFrame(cells, columns=list(table.columns), dtype=object)
+    return frame, [row.line for row in rows], table.separator

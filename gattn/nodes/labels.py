@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from gattn.data.numbers import read_numbers
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.values import as_numbers, is_missing
+from gattn.nodes.cells import LISTS, shape_fault
+from gattn.nodes.notation import told_patterns
+from gattn.nodes.values import as_numbers, as_texts, gap_words, is_empty, is_missing
 
-__all__ = ["encode_classes", "encode_numbers", "find_classes", "read_labels", "usual_labels"]
+__all__ = [
+    "Labels",
+    "encode_classes",
+    "encode_numbers",
+    "find_classes",
+    "read_labels",
+    "usual_labels",
+]
 
+Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
+UNLABELLED = -1
+"""The class of a node without a label in tensors, as PyG's data sets have it."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
     """The attributes of the nodes that have a name which labels usually have."""
-    return [name for name in USUAL if name in graph.table.columns]
+    return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
 
 
 def read_labels(
     graph: AttributedGraph,
     label: str | None = None,
-    y: Sequence[object] | Tensor | Mapping[Hashable, object] | None = None,
+    y: Labels | None = None,
+    *,
+    classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
     """The labels of the n nodes as they are, missing ones None.
 
@@ -33,6 +49,8 @@ def read_labels(
         graph: the graph.
         label: the attribute that holds them; None for ``y`` or ``label``.
         y: labels in the order of the nodes, or by the nodes' names, in place of an attribute.
+        classes: whether the labels are classes, so that in a tensor of whole numbers -1 is a node
+            without a label.
 
     Returns:
         The labels, a series with the name of their attribute where they come from one; and what
@@ -40,14 +58,61 @@ def read_labels(
 
     Raises:
         GraphError: there are none, too few or many, or nobody said which of two attributes; or
-            ``y`` stands beside ``x``, and may be a coordinate.
+            ``y`` stands beside ``x``, and may be a coordinate; or a tensor of classes holds a
+            number below -1.
     """
+    notes, is_tensor = [], isinstance(y, Tensor)
     if y is not None:
-        return _given(graph, y), []
-    if label is not None:
-        return graph.column(label), []
-    chosen = _choose(graph)
-    return graph.column(chosen), [f"The labels are attribute {chosen!r}."]
+        values = _in_order(graph, y)
+    else:
+        name = label
+        if name is None:
+            name = _choose(graph)
+            notes.append(f"The labels are attribute {name!r}.")
+        values = graph.column(name)
+        is_tensor = graph.tensor_labels and name == "y"
+    told: list[str] = []
+    if is_tensor and classes:
+        values, told = _without_unlabelled(values)
+    return values, [*notes, *(told or _told_missing(values))]
+
+
+def _without_unlabelled(values: pd.Series) -> tuple[pd.Series, list[str]]:
+    """The labels of a tensor, in which -1 is None; where there are fractions, as they are."""
+    numbers = as_numbers(values)
+    if (numbers[np.isfinite(numbers)] % 1 != 0).any():
+        return values, []
+    low = np.flatnonzero(numbers < UNLABELLED)
+    if len(low):
+        raise GraphError(
+            f"y must hold classes from 0 on, and {UNLABELLED} for a node without a label; node "
+            f"{low[0]} has {numbers[low[0]]:g}. For numbers take NodeRegressor"
+        )
+    gone = numbers == UNLABELLED
+    if not gone.any():
+        return values, []
+    told = f"y is {UNLABELLED} for {gone.sum():,} of {len(values):,} nodes: they have no label."
+    return values.astype(object).mask(pd.Series(gone, values.index), None), [told]
+
+
+def _told_missing(values: pd.Series) -> list[str]:
+    """Notes on which labels are missing, and on words that may have been meant as a gap."""
+    missing, empty = is_missing(values), is_empty(values)
+    words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
+    title = "The label" if values.name is None else f"Label {values.name!r}"
+    are_gaps, notes = int(missing.sum()) > int(empty.sum()), []
+    if missing.any():
+        as_word = f", or one of {words}" if are_gaps else ""
+        notes.append(
+            f"{title} is missing for {missing.sum():,} of {len(values):,} nodes: the cell is "
+            f"empty{as_word}."
+        )
+    if words and not are_gaps:
+        notes.append(
+            f"{title} has the classes {words}: of a label that is a text, only an empty cell is "
+            "missing. If such a word stands for a gap, name it with --missing."
+        )
+    return notes
 
 
 def find_classes(values: pd.Series) -> np.ndarray:
@@ -57,6 +122,11 @@ def find_classes(values: pd.Series) -> np.ndarray:
         GraphError: there are fewer than two, or so many that they are no classes.
     """
     known = _stripped(values).loc[~is_missing(values)]
+    lists = [value for value in known if isinstance(value, LISTS)]
+    if lists:
+        raise GraphError(
+            f"labels{_of(values)} must be one class a node; got {lists[0]!r}, which holds several"
+        )
     kinds = list(pd.unique(known))
     if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
         kinds = sorted({str(kind) for kind in kinds})
@@ -64,9 +134,11 @@ def find_classes(values: pd.Series) -> np.ndarray:
         held = f"one: {kinds[0]!r}" if kinds else "none"
         raise GraphError(f"labels{_of(values)} must have at least two classes; there is {held}")
     if len(kinds) > max(20, len(known) / 2):
+        patterns = told_patterns(read_numbers(as_texts(values)).recognised())
         raise GraphError(
             f"labels{_of(values)} must be classes; {len(kinds):,} of {len(known):,} nodes have "
             "different ones. For numbers take NodeRegressor (--task regression)"
+            f"{patterns and f'; {patterns}'}"
         )
     classes = np.array(sorted(kinds))
     is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
@@ -97,10 +169,12 @@ def encode_numbers(values: pd.Series) -> Tensor:
         GraphError: one is no number, or infinite.
     """
     numbers = as_numbers(values)
-    strange = np.isnan(numbers) & ~is_missing(values)
+    strange = np.isnan(numbers) & ~is_missing(values, numbers=True)
     if strange.any():
         label = values.tolist()[strange.argmax()]
-        raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}")
+        texts = ["" if gone else str(value) for value, gone in zip(values.tolist(), ~strange)]
+        patterns = told_patterns(read_numbers(texts).patterns)
+        raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}: {patterns}")
     if np.isinf(numbers).any():
         raise GraphError(f"labels{_of(values)} must be finite; one is infinite")
     return torch.from_numpy(numbers)
@@ -120,17 +194,20 @@ def _choose(graph: AttributedGraph) -> str:
     return found[0]
 
 
-def _given(
-    graph: AttributedGraph, y: Sequence[object] | Tensor | Mapping[Hashable, object]
-) -> pd.Series:
-    """The labels of the n nodes that were given, missing ones None.
+def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
+    """The labels ``y`` in the order of the n nodes, missing ones None.
 
     The names of tables are texts: a label may also be given by what is written like one.
     """
     if not isinstance(y, Mapping):
+        if isinstance(y, Tensor | np.ndarray | pd.DataFrame):
+            if fault := shape_fault("y", tuple(y.shape), len(graph)):
+                raise GraphError(fault)
+            array = y.to_numpy() if isinstance(y, pd.DataFrame) else y
+            return pd.Series(array.reshape(-1).tolist(), dtype=object)
         if len(y) != len(graph):
             raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
-        return pd.Series(y.tolist() if isinstance(y, Tensor) else list(y), dtype=object)
+        return pd.Series(list(y), dtype=object)
     known = set(graph.names)
     found: dict[Hashable, object] = {}
     for key, label in y.items():

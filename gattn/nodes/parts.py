@@ -2,34 +2,184 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import combinations
+
 import torch
 from torch import Tensor
 
-from gattn.data import Split, random_split, split_by_names
-from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.data import Split, random_split
+from gattn.data.splits import NAMES
+from gattn.nodes.attributed import AttributedGraph, GraphError, held
 from gattn.nodes.values import as_texts
+from gattn.training.checks import check_share
 
-__all__ = ["MASKS", "masked_parts", "named_parts", "per_class_parts", "random_parts"]
+__all__ = [
+    "MASKS",
+    "VALIDATION",
+    "mask_columns",
+    "masked_parts",
+    "named_parts",
+    "per_class_parts",
+    "random_parts",
+]
 
-MASKS = ("train_mask", "val_mask", "test_mask")
+PARTS = {
+    "train": ("train_mask",),
+    "val": ("val_mask", "valid_mask", "validation_mask"),
+    "test": ("test_mask",),
+}
+"""The attributes that may mark a part; the first one that the nodes have does."""
+MASKS = tuple(name for names in PARTS.values() for name in names)
+VALIDATION = 0.2
+"""The share of the training part that validation gets where nothing names a validation part."""
 TRAIN, VAL = 20, 30  # nodes of a class
 
 
-def masked_parts(graph: AttributedGraph) -> Split:
-    """The parts that the graph's masks name.
+def mask_columns(graph: AttributedGraph) -> dict[str, str]:
+    """The attribute that marks each part; a part that no attribute marks is not in it.
+
+    >>> import pandas as pd
+    >>> from gattn.nodes.reading import read_graph
+    >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    >>> nodes = pd.DataFrame({"id": ["a", "b"], "train_mask": [1, 0], "test_mask": [0, 1]})
+    >>> mask_columns(read_graph((edges, nodes)))
+    {'train': 'train_mask', 'test': 'test_mask'}
+    """
+    there = {*graph.table.columns, *graph.unreadable}
+    first = {part: next((n for n in names if n in there), None) for part, names in PARTS.items()}
+    return {part: name for part, name in first.items() if name is not None}
+
+
+def masked_parts(
+    graph: AttributedGraph,
+    y: Tensor,
+    seed: int,
+    fraction: float = VALIDATION,
+    *,
+    by_class: bool,
+) -> tuple[Split, list[str]]:
+    """Read the parts from the graph's masks, and fill in the parts that no mask marks.
 
     A mask holds true and false, also as texts or 1 and 0; where it is empty the node is in no part.
+    Without a validation mask, validation is drawn from the training mask. Without a training mask,
+    the labelled nodes outside of the other masks are trained on. Without a test mask, the labelled
+    nodes outside of the other masks are the test part, if there is a training mask. A mask of
+    validation or test that marks no node counts as none.
+
+    Args:
+        graph: with at least one mask.
+        y: [n] labels, NaN where unknown. A part that a mask marks may hold nodes without a label,
+            which nothing is trained or measured on.
+        seed: of what is drawn.
+        fraction: of the training part, for validation where no mask marks it.
+        by_class: draw from every class apart.
+
+    Returns:
+        The split, and what was decided, in a sentence each.
 
     Raises:
-        GraphError: it lacks a mask, one holds something else, or a node is in two parts.
+        GraphError: there is no mask, one holds something else, two masks share a node, or a mask
+            marks no node with a label.
     """
-    found = torch.stack([_mask(graph, name) for name in MASKS])
-    twice = (found.sum(0) > 1).nonzero().flatten()
-    if len(twice):
-        node = graph.names[int(twice[0])]
-        raise GraphError(f"a node must be in one part; the masks put {node!r} into several")
-    train, val, test = (mask.nonzero().flatten() for mask in found)
-    return Split(train, val, test, "public")
+    columns = mask_columns(graph)
+    if not columns:
+        raise GraphError(
+            "split public needs masks: the nodes have no attribute 'train_mask', 'val_mask' or "
+            f"'test_mask'; {held(graph.table)}"
+        )
+    marks = {part: _mask(graph, name) for part, name in columns.items()}
+    faults = [
+        _overlap(graph, (columns[a], marks[a]), (columns[b], marks[b]))
+        for a, b in combinations(marks, 2)
+        if bool((marks[a] & marks[b]).any())
+    ]
+    if faults:
+        raise GraphError(f"a node must be in one part; {'; '.join(faults)}")
+    return _complete(marks, columns, y, seed, fraction, by_class, "public")
+
+
+def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:
+    both = (one[1] & other[1]).nonzero().flatten()
+    nodes = f"{len(both):,} node{'s' * (len(both) > 1)}"
+    return f"{one[0]} and {other[0]} share {nodes}, as {graph.names[int(both[0])]!r}"
+
+
+def _complete(
+    marks: Mapping[str, Tensor],
+    titles: Mapping[str, str],
+    y: Tensor,
+    seed: int,
+    fraction: float,
+    by_class: bool,
+    protocol: str,
+) -> tuple[Split, list[str]]:
+    """The split of marked nodes [n] bool, of which some parts may be missing: see masked_parts."""
+    known, notes = y.isfinite(), []
+    for part, mask in marks.items():
+        total, without = int(mask.sum()), int((mask & ~known).sum())
+        if part != "test" and total and without == total:
+            raise GraphError(f"{titles[part]} marks {total:,} nodes, and none of them has a label")
+        if without:
+            notes.append(
+                f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they are "
+                "left out of it."
+            )
+    rest = known.clone()
+    for mask in marks.values():
+        rest &= ~mask
+    if "train" not in marks:
+        train, source = rest, "the labelled nodes that no mask marks"
+        if not rest.any():
+            raise GraphError(
+                f"there is no train_mask, and {' and '.join(titles.values())} mark every labelled "
+                "node: nothing is left to train on"
+            )
+        notes.append(
+            f"There is no train_mask: the {int(rest.sum()):,} labelled nodes that no mask marks "
+            "are trained on."
+        )
+    else:
+        train, source = marks["train"], titles["train"]
+        if not train.any():
+            raise GraphError(f"{titles['train']} marks no node: nothing is left to train on")
+    test = _marked(marks, "test")
+    if test is None:
+        test = rest if "train" in marks else torch.zeros_like(known)
+        if test.any():
+            notes.append(
+                f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes that nothing "
+                "marks are the test part."
+            )
+    val = _marked(marks, "val")
+    if val is not None:
+        train, val, test = (part.nonzero().flatten() for part in (train, val, test))
+        return Split(train, val, test, protocol), notes
+    check_share("validation_fraction", fraction)
+    train = train & known
+    some = torch.where(train, y, torch.nan)
+    drawn = random_parts(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
+    if not len(drawn.val):
+        raise GraphError(
+            f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of {source} "
+            "are too few to draw validation from: mark some nodes for validation"
+        )
+    notes.append(
+        f"{_absent(titles, 'val')}: validation is drawn from {source}, {len(drawn.val):,} of "
+        f"{int(train.sum()):,} nodes (seed {seed})."
+    )
+    told = f"{protocol}, validation drawn from the training part (seed {seed})"
+    return Split(drawn.train, drawn.val, test.nonzero().flatten(), told), notes
+
+
+def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
+    """The nodes [n] bool of a part; None where nothing marks a node for it."""
+    mask = marks.get(part)
+    return None if mask is None or not mask.any() else mask
+
+
+def _absent(titles: Mapping[str, str], part: str) -> str:
+    return f"{titles[part]} marks no node" if part in titles else f"There is no {PARTS[part][0]}"
 
 
 TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
@@ -37,27 +187,49 @@ TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
     """[n] bool, of an attribute that holds no other words than these."""
-    words = [text.strip().lower() for text in as_texts(graph.column(name))]
+    words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
     strange = next((word for word in words if word and word not in TRUTH), None)
     if strange is not None:
         raise GraphError(f"{name} must hold true and false; it holds {strange!r}")
     return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
 
-def named_parts(graph: AttributedGraph, column: str) -> Split:
-    """The parts that an attribute names: train, val or test; a node where it is empty is in none.
+def named_parts(
+    graph: AttributedGraph,
+    column: str,
+    y: Tensor,
+    seed: int,
+    fraction: float = VALIDATION,
+    *,
+    by_class: bool,
+) -> tuple[Split, list[str]]:
+    """Read the parts that an attribute names: train, val or test; without a name a node is in none.
+
+    Args:
+        graph: the graph.
+        column: the attribute.
+        y: as in :func:`masked_parts`, as are the others.
+        seed: of what is drawn.
+        fraction: for validation where the attribute names none.
+        by_class: draw from every class apart.
+
+    Returns:
+        The split, and what was decided, in a sentence each.
 
     Raises:
-        GraphError: no such attribute, or another name.
+        GraphError: no such attribute, another name, or a part without a label.
     """
-    values = graph.column(column)
-    rows = torch.tensor(values.notna().to_numpy()).nonzero().flatten()
-    try:
-        found = split_by_names(values.dropna().astype(str).tolist())
-    except ValueError as error:
-        raise GraphError(f"column {column!r}: {error}") from None
-    train, val, test = (rows[part] for part in (found.train, found.val, found.test))
-    return Split(train, val, test, f"column:{column}")
+    names = [text.strip().lower() for text in as_texts(graph.column(column), gaps=True)]
+    for row, name in enumerate(names):
+        if name and name not in NAMES:
+            raise GraphError(
+                f"column {column!r}: the part of a node must be train, val or test, or empty; "
+                f"node {graph.names[row]!r} has {name!r}"
+            )
+    parts = [NAMES.get(name) for name in names]
+    marks = {part: torch.tensor([one == part for one in parts]) for part in PARTS}
+    titles = {part: f"part {part!r} of column {column!r}" for part in PARTS}
+    return _complete(marks, titles, y, seed, fraction, by_class, f"column:{column}")
 
 
 def per_class_parts(y: Tensor, seed: int) -> Split:

@@ -217,7 +217,7 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
         ([], "labels are wanted: y, or the name of an attribute (label, --label) among 'about'"),
         (["--label", "group", "--split", "half"], "split must be auto, public, random"),
         (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
-        (["--label", "group", "--split", "column:about"], "column 'about': the part of a row"),
+        (["--label", "group", "--split", "column:about"], "column 'about': the part of a node"),
         (["--label", "score", "--split", "random-per-class"], "needs classes"),
         (["--label", "about", "--task", "regression"], "labels ('about') must be numbers"),
         (["--label", "group", "--runs", "0"], "runs must be a whole number, at least 1"),

@@ -213,16 +213,15 @@ def test_other_things_are_refused():
 
 
 def test_masks_are_read_as_they_are_written():
-    words = {"train_mask": ["True", "False", ""], "val_mask": ["0", "1", "0"]}
+    y = torch.zeros(3, dtype=torch.float64)
+    words = {"train_mask": ["True", "False", ""], "val_mask": ["0", "1", "NA"]}
     table = pd.DataFrame({"id": ["a", "b", "c"], **words, "test_mask": [False, None, True]})
-    split = masked_parts(read_graph((EDGES, table)))
+    split, notes = masked_parts(read_graph((EDGES, table)), y, 0, by_class=True)
     assert [part.tolist() for part in (split.train, split.val, split.test)] == [[0], [1], [2]]
-    table["val_mask"] = ["1", "1", "0"]
-    with pytest.raises(GraphError, match="the masks put 'a' into several"):
-        masked_parts(read_graph((EDGES, table)))
+    assert (split.protocol, notes) == ("public", [])
     table["val_mask"] = ["no", "1", "0"]
     with pytest.raises(GraphError, match="val_mask must hold true and false; it holds 'no'"):
-        masked_parts(read_graph((EDGES, table)))
+        masked_parts(read_graph((EDGES, table)), y, 0, by_class=True)
 
 
 @pytest.mark.parametrize("edge", [(7, 0), (0, 7), (-1, 0)])
@@ -232,13 +231,16 @@ def test_edges_of_data_are_within_range(edge):
         read_graph(Data(edge_index=pairs, num_nodes=6))
 
 
-def test_masks_of_several_splits_are_refused():
+def test_masks_of_several_splits_are_refused_where_they_are_needed():
     data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, train_mask=torch.ones(2, 10))
+    graph = read_graph(data)
     with pytest.raises(GraphError, match=r"train_mask must .* it is \(2, 10\): choose one"):
-        read_graph(data)
+        masked_parts(graph, torch.zeros(2), 0, by_class=True)
     x = torch.tensor([[1.0], [torch.nan]])
     with pytest.raises(GraphError, match="x must be finite"):
         read_graph(Data(edge_index=data.edge_index, x=x))
+    with pytest.raises(GraphError, match=r"x must be \[n, d\], a row a node; it is \(2, 1, 1\)"):
+        read_graph(Data(edge_index=data.edge_index, x=x[:, None]))
 
 
 def test_a_column_is_one_end_only():
@@ -254,8 +256,9 @@ def test_tables_without_a_common_name_are_refused():
 
 def test_a_list_may_have_a_mark_and_commas(tmp_path):
     path = tmp_path / "edges.txt"
-    path.write_text("\ufeff0, 1\n0 2\n", encoding="utf-8")
+    path.write_text("\ufeff0, 1\n0,2\n", encoding="utf-8")
     assert sorted(read_graph_file(path).names) == ["0", "1", "2"]
+    assert sorted(read_graph_file(path, encoding="utf-8").names) == ["0", "1", "2"]
     path.write_bytes("å b\n".encode("latin-1"))
     with pytest.raises(GraphError, match=r"edges\.txt: it is not UTF-8 text"):
         read_graph_file(path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from gattn.data.numbers import NumberFormat
 from gattn.nodes.settings import PRESETS, NodeSettings
 from gattn.training.checks import check_choice, check_count, check_share
 from gattn.training.settings import overridden, read_toml
@@ -35,6 +36,10 @@ class NodeRunSettings:
             ``"auto"`` goes both ways and says where the graph was directed.
         encoding: of the text in tables and lists of edges; otherwise what the byte order mark
             says, and UTF-8 without one.
+        decimal: the decimal sign of numbers in tables, ``"."`` or ``","``; None for a point, but
+            for commas where semicolons separate the table.
+        thousands: the separator between groups of three digits; empty for none.
+        missing: words that stand for a missing attribute, besides empty cells.
         runs: trainings, each with other first weights; where parts are drawn, so are they anew
             for every few trainings.
         coverage: the promise of the sets of labels, or intervals, in the run's tables and report.
@@ -53,6 +58,9 @@ class NodeRunSettings:
     split: str = "auto"
     edges: Literal["auto", "directed", "undirected"] = "auto"
     encoding: str | None = None
+    decimal: str | None = None
+    thousands: str = ""
+    missing: tuple[str, ...] = ()
     runs: int = 1
     coverage: float = 0.9
     workers: int = 2
@@ -64,6 +72,7 @@ class NodeRunSettings:
         for name in ("runs", "workers"):
             check_count(name, getattr(self, name), 1)
         check_share("coverage", self.coverage)
+        NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)  # checks both signs
         if self.split not in SPLITS and not self.split.startswith("column:"):
             told = ", ".join(SPLITS)
             raise ValueError(f"split must be {told} or column:NAME; got {self.split!r}")

@@ -45,6 +45,9 @@ def predict_graph(
     *,
     nodes: str | Path | None = None,
     encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str = "",
+    missing: Sequence[str] = (),
     coverage: float = 0.9,
     say: Callable[[str], None] = lambda line: None,
 ) -> int:
@@ -56,6 +59,9 @@ def predict_graph(
         out: the CSV file to write, which must not exist; it appears when it is whole.
         nodes: a table of its nodes.
         encoding: of the text in tables and lists of edges.
+        decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
+        thousands: the separator between groups of three digits.
+        missing: words that stand for a missing attribute.
         coverage: how often the sets of labels, or intervals, are to hold the truth.
         say: told in a line each what was decided.
 
@@ -70,7 +76,11 @@ def predict_graph(
     check_share("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = _read(estimator, path, nodes, encoding, say)
+        graph = read_graph_file(
+            path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
+            thousands=thousands, missing=missing,
+        )  # fmt: skip
+        _say_notes(estimator, graph, say)
         made = estimator.predictor_.predict(graph)
         cells = prediction_cells(estimator, made, coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
@@ -85,6 +95,9 @@ def embed_graph(
     *,
     nodes: str | Path | None = None,
     encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str = "",
+    missing: Sequence[str] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> int:
     """Embed every node of a graph.
@@ -96,6 +109,9 @@ def embed_graph(
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
         nodes: a table of its nodes.
         encoding: of the text in tables and lists of edges.
+        decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
+        thousands: the separator between groups of three digits.
+        missing: words that stand for a missing attribute.
         say: told in a line each what was decided.
 
     Returns:
@@ -112,7 +128,11 @@ def embed_graph(
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = _read(estimator, path, nodes, encoding, say)
+        graph = read_graph_file(
+            path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
+            thousands=thousands, missing=missing,
+        )  # fmt: skip
+        _say_notes(estimator, graph, say)
         made = estimator.predictor_.embed(graph).numpy()
         if ending == ".npy":
             np.save(temporary, made)
@@ -123,18 +143,12 @@ def embed_graph(
     return len(graph)
 
 
-def _read(
-    estimator: NodeEstimator,
-    path: str | Path,
-    nodes: str | Path | None,
-    encoding: str | None,
-    say: Callable[[str], None],
-) -> AttributedGraph:
-    """Read a graph for a model, and say what was decided."""
-    graph = read_graph_file(path, nodes, directed=estimator.directed, encoding=encoding)
+def _say_notes(
+    estimator: NodeEstimator, graph: AttributedGraph, say: Callable[[str], None]
+) -> None:
+    """Say what was decided in reading a graph, and what of it the model does not know."""
     for note in (*graph.notes, *estimator.predictor_.encoder.unknown(graph)):
         say(note)
-    return graph
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:

@@ -12,7 +12,13 @@ from torch import Tensor
 from gattn.data import Split, dataset
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.files import CITATION
-from gattn.nodes.parts import MASKS, masked_parts, named_parts, per_class_parts, random_parts
+from gattn.nodes.parts import (
+    mask_columns,
+    masked_parts,
+    named_parts,
+    per_class_parts,
+    random_parts,
+)
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeTask
 from gattn.training.folder import file_hash
@@ -35,7 +41,7 @@ def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
 
 def make_split(
     settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
-) -> Split:
+) -> tuple[Split, list[str]]:
     """The parts of some trainings; those that are drawn are drawn by the seed and their number.
 
     Args:
@@ -45,14 +51,18 @@ def make_split(
         task: what they are.
         number: of the draw, from 0.
 
+    Returns:
+        The split, and what was decided, in a sentence each.
+
     Raises:
         GraphError: the graph does not name such parts, they do not fit the labels, or one is
             without a label.
     """
     kind, seed = _kind(settings, graph), settings.model.seed + number
     is_class = task == "classification"
+    notes = []
     if kind == "public":
-        split = masked_parts(graph)
+        split, notes = masked_parts(graph, y, seed, by_class=is_class)
     elif kind == "random":
         split = random_parts(y, seed, SHARES, by_class=is_class)
     elif kind == "random-per-class":
@@ -60,11 +70,15 @@ def make_split(
             raise GraphError("split random-per-class needs classes; the labels are numbers")
         split = per_class_parts(y, seed)
     else:
-        split = named_parts(graph, split_column(settings))
+        split, notes = named_parts(graph, split_column(settings), y, seed, by_class=is_class)
+    masks = list(mask_columns(graph).values())
+    if masks and kind != "public":
+        notes.append(f"Split {kind} does not read {', '.join(masks)}.")
     for part in ("train", "val", "test"):
         if not y[getattr(split, part)].isfinite().any():
-            raise GraphError(f"split {kind} leaves no labelled node in the {part} part")
-    return split
+            there = "" if kind != "public" else f"; the nodes have {', '.join(masks)}"
+            raise GraphError(f"split {kind} leaves no labelled node in the {part} part{there}")
+    return split, notes
 
 
 def splits_record(
@@ -89,4 +103,4 @@ def splits_record(
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
     if settings.split != "auto":
         return settings.split
-    return "public" if all(name in graph.table.columns for name in MASKS) else "random"
+    return "public" if mask_columns(graph) else "random"

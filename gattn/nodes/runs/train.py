@@ -73,18 +73,20 @@ def train_run(
     check_place(out)
     graph = read_graph_file(
         settings.data, settings.nodes or None, directed=settings.directed,
-        encoding=settings.encoding,
+        encoding=settings.encoding, decimal=settings.decimal, thousands=settings.thousands,
+        missing=settings.missing,
     )  # fmt: skip
     estimator, graph, y = _labelled(settings, graph)
+    planned = plan(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
+    drawn = [
+        make_split(settings, graph, y, estimator.task, number)
+        for number in range(planned[-1].part + 1)
+    ]
+    splits, graph = [split for split, _ in drawn], graph.with_notes(*drawn[0][1])
     column = split_column(settings)
     encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
     for line in (_read(settings, estimator, encoded, y), *encoded.notes):
         say(line)
-    planned = plan(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
-    splits = [
-        make_split(settings, graph, y, estimator.task, number)
-        for number in range(planned[-1].part + 1)
-    ]
     begin(
         out, settings, splits_record(settings, graph, splits),
         ("line", "edge", "reason"), ((row.line, row.text, row.reason) for row in graph.left_out),
@@ -100,7 +102,9 @@ def _labelled(
     settings: NodeRunSettings, graph: AttributedGraph
 ) -> tuple[NodeEstimator, AttributedGraph, Tensor]:
     """The estimator that knows the labels, the graph with what was decided, and the labels."""
-    values, notes = read_labels(graph, settings.label or None)
+    values, notes = read_labels(
+        graph, settings.label or None, classes=settings.task != "regression"
+    )
     options: dict[str, Any] = {
         **asdict(settings.model), "label": values.name,
         "features": list(settings.features) or None, "directed": settings.directed,

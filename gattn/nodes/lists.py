@@ -1,0 +1,210 @@
+"""Lists of edges in text files: two names a line, with one separator in the whole file."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from gattn.data.numbers import NumberFormat, classify
+from gattn.data.texts import read_text
+from gattn.nodes.attributed import GraphError
+from gattn.nodes.tables import DESTINATIONS, SOURCES
+
+__all__ = ["read_list"]
+
+COMMENT = re.compile(r"\s*(#+|%+)(\s|$)")
+MATRIX_MARKET = "%%matrixmarket"
+ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
+"""The dictionary that networkx writes behind the names."""
+WORDS = re.compile(r'\s*("(?:[^"]|"")*"(?=\s|$)|\S+)')
+SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars", "": "spaces"}
+"""In the order in which they are tried; the empty one stands for white space."""
+DECIMALS = NumberFormat(decimal=",")
+
+
+class _Line(NamedTuple):
+    """A line that names two nodes, without the attributes behind them.
+
+    Attributes:
+        number: its number in the file, from 1.
+        text: its text.
+        attributed: whether networkx wrote attributes behind the names.
+    """
+
+    number: int
+    text: str
+    attributed: bool
+
+
+def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], list[str]]:
+    """Read a list of edges: the first two names of every line.
+
+    Of tabs, semicolons, commas and bars the first is taken that separates two names in every line,
+    else white space; a decimal comma is none. Names in double quotes may hold separators. Lines
+    that begin with ``#`` or ``%`` and white space are comments, and so is the header of a
+    MatrixMarket file. A first line that names its columns is a header.
+
+    Args:
+        path: the file.
+        encoding: of the text; otherwise what the byte order mark says, and UTF-8 without one.
+
+    Returns:
+        A table of the columns source and target; the line of each row, from 1; and what was
+        decided, in a sentence each.
+
+    Raises:
+        GraphError: the file is no text in that encoding, a line names fewer than two nodes, or two
+            lines are separated differently.
+    """
+    try:
+        text = read_text(path, encoding)
+    except ValueError as error:
+        raise GraphError(str(error)) from None
+    lines, notes = _content(text.split("\n"))
+    if not lines:
+        raise GraphError(f"it has no edges{'; ' + notes[0][:-1] if notes else ''}")
+    separator = _separator(lines)
+    rows = [_split(line, separator) for line in lines]
+    for line, words in zip(lines, rows):
+        _check(line, words, separator)
+    if _is_header(rows):
+        notes.append(f"Line {lines[0].number} is read as a header: {lines[0].text.strip()!r}.")
+        lines, rows = lines[1:], rows[1:]
+    first = " - ".join(map(repr, rows[0][:2]))
+    notes.append(f"Names are separated by {SEPARATORS[separator]}; the first edge is {first}.")
+    rest = next((words[2] for words in rows if len(words) > 2), None)
+    if rest is not None:
+        notes.append(f"Not read of the edges: what follows the two names, as {rest!r}.")
+    if any(line.attributed for line in lines):
+        notes.append("Not read of the edges: the attributes in braces.")
+    table = pd.DataFrame([words[:2] for words in rows], columns=["source", "target"], dtype=object)
+    return table, [line.number for line in lines], notes
+
+
+def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
+    """The lines that name nodes, and a note on those that do not."""
+    lines: list[_Line] = []
+    comments, size = 0, False
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            continue
+        if not lines and text.lower().startswith(MATRIX_MARKET):
+            comments, size = comments + 1, True
+        elif COMMENT.match(text):
+            comments += 1
+        elif size:
+            comments, size = comments + 1, False  # rows, columns and entries of the matrix
+        else:
+            found = ATTRIBUTES.search(text) if "{" in text else None
+            lines.append(_Line(number, text[: found.start()] if found else text, found is not None))
+    if not comments:
+        return lines, []
+    told = (
+        "1 line is a comment: it is"
+        if comments == 1
+        else f"{comments:,} lines are comments: they are"
+    )
+    return lines, [f"{told} not read."]
+
+
+def _separator(lines: Sequence[_Line]) -> str:
+    """The one separator of a file, empty for white space."""
+    for separator in SEPARATORS:
+        if separator and all(separator in line.text for line in lines):
+            rows = [_split(line, separator) for line in lines]
+            if all(len(words) > 1 for words in rows) and not (
+                separator == "," and all(_is_decimal(line) for line in lines)
+            ):
+                return separator
+    for separator in SEPARATORS:
+        if not separator:
+            continue
+        some = [line for line in lines if separator in line.text and not _is_decimal(line)]
+        for line in some:
+            if _split(line, separator)[:2] != _split(line, "")[:2] and (
+                len(_split(line, separator)) > 1
+            ):
+                other = next(
+                    one for one in lines if one not in some or len(_split(one, separator)) < 2
+                )
+                raise GraphError(
+                    f"the whole file must have one separator; line {line.number} has "
+                    f"{SEPARATORS[separator]}, {line.text.strip()!r}, and line {other.number} has "
+                    f"not, {other.text.strip()!r}"
+                )
+    return ""
+
+
+def _is_decimal(line: _Line) -> bool:
+    """Whether the commas of a line stand in numbers behind two names without a comma."""
+    words = _split(line, "")
+    return (
+        len(words) > 2
+        and not any("," in word for word in words[:2])
+        and all(DECIMALS.parse(word) is not None for word in words[2:] if "," in word)
+    )
+
+
+def _split(line: _Line, separator: str) -> list[str]:
+    """The names in a line, and what follows them."""
+    if not separator:
+        words = [word for word in WORDS.findall(line.text) if word]
+        return [
+            word[1:-1].replace('""', '"') if len(word) > 1 and word[0] == word[-1] == '"' else word
+            for word in words
+        ]
+    try:
+        cells = next(
+            csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
+        )
+    except csv.Error as error:
+        raise GraphError(f"line {line.number} cannot be read: {error}") from None
+    words = [cell.strip() for cell in cells]
+    while words and not words[-1]:
+        words.pop()
+    return words
+
+
+def _check(line: _Line, words: Sequence[str], separator: str) -> None:
+    """Raise where a line does not name two nodes."""
+    if len(words) < 2 or not all(words[:2]):
+        raise GraphError(f"line {line.number} must name two nodes; it holds {line.text.strip()!r}")
+    if separator:
+        return
+    if line.attributed and len(words) > 2:
+        raise GraphError(
+            f"line {line.number} holds {len(words)} words before its attributes, and must hold two "
+            "names: names with spaces need another separator, as in "
+            r"networkx.write_edgelist(graph, path, delimiter='\t')"
+        )
+    opened = next(
+        (word for word in words[:2] if word.startswith('"') and '"' not in word[1:]), None
+    )
+    if opened is not None and line.text.count('"') % 2:
+        raise GraphError(f"line {line.number} has a quote that is not closed: {opened!r}")
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line names the columns of the others."""
+    if len(rows) < 2:
+        return False
+    first, others = rows[0], rows[1:]
+    ends = [name.lstrip("#%").strip().lower() for name in first[:2]]
+    used = {name for words in others for name in words[:2]}
+    if ends[0] in SOURCES and ends[1] in DESTINATIONS and not used & set(first[:2]):
+        return True
+    if used & set(first[:2]):
+        return False
+    is_number = [classify(name).kind == "plain" for name in first[:3]]
+    if not any(is_number[:2]) and all(name.isdigit() for name in used):
+        return True
+    return (
+        len(first) == 3
+        and not is_number[2]
+        and all(len(words) == 3 and classify(words[2]).kind == "plain" for words in others)
+    )

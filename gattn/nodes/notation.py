@@ -1,0 +1,131 @@
+"""The notation of numbers in texts: decimal signs, thousands separators, and other patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from gattn.data.numbers import (
+    NumberColumn,
+    NumberFormat,
+    Pattern,
+    command_option,
+    python_argument,
+    read_numbers,
+)
+from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.values import as_texts
+
+__all__ = ["told_patterns", "with_numbers"]
+
+OPTIONS = ("thousands", "decimal", "comma", "point")
+"""The patterns of numbers that an option of the commands reads."""
+POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
+
+
+def with_numbers(
+    graph: AttributedGraph, style: NumberFormat | None = None, *, commas: bool = False
+) -> AttributedGraph:
+    """Read the texts of attributes as numbers, in the columns where every text is one.
+
+    Args:
+        graph: the graph.
+        style: how numbers are written; None for numbers with a point, which stay as they are.
+        commas: whether columns of numbers with a decimal comma are read without a style, as in
+            tables that semicolons separate.
+
+    Returns:
+        The graph, whose notes say which columns were read so.
+
+    >>> import pandas as pd
+    >>> from gattn.nodes.reading import read_graph
+    >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    >>> nodes = pd.DataFrame({"id": ["a", "b"], "size": ["0,5", "2,25"]})
+    >>> with_numbers(read_graph((edges, nodes)), commas=True).table["size"].tolist()
+    [0.5, 2.25]
+    """
+    table, notes = graph.table.copy(), []
+    pointed: list[tuple[object, str]] = []
+    with_commas = False
+    for name in graph.table.columns:
+        values = graph.table[name]
+        if not all(isinstance(value, str) for value in values.dropna()):
+            continue
+        texts = as_texts(values)
+        plain = read_numbers(texts)
+        chosen = style if style is not None else _with_comma(plain) if commas else None
+        if not plain.unread and style is None:
+            point = next((text for text in texts if POINTED.fullmatch(text.strip())), None)
+            if point is not None:
+                pointed.append((name, point))
+            continue
+        column = None if chosen is None else read_numbers(texts, chosen)
+        if chosen is None or column is None or column.unread:
+            if style is not None and not plain.unread and plain.labelled:
+                notes.append(
+                    f"Column {name!r} holds numbers with a point: they are read as such, and not "
+                    f"by {_words(style)}."
+                )
+            continue
+        table[name] = column.values
+        if plain.unread or not np.array_equal(column.values, plain.values, equal_nan=True):
+            with_commas = with_commas or chosen.decimal == ","
+            told = _words(chosen)
+            place = (
+                plain.unread[0]
+                if plain.unread
+                else int(np.flatnonzero(column.values != plain.values)[0])
+            )
+            notes.append(
+                f"Column {name!r} is read with {told}: {texts[place].strip()!r} is "
+                f"{column.values[place]:g}."
+            )
+    if with_commas:
+        notes += [
+            f"Column {name!r} holds points, as {point!r}, beside columns with a decimal comma: "
+            "they are read as decimal points. If they separate thousands, name --decimal , and "
+            "--thousands ."
+            for name, point in pointed
+        ]
+    if not notes:
+        return graph
+    return replace(graph.with_notes(*notes), table=table)
+
+
+def told_patterns(patterns: Iterable[Pattern]) -> str:
+    """Say which patterns the cells of n nodes have, and which option reads them.
+
+    >>> told_patterns(read_numbers(["1", "0,5"]).patterns)
+    "1 cell looks like a number with a decimal comma, as '0,5' at node 2 \
+(--decimal , / decimal=',' reads it)"
+    """
+    return "; ".join(
+        pattern.sentence(_where, _option if pattern.kind in OPTIONS else None)
+        for pattern in patterns
+    )
+
+
+def _where(place: int) -> str:
+    return f"at node {place + 1:,}"
+
+
+def _option(name: str, value: str) -> str:
+    return f"{command_option(name, value)} / {python_argument(name, value)}"
+
+
+def _with_comma(column: NumberColumn) -> NumberFormat | None:
+    """The format with a decimal comma that reads a column; None where none does."""
+    ways = [dict(way) for pattern in column.patterns for way in pattern.settings]
+    for way in ways:
+        if way.get("decimal") == ",":
+            return NumberFormat(decimal=",", thousands=way.get("thousands", ""))
+    return None
+
+
+def _words(style: NumberFormat) -> str:
+    """The signs of a format, as options and arguments."""
+    signs = [("decimal", style.decimal)] + [("thousands", style.thousands)] * bool(style.thousands)
+    return " ".join(_option(*sign) for sign in signs)

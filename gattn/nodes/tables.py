@@ -1,0 +1,302 @@
+"""Tables of edges and nodes: which columns name the ends of edges and the nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gattn.nodes.attributed import (
+    AttributedGraph,
+    GraphError,
+    LeftOut,
+    attributed_graph,
+    check_names,
+    edges_by_name,
+)
+from gattn.nodes.cells import flat_table
+from gattn.nodes.values import as_numbers
+
+__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read"]
+
+SOURCES = (
+    *("source", "src", "from", "u", "node1", "citing", "fromnodeid", "source_id", "sourceid"),
+    *("from_id", "node_1", "id1", "id_1"),
+)
+DESTINATIONS = (
+    *("target", "dst", "to", "v", "node2", "cited", "destination", "tonodeid", "target_id"),
+    *("targetid", "to_id", "node_2", "id2", "id_2"),
+)
+IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
+UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
+"""The name of a column of row numbers: pandas and R write it empty, pandas reads it so."""
+RESET = ("index", "level_0")
+"""The name of a column of row numbers after ``reset_index`` of pandas."""
+EXAMPLES = 3
+
+
+def from_tables(
+    edges: pd.DataFrame,
+    nodes: pd.DataFrame | None,
+    *,
+    directed: bool = False,
+    lines: Sequence[int] | None = None,
+    notes: Sequence[str] = (),
+) -> AttributedGraph:
+    """Read a table of edges and, where there is one, a table of nodes.
+
+    The ends of an edge are the columns ``source`` and ``target`` (or ``src`` and ``dst``, ``from``
+    and ``to``), else the first two. The name of a node is the column ``id`` (or ``node``,
+    ``name``), else the table's index where that has a name, else the first column. A column of row
+    numbers, as ``to_csv`` of pandas writes first, is neither: one without a name (or ``Unnamed:
+    0``) of different whole numbers, or one called ``index`` or ``level_0`` that counts 0, 1, 2, ...
+    It names the nodes only where it names more of the edges' ends than the column beside it. Edges
+    to nodes that the table does not have are left out.
+
+    Args:
+        edges: a row an edge.
+        nodes: a row a node, in order; without it the nodes are those of the edges.
+        directed: whether messages follow the edges' direction alone.
+        lines: of the edges in their file.
+        notes: what was decided before.
+
+    Returns:
+        The graph.
+
+    Raises:
+        GraphError: fewer than two columns of edges, a header that is an edge, a name that is
+            missing or doubled, or no edge that joins two nodes of the table.
+    """
+    ends, told = _ends(edges)
+    way = "follow them" if directed else "go both ways"
+    first, second = ends.columns
+    notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
+    notes += told
+    source, destination = _as_names(ends[first]), _as_names(ends[second])
+    named = pd.unique(pd.concat([source, destination]).dropna())
+    unreadable: dict[Hashable, str] = {}
+    if nodes is None:
+        names, table = list(named), pd.DataFrame(index=range(len(named)))
+    else:
+        names, table, told, unreadable = _named_nodes(nodes, named)
+        notes += told
+    _check_header(first, second, names)
+    pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
+    if left_out:
+        absent = _absent(named, names)
+        if not pairs.shape[1]:
+            raise GraphError(
+                f"no edge joins two nodes of the table: the first, {left_out[0].text}, does not "
+                f"since {left_out[0].reason}; the table's first node is "
+                f"{names[0] if names else None!r}{absent and f'. {absent}'}"
+            )
+        notes.append(_told_left_out(left_out, len(edges), absent))
+    return attributed_graph(
+        names, pairs, table, directed=directed, notes=notes, left_out=left_out,
+        unreadable=unreadable,
+    )  # fmt: skip
+
+
+def not_read(attributes: Iterable[Hashable]) -> list[str]:
+    """A note on what edges hold, where they hold something."""
+    names = ", ".join(map(repr, attributes))
+    return [f"Not read of the edges: {names}."] if names else []
+
+
+def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The two columns of the ends, and what was decided."""
+    if edges.shape[1] < 2:
+        raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
+    places = range(edges.shape[1])
+    is_index = [_counts_rows(edges.columns[i], edges.iloc[:, i]) for i in places]
+    left = [i for i in places if not is_index[i]]
+    if len(left) < 2:
+        left, is_index = list(places), [False] * edges.shape[1]
+    last = _place(edges, left, DESTINATIONS, None)  # where only this one has a usual name
+    first = _place(edges, left, SOURCES, next(i for i in left if i != last))
+    others = [i for i in left if i != first]
+    second = _place(edges, others, DESTINATIONS, others[0])
+    names = list(edges.columns)
+    for name in (names[first], names[second]):
+        if names.count(name) > 1:
+            raise GraphError(f"columns of edges must have different names; got {names}")
+    notes = [
+        f"Column {names[i]!r} of the edges numbers the rows, as pandas writes its index: it is not "
+        "read."
+        for i in places
+        if is_index[i]
+    ]
+    rest = dict.fromkeys(names[i] for i in others if i != second)
+    return edges.iloc[:, [first, second]], [*notes, *not_read(rest)]
+
+
+def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
+    """Raise where the header of a table of edges is an edge."""
+    usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
+    if usual:
+        return
+    texts = [end for end in (first, second) if isinstance(end, str)]
+    if {first, second} <= set(names):
+        raise GraphError(
+            f"a table of edges begins with a line of names, as source,target; this one with "
+            f"{first!r} and {second!r}, which are nodes"
+        )
+    if len(texts) == 2 and all(_is_number(text) for text in texts):
+        raise GraphError(
+            f"a table of edges begins with a line of names, as source,target; this one with "
+            f"{first!r} and {second!r}, which are numbers"
+        )
+
+
+@dataclass(frozen=True)
+class _Names:
+    """A column that may name the nodes.
+
+    Attributes:
+        title: the column, in words.
+        place: its position in the table; None for the index of a data frame.
+        values: n names.
+    """
+
+    title: str
+    place: int | None
+    values: pd.Series
+
+    def share(self, ends: NDArray) -> int:
+        """How many of the names that edges use are in the column; 0 where it cannot name nodes."""
+        if self.values.isna().any() or self.values.duplicated().any():
+            return 0
+        return int(np.isin(ends.astype(str), self.values.to_numpy(str)).sum())
+
+
+def _named_nodes(
+    nodes: pd.DataFrame, ends: NDArray
+) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
+    """The names of nodes, their other attributes, what was decided, and unreadable attributes."""
+    if nodes.index.name is not None and nodes.index.name not in nodes.columns:
+        nodes = nodes.reset_index()
+    if not nodes.shape[1]:
+        raise GraphError("a table of nodes needs a column of their names; it has no column")
+    columns, places = list(nodes.columns), list(range(nodes.shape[1]))
+    numbering = [i for i in places if _counts_rows(columns[i], nodes.iloc[:, i])]
+    others = [i for i in places if i not in numbering]
+    place = _place(nodes, others, IDS, None)
+    if place is None:
+        place, told = _choose_names(nodes, others, numbering, ends)
+    else:
+        told = [f"Nodes are named by column {columns[place]!r}."]
+    if place is None:
+        names = _as_names(nodes.index.to_series())
+    else:
+        names = _as_names(nodes.iloc[:, place])
+        _check_names(names, columns, place)
+    told += [
+        f"Column {columns[i]!r} of the nodes numbers the rows, as pandas writes its index: it is "
+        "not read."
+        for i in numbering
+        if i != place
+    ]
+    rest = [i for i in others if i != place]
+    table, notes, unreadable = flat_table(nodes.iloc[:, rest].reset_index(drop=True))
+    return list(names), table, [*told, *notes], unreadable
+
+
+def _check_names(names: pd.Series, columns: Sequence[Hashable], place: int) -> None:
+    column = columns[place]
+    if list(columns).count(column) > 1:
+        raise GraphError(
+            f"attributes must have different names; several are called {column!r}, which names "
+            "the nodes"
+        )
+    if names.isna().any():
+        row = int(np.flatnonzero(names.isna())[0])
+        raise GraphError(f"every node needs a name; column {column!r} has none in row {row}")
+    check_names(list(names), f", which column {column!r} holds,")
+
+
+def _choose_names(
+    nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
+) -> tuple[int | None, list[str]]:
+    """The column that names the nodes where none is called so, None for the data frame's index."""
+    columns = list(nodes.columns)
+    if not others:
+        return numbering[0], [f"Nodes are named by column {columns[numbering[0]]!r}."]
+    usual = _Names(f"column {columns[others[0]]!r}", others[0], _as_names(nodes.iloc[:, others[0]]))
+    rows = [
+        _Names(f"column {columns[i]!r}", i, _as_names(nodes.iloc[:, i])) for i in numbering
+    ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
+    known = usual.share(ends)
+    best = max(rows, key=lambda row: row.share(ends))
+    least = len(ends) if best.place is None else known + 1  # a file has no index beside its columns
+    if best.share(ends) < max(least, known + 1):
+        return usual.place, [f"Nodes are named by {usual.title}."]
+    return best.place, [
+        f"Nodes are named by {best.title}: it holds {best.share(ends):,} of the {len(ends):,} "
+        f"names that edges use, and {usual.title} {known:,}."
+    ]
+
+
+def _counts_rows(name: Hashable, column: pd.Series) -> bool:
+    """Whether a column numbers the rows of its table: see :func:`from_tables`."""
+    title = "" if name is None else str(name).strip()
+    is_unnamed, is_reset = bool(UNNAMED.fullmatch(title)), title.lower() in RESET
+    if not (is_unnamed or is_reset) or not len(column):
+        return False
+    numbers = as_numbers(column)
+    if np.isnan(numbers).any() or (numbers % 1 != 0).any() or (numbers < 0).any():
+        return False
+    if is_unnamed:
+        return len(np.unique(numbers)) == len(numbers)
+    return bool((numbers == np.arange(len(numbers))).all())
+
+
+def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
+    """A note on edges that were left out."""
+    several = len(left_out) > 1
+    told = (
+        f"{len(left_out):,} edge{'s' * several} left out of {edges:,}, whose ends are not in the "
+        f"table of nodes; the first: {left_out[0].text} ({left_out[0].reason})."
+    )
+    return f"{told} {absent}" if absent else told
+
+
+def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
+    """A sentence on the names that edges use and the table of nodes does not have."""
+    known = set(names)
+    strange = [name for name in ends.tolist() if name not in known]
+    if not strange:
+        return ""
+    shown = ", ".join(map(repr, strange[:EXAMPLES])) + ", ..." * (len(strange) > EXAMPLES)
+    are = "are" if len(strange) > 1 else "is"
+    return (
+        f"Of the {len(ends):,} names that edges use {len(strange):,} {are} not in the table of "
+        f"nodes: {shown}."
+    )
+
+
+def _place(
+    table: pd.DataFrame, places: Sequence[int], usual: Sequence[str], otherwise: int | None
+) -> int:
+    """The position of the column that has one of some names, among some positions."""
+    lower = {str(table.columns[i]).strip().lower(): i for i in reversed(places)}
+    return next((lower[name] for name in usual if name in lower), otherwise)  # pyright: ignore[reportReturnType]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_names(column: pd.Series) -> pd.Series:
+    """Names as text, as two files have them alike: 7, 7.0 of a column with gaps, and "7"."""
+    column = column.reset_index(drop=True)
+    if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
+        column = column.astype("Int64")
+    return column.astype("string").str.strip().replace("", pd.NA).astype(object)
