@@ -201,7 +201,7 @@ def edges_by_name(
     left_out = []
     for at in np.flatnonzero(~known).tolist():
         missing = source[at] if ends[0, at] < 0 else destination[at]
-        shown = ["" if _is_gap(end) else str(end) for end in (source[at], destination[at])]
+        shown = ["(empty)" if _is_gap(end) else str(end) for end in (source[at], destination[at])]
         line = 0 if lines is None else lines[at]
         reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
         left_out.append(LeftOut(line, " - ".join(shown), reason))

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from gattn.data.numbers import NumberFormat, classify, read_numbers
 from gattn.nodes.attributed import held
-from gattn.nodes.notation import told_patterns
+from gattn.nodes.notation import looks_numeric, told_patterns
 from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing
 
 __all__ = ["Column", "learn_columns", "write_features"]
@@ -171,7 +171,7 @@ def _learn(name: str, values: pd.Series) -> tuple[Column | None, list[str]]:
     if not words:
         return _learn_numbers(name, values, "")
     total, notes = known.total(), []
-    written = read_numbers(texts)
+    written = read_numbers(texts if looks_numeric(texts) else ())
     recognised = sum(pattern.count for pattern in written.recognised())
     if recognised == total and all(classify(text).unit == "%" for text in known):
         column, notes = _learn_numbers(name, values, "%")

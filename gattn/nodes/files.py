@@ -112,7 +112,7 @@ def _read(
             raise GraphError(f"{nodes} has no nodes")
     graph = from_tables(edges, table, directed=bool(directed), lines=lines, notes=notes)
     if len(edges) and not graph.edge_index.shape[1]:
-        raise GraphError(f"no edge remains: all {len(edges):,} join a node to itself")
+        raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
     return graph, semicolons
 
 

@@ -17,7 +17,7 @@ from gattn.nodes.tables import DESTINATIONS, SOURCES
 
 __all__ = ["read_list"]
 
-COMMENT = re.compile(r"\s*(#+|%+)(\s|$)")
+COMMENT = re.compile(r"(#+|%+)(\s|$)")
 MATRIX_MARKET = "%%matrixmarket"
 ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
 """The dictionary that networkx writes behind the names."""
@@ -73,10 +73,15 @@ def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]
     for line, words in zip(lines, rows):
         _check(line, words, separator)
     if _is_header(rows):
-        notes.append(f"Line {lines[0].number} is read as a header: {lines[0].text.strip()!r}.")
+        notes.append(f"Line {lines[0].number} is read as a header: {lines[0].text!r}.")
         lines, rows = lines[1:], rows[1:]
     first = " - ".join(map(repr, rows[0][:2]))
     notes.append(f"Names are separated by {SEPARATORS[separator]}; the first edge is {first}.")
+    marked = next((name for words in rows for name in words[:2] if " #" in name), None)
+    if marked is not None:
+        notes.append(
+            f"Names hold '#', as {marked!r}: it is a comment at the start of a line alone."
+        )
     rest = next((words[2] for words in rows if len(words) > 2), None)
     if rest is not None:
         notes.append(f"Not read of the edges: what follows the two names, as {rest!r}.")
@@ -90,18 +95,19 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
     """The lines that name nodes, and a note on those that do not."""
     lines: list[_Line] = []
     comments, size = 0, False
-    for number, text in enumerate(texts, 1):
-        if not text.strip():
+    for number, text in enumerate(map(str.strip, texts), 1):
+        if not text:
             continue
         if not lines and text.lower().startswith(MATRIX_MARKET):
             comments, size = comments + 1, True
-        elif COMMENT.match(text):
+        elif text[0] in "#%" and COMMENT.match(text):
             comments += 1
         elif size:
             comments, size = comments + 1, False  # rows, columns and entries of the matrix
         else:
             found = ATTRIBUTES.search(text) if "{" in text else None
-            lines.append(_Line(number, text[: found.start()] if found else text, found is not None))
+            names = text[: found.start()] if found else text
+            lines.append(_Line(number, names.strip(), found is not None))
     if not comments:
         return lines, []
     told = (
@@ -116,64 +122,76 @@ def _separator(lines: Sequence[_Line]) -> str:
     """The one separator of a file, empty for white space."""
     for separator in SEPARATORS:
         if separator and all(separator in line.text for line in lines):
-            rows = [_split(line, separator) for line in lines]
-            if all(len(words) > 1 for words in rows) and not (
-                separator == "," and all(_is_decimal(line) for line in lines)
-            ):
+            rows = [_cells(line, separator) for line in lines]
+            if all(len(row) > 1 for row in rows) and not _stands_in_names(lines, separator):
                 return separator
-    for separator in SEPARATORS:
-        if not separator:
-            continue
+    for separator in "\t;,":
         some = [line for line in lines if separator in line.text and not _is_decimal(line)]
         for line in some:
-            if _split(line, separator)[:2] != _split(line, "")[:2] and (
-                len(_split(line, separator)) > 1
-            ):
+            cells = _cells(line, separator)
+            if len(cells) > 1 and cells[:2] != _words(line)[:2]:
                 other = next(
-                    one for one in lines if one not in some or len(_split(one, separator)) < 2
+                    one for one in lines if one not in some or len(_cells(one, separator)) < 2
                 )
                 raise GraphError(
                     f"the whole file must have one separator; line {line.number} has "
-                    f"{SEPARATORS[separator]}, {line.text.strip()!r}, and line {other.number} has "
-                    f"not, {other.text.strip()!r}"
+                    f"{SEPARATORS[separator]}, {line.text!r}, and line {other.number} has not, "
+                    f"{other.text!r}"
                 )
     return ""
 
 
+def _stands_in_names(lines: Sequence[_Line], separator: str) -> bool:
+    """Whether a character separates nothing: decimal commas, and bars within two words."""
+    if separator == ",":
+        return all(_is_decimal(line) for line in lines)
+    if separator == "|":  # as in the names of proteins: sp|P69905|HBA_HUMAN
+        return all(sum("|" in word for word in _words(line)[:2]) == 2 for line in lines)
+    return False
+
+
 def _is_decimal(line: _Line) -> bool:
     """Whether the commas of a line stand in numbers behind two names without a comma."""
-    words = _split(line, "")
+    words = _words(line)
+    behind = [word for word in words[2:] if "," in word]
     return (
-        len(words) > 2
+        bool(behind)
         and not any("," in word for word in words[:2])
-        and all(DECIMALS.parse(word) is not None for word in words[2:] if "," in word)
+        and all(DECIMALS.parse(word) is not None for word in behind)
     )
 
 
 def _split(line: _Line, separator: str) -> list[str]:
     """The names in a line, and what follows them."""
-    if not separator:
-        words = [word for word in WORDS.findall(line.text) if word]
-        return [
-            word[1:-1].replace('""', '"') if len(word) > 1 and word[0] == word[-1] == '"' else word
-            for word in words
-        ]
-    try:
-        cells = next(
-            csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
-        )
-    except csv.Error as error:
-        raise GraphError(f"line {line.number} cannot be read: {error}") from None
-    words = [cell.strip() for cell in cells]
+    words = _cells(line, separator) if separator else _words(line)
     while words and not words[-1]:
         words.pop()
     return words
 
 
+def _cells(line: _Line, separator: str) -> list[str]:
+    """What stands between separators; nothing where quotes do not fit to them."""
+    reader = csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
+    try:
+        return [cell.strip() for cell in next(reader)]
+    except csv.Error:
+        return []
+
+
+def _words(line: _Line) -> list[str]:
+    """What stands between white space."""
+    if '"' not in line.text:
+        return line.text.split()
+    return [
+        word[1:-1].replace('""', '"') if len(word) > 1 and word[0] == word[-1] == '"' else word
+        for word in WORDS.findall(line.text)
+    ]
+
+
 def _check(line: _Line, words: Sequence[str], separator: str) -> None:
     """Raise where a line does not name two nodes."""
     if len(words) < 2 or not all(words[:2]):
-        raise GraphError(f"line {line.number} must name two nodes; it holds {line.text.strip()!r}")
+        raise GraphError(f"line {line.number} must name two nodes; it holds {line.text!r}")
     if separator:
         return
     if line.attributed and len(words) > 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from gattn.data.numbers import (
     NumberColumn,
     NumberFormat,
     Pattern,
+    classify,
     command_option,
     python_argument,
     read_numbers,
@@ -19,10 +20,11 @@ from gattn.data.numbers import (
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.values import as_texts
 
-__all__ = ["told_patterns", "with_numbers"]
+__all__ = ["looks_numeric", "told_patterns", "with_numbers"]
 
 OPTIONS = ("thousands", "decimal", "comma", "point")
 """The patterns of numbers that an option of the commands reads."""
+SAMPLE = 500
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
 
@@ -55,6 +57,8 @@ def with_numbers(
         if not all(isinstance(value, str) for value in values.dropna()):
             continue
         texts = as_texts(values)
+        if not looks_numeric(texts):
+            continue
         plain = read_numbers(texts)
         chosen = style if style is not None else _with_comma(plain) if commas else None
         if not plain.unread and style is None:
@@ -95,6 +99,18 @@ def with_numbers(
     return replace(graph.with_notes(*notes), table=table)
 
 
+def looks_numeric(texts: Sequence[str]) -> bool:
+    """Whether many of some texts, of which 500 are looked at, have a pattern of numbers.
+
+    >>> looks_numeric(["0,5", "", "7 %"]), looks_numeric(["a paper on graphs", "on sets"])
+    (True, False)
+    """
+    some = [text for text in texts if text.strip()]
+    some = some[:: 1 + len(some) // SAMPLE]
+    kinds = [classify(text).kind for text in some]
+    return 3 * sum(kind != "text" for kind in kinds) >= len(kinds) > 0
+
+
 def told_patterns(patterns: Iterable[Pattern]) -> str:
     """Say which patterns the cells of n nodes have, and which option reads them.
 
@@ -127,5 +143,6 @@ def _with_comma(column: NumberColumn) -> NumberFormat | None:
 
 def _words(style: NumberFormat) -> str:
     """The signs of a format, as options and arguments."""
-    signs = [("decimal", style.decimal)] + [("thousands", style.thousands)] * bool(style.thousands)
+    signs = [("decimal", style.decimal)] * (style.decimal != "." or not style.thousands)
+    signs += [("thousands", style.thousands)] * bool(style.thousands)
     return " ".join(_option(*sign) for sign in signs)

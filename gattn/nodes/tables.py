@@ -87,12 +87,12 @@ def from_tables(
     _check_header(first, second, names)
     pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
     if left_out:
-        absent = _absent(named, names)
-        if not pairs.shape[1]:
+        absent = "" if nodes is None else _absent(named, names)
+        if nodes is not None and not pairs.shape[1]:
             raise GraphError(
                 f"no edge joins two nodes of the table: the first, {left_out[0].text}, does not "
                 f"since {left_out[0].reason}; the table's first node is "
-                f"{names[0] if names else None!r}{absent and f'. {absent}'}"
+                f"{names[0] if names else None!r}{absent and f'. {absent}'}{_better(table, named)}"
             )
         notes.append(_told_left_out(left_out, len(edges), absent))
     return attributed_graph(
@@ -256,12 +256,25 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
     """A note on edges that were left out."""
-    several = len(left_out) > 1
+    why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     told = (
-        f"{len(left_out):,} edge{'s' * several} left out of {edges:,}, whose ends are not in the "
-        f"table of nodes; the first: {left_out[0].text} ({left_out[0].reason})."
+        f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
+        f"first: {left_out[0].text} ({left_out[0].reason})."
     )
     return f"{told} {absent}" if absent else told
+
+
+def _better(table: pd.DataFrame, ends: NDArray) -> str:
+    """A hint at another column of the nodes that holds names which edges use."""
+    texts = {str(end) for end in ends}
+    shares = {
+        name: len(texts & {str(value) for value in _as_names(table[name]).dropna()})
+        for name in table.columns
+    }
+    best = max(shares, key=lambda name: shares[name], default=None)
+    if best is None or not shares[best]:
+        return ""
+    return f" Column {best!r} holds {shares[best]:,} of them: call it 'id' if it names the nodes."
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:

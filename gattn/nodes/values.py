@@ -85,8 +85,9 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
 
 
 def _may_be_number(text: str) -> bool:
-    """Whether a text has a digit or stands for infinity: others need no look at patterns."""
-    return any(map(str.isdigit, text[:100])) or "inf" in text[:10].lower() or "∞" in text
+    """Whether a text begins as a number does: others need no look at patterns."""
+    start = text.lstrip()[:1]
+    return not start.isalpha() or start in "iI"  # infinity
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:

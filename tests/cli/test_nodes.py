@@ -217,6 +217,7 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
         ([], "labels are wanted: y, or the name of an attribute (label, --label) among 'about'"),
         (["--label", "group", "--split", "half"], "split must be auto, public, random"),
         (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
+        (["--label", "group", "--decimal", ",", "--thousands", ","], "must be different signs"),
         (["--label", "group", "--split", "column:about"], "column 'about': the part of a node"),
         (["--label", "score", "--split", "random-per-class"], "needs classes"),
         (["--label", "about", "--task", "regression"], "labels ('about') must be numbers"),
@@ -228,6 +229,54 @@ def test_what_cannot_be_trained_on_says_why(folder, gattn, tmp_path, options, me
     code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
     assert code == 2
     assert message in told
+
+
+def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, monkeypatch):
+    leave_blank(monkeypatch)
+    names = [f"n{node}" for node in range(60)]
+    edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
+    edges.to_csv(tmp_path / "edges.csv")  # with its index
+    nodes = pd.DataFrame(
+        {
+            "id": names,
+            "size": [f"{i % 2},{i:02}" for i in range(60)],
+            "group": [("none", "mild")[i % 2] if i % 10 else "NA" for i in range(60)],
+            "train_mask": [i < 40 for i in range(60)],
+            "test_mask": [i >= 40 for i in range(60)],
+            "years": [[1]] * 60,
+        }
+    )
+    nodes.to_csv(tmp_path / "nodes.csv", sep=";")
+    tables = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
+    options = ["--label", "group", "--features", "size", "--missing", "NA", *NETWORK]
+    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 0
+    words = " ".join(told.split())
+    for line in (
+        "60 nodes, 54 of them with a label (one of 2 classes), 120 edges in both directions, 1 fea",
+        "Column '' of the edges numbers the rows",
+        "Column '' of the nodes numbers the rows",
+        "Column 'group': 6 cells with 'NA' are missing.",
+        "Column 'size' is read with --decimal ,",
+        "Label 'group' has the classes 'none' (24)",
+        "There is no val_mask: validation is drawn from train_mask, 7 of 36 nodes (seed 0).",
+        "2 of the 20 nodes of test_mask have no label",
+    ):
+        assert line in words, line
+    rows = _rows(tmp_path / "run" / "predictions.csv")
+    tested = [row["node"] for row in rows if row["part"] == "test"]
+    assert tested == [f"n{i}" for i in range(40, 60) if i % 10]
+    assert not any(row["part"] in ("train", "val") for row in rows[40:])
+    settings = read_toml(NodeRunSettings, tmp_path / "run" / "config.toml")
+    assert settings.missing == ("NA",)
+    code, told = gattn("predict", tmp_path / "run", *tables, "--out", tmp_path / "made.csv")
+    assert code == 0
+    made = _rows(tmp_path / "made.csv")
+    assert [row["predicted"] for row in made] == [row["predicted"] for row in rows]
+    drawn = [*tables, "--out", tmp_path / "other", *options, "--split", "random"]
+    code, told = gattn("train", *drawn)
+    assert code == 0
+    assert "Split random does not read train_mask, test_mask." in " ".join(told.split())
 
 
 def test_presets_are_the_papers():
