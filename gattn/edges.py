@@ -79,11 +79,14 @@ def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
     return col, row, (num_src, num_dst)
 
 
-def _from_scipy(adj_t: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    coo = adj_t.tocoo()
-    num_dst, num_src = coo.shape
-    source = torch.from_numpy(coo.col.astype("int64"))
-    return source, torch.from_numpy(coo.row.astype("int64")), (num_src, num_dst)
+def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    """Rows are sources and columns destinations, as networkx and PyG's converter have them."""
+    if len(matrix.shape) != 2:
+        raise ValueError(f"a SciPy matrix of edges must have 2 dimensions; got {matrix.shape}")
+    coo = matrix.tocoo()
+    num_src, num_dst = coo.shape
+    source = torch.from_numpy(coo.row.astype("int64"))
+    return source, torch.from_numpy(coo.col.astype("int64")), (num_src, num_dst)
 
 
 def is_networkx(edges: Any) -> bool:

@@ -28,9 +28,11 @@ class Graph:
 
     Args:
         edges: any of: an integer tensor of shape (2, e) holding (source, destination) pairs; a
-            ``torch_geometric.EdgeIndex``; a ``torch.sparse`` COO, CSR or CSC matrix or a SciPy
-            sparse matrix or a ``torch_sparse.SparseTensor`` of shape (n, m), read as PyG reads
-            ``adj_t`` (rows are destinations, columns are sources); a networkx graph (see
+            ``torch_geometric.EdgeIndex``; a ``torch.sparse`` COO, CSR or CSC matrix or a
+            ``torch_sparse.SparseTensor`` of shape (n, m), read as PyG reads ``adj_t`` (rows are
+            destinations, columns are sources); a SciPy sparse matrix of shape (m, n), read as
+            networkx and PyG's ``from_scipy_sparse_matrix`` read it (the entry [j, i] is the edge
+            j -> i: rows are sources, columns are destinations); a networkx graph (see
             :func:`gattn.graphs.from_networkx`); another ``Graph``. Numbers stored with the edges
             are not part of a graph: :func:`gattn.graphs.edge_features` reads them.
         size: ``num_nodes``, or ``(num_src, num_dst)`` for a bipartite graph. Without it the sizes

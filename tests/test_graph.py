@@ -214,7 +214,7 @@ def test_inputs_of_one_graph_agree(case):
     )
     assert_same_graph(Graph(coo), expected)
     scipy_coo = scipy.sparse.coo_array(
-        (ones.numpy(), (destination.numpy(), source.numpy())), (num_dst, num_src)
+        (ones.numpy(), (source.numpy(), destination.numpy())), (num_src, num_dst)
     )
     assert_same_graph(Graph(scipy_coo), expected)
     unique = Graph(torch.unique(case.edge_index, dim=1), case.size)
@@ -402,10 +402,10 @@ def test_index_beyond_32_bits_does_not_wrap():
     for index in (2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63)):
         with pytest.raises(ValueError, match=rf"source indices .*got {index} at edge 1"):
             Graph(torch.tensor([[0, index], [0, 0]]), 3)
-        adj_t = scipy.sparse.coo_array(([1.0], ([0], [1])), (2, 2))
-        adj_t.coords = (np.array([0]), np.array([index]))
+        matrix = scipy.sparse.coo_array(([1.0], ([0], [1])), (2, 2))
+        matrix.coords = (np.array([0]), np.array([index]))
         with pytest.raises(ValueError, match=rf"got {index} at edge 0"):
-            Graph(adj_t)
+            Graph(matrix)
 
 
 def test_sizes_too_large_are_refused():

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch_geometric.utils import from_scipy_sparse_matrix
 
 import gattn
 from gattn import graphs
@@ -332,9 +333,42 @@ def test_features_of_a_scipy_matrix():
     graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
     dense = torch.tensor(stored.toarray())
     source, destination = graph.edge_index
-    assert weight.flatten().tolist() == dense[destination, source].tolist()
+    assert weight.flatten().tolist() == dense[source, destination].tolist()
     with pytest.raises(TypeError, match="networkx graph or a SciPy matrix; got Tensor"):
         graphs.edge_features(torch.eye(2))
+
+
+SCIPY = [
+    scipy.sparse.coo_array, scipy.sparse.csr_array, scipy.sparse.csc_array,
+    scipy.sparse.coo_matrix, scipy.sparse.csr_matrix, scipy.sparse.csc_matrix,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCIPY)
+def test_a_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
+    stored = networkx.DiGraph()
+    stored.add_nodes_from(range(4))
+    stored.add_weighted_edges_from([(2, 0, 5.0), (0, 1, 2.0), (0, 3, 3.0), (1, 2, 7.0), (3, 3, 1)])
+    matrix = kind(networkx.to_scipy_sparse_array(stored))
+    pairs, expected = from_scipy_sparse_matrix(matrix)
+    graph, weight = gattn.Graph(matrix), graphs.edge_features(matrix)
+    assert graph.edge_index.tolist() == pairs.tolist()
+    assert weight.flatten().tolist() == expected.tolist()
+    of_networkx = dict(zip(stored.edges, graphs.edge_features(stored).flatten().tolist()))
+    of_matrix = dict(zip(zip(*graph.edge_index.tolist()), weight.flatten().tolist()))
+    assert of_matrix == of_networkx
+
+
+@pytest.mark.parametrize("kind", SCIPY)
+def test_a_scipy_matrix_of_two_kinds_of_nodes_has_a_row_for_each_source(kind):
+    graph = gattn.Graph(kind(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 2)))
+    assert graph.size == (3, 2)
+    assert sorted(zip(*graph.edge_index.tolist())) == [(0, 1), (2, 0)]
+
+
+def test_a_scipy_array_of_another_dimension_is_refused():
+    with pytest.raises(ValueError, match=r"SciPy matrix of edges must have 2 dimensions; .*\(3,\)"):
+        gattn.Graph(scipy.sparse.coo_array(np.array([0.0, 1.0, 2.0])))
 
 
 @given(st.data())

@@ -56,7 +56,8 @@ def edge_features(
     ``edge_attr`` or ``edge_weight``, or a logarithm of them as a bias of the score.
 
     Args:
-        edges: a networkx graph, or a SciPy sparse matrix, whose values are its one feature.
+        edges: a networkx graph, or a SciPy sparse matrix, whose values are its one feature; the
+            value [j, i] is that of the edge j -> i.
         names: the attribute, or the d attributes, of the edges of a networkx graph.
         default: for edges without the attribute; None means that each must have it.
         dtype: of the result.

@@ -7,8 +7,10 @@ import pytest
 import scipy.sparse
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
+from torch_geometric.utils import from_scipy_sparse_matrix
 
 from gattn import Graph, cache
+from gattn.graphs import edge_features
 from gattn.kernels import cpu
 from gattn.nn import (
     FAConv,
@@ -136,6 +138,20 @@ def test_features_of_networkx_and_scipy_edges(layer):
         conv(x, matrix, attr[:2])
     with pytest.raises(ValueError, match="x must have as many rows"):
         conv(x[:2], matrix)
+
+
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_matrix])
+def test_layers_read_a_scipy_matrix_along_its_rows(layer, kind):
+    stored = networkx.DiGraph([(0, 1), (2, 1), (1, 3)])
+    stored.add_weighted_edges_from([(0, 1, 5.0), (2, 1, 3.0), (1, 3, 2.0)])
+    nodes = range(4)
+    matrix = kind(networkx.to_scipy_sparse_array(stored, nodes))
+    pairs, weight = from_scipy_sparse_matrix(matrix)
+    conv, x = layer(4, 2, edge_dim=1), torch.randn(4, 4)
+    expected = conv(x, pairs, weight.float())
+    assert torch.equal(conv(x, matrix, edge_features(matrix)), expected)
+    assert torch.equal(conv(x, matrix.tocoo(), edge_features(matrix.tocoo())), expected)
 
 
 @pytest.fixture
