@@ -193,9 +193,9 @@ def _features_of_edges(module, x, edge_index, edge_attr):
 TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 
 
-def _segments(index):
+def _segments(index, dim_size=None):
     """One edge from each node to its graph."""
-    return graphs.readout(index, 1, int(index.max()) + 1 if len(index) else 0)
+    return graphs.readout(index, 1, dim_size)
 
 
 def _encoding(module, x, edge_index):
@@ -319,13 +319,14 @@ LAYERS = (
     Layer("GraphTransformerLayer, linear",
           given(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
     Layer("LinearAttention", given(channels=WIDTH, heads=2), batch=True,
-          call=lambda m, x, edge_index, batch: m(x, batch)),
+          call=lambda m, x, edge_index, batch, **sizes: m(x, batch, **sizes)),
     Layer("SGFormerAttention", given(channels=WIDTH, heads=2, head_channels=3), batch=True,
-          call=lambda m, x, edge_index, batch: m(x, index=batch)),
+          call=lambda m, x, edge_index, batch, **sizes: m(x, index=batch, **sizes)),
     Layer("PolynormerAttention", given(channels=WIDTH, heads=2, head_channels=3), batch=True,
-          call=lambda m, x, edge_index, batch: m(x, index=batch)),
+          call=lambda m, x, edge_index, batch, **sizes: m(x, index=batch, **sizes)),
     Layer("InducedSetAttentionBlock", given(channels=WIDTH, num_induced_points=3, heads=2),
-          batch=True, call=lambda m, x, edge_index, batch: m(x, _segments(batch))),
+          batch=True,
+          call=lambda m, x, edge_index, batch, **sizes: m(x, _segments(batch, **sizes))),
     # readouts
     Layer("LearnedQueryReadout", _heads(out_channels=6, num_queries=3), readout=True),
     Layer("LearnedQueryReadout, normalised",

@@ -59,9 +59,9 @@ def incoming(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor
     col = layout.col[first:last].long()
     sources = _sources(col, start, stop, graph.num_src)
     number = torch.empty_like(layout.colptr)
-    number[sources] = torch.arange(len(sources), dtype=number.dtype, device=graph.device)
+    number[sources] = torch.arange(sources.shape[0], dtype=number.dtype, device=graph.device)
     rows = owners(layout.rowptr[start : stop + 1] - first, last - first).to(number.dtype)
-    part = Graph.from_layout(sort(number[col], rows, len(sources), stop - start))
+    part = Graph.from_layout(sort(number[col], rows, sources.shape[0], stop - start))
     return part, sources, layout.perm[first:last].long()
 
 

@@ -57,6 +57,12 @@ def check_index(index: Tensor, num_graphs: int | None) -> int:
         raise TypeError(f"index must be an int32 or int64 tensor; got {came}")
     if index.dim() != 1:
         raise ValueError(f"index must have shape (n,); got {tuple(index.shape)}")
+    if torch.compiler.is_compiling() and num_graphs is not None:
+        return num_graphs  # the compiled code checks the range of the edges
+    if torch.compiler.is_exporting():
+        raise ValueError(
+            "torch.export fixes what is read from a tensor: give the number of graphs, num_graphs"
+        )
     low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
     if low < 0 or (num_graphs is not None and high >= num_graphs):
         limit = "" if num_graphs is None else f" and < {num_graphs}, num_graphs"

@@ -68,7 +68,7 @@ def add_rows(
     if (hubs is None) != (apart is None):
         raise ValueError("hubs and apart must be given together")
     count, width = index.numel(), math.prod(rows.shape[1:])
-    wide, num_hubs = index.dtype == torch.int64, 0 if hubs is None else len(hubs)
+    wide, num_hubs = index.dtype == torch.int64, 0 if hubs is None else hubs.shape[0]
     values = [rows, index, total, hubs, apart, wide, is_sorted, count, width, num_hubs]
     _launcher(
         "add_rows", "rows index total hubs apart is_int64 is_sorted count width num_hubs",

@@ -124,7 +124,7 @@ def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     """Zero the numbers [k] that the generator drops and scale the rest by 1 / (1 - dropout)."""
     if seed is None:
         return x
-    kept = philox.keep_numbers(seed, len(x), dropout)
+    kept = philox.keep_numbers(seed, x.shape[0], dropout)
     scale = 1 / (1 - dropout) if dropout < 1 else 0.0
     return (_to_acc(x) * kept * scale).to(x.dtype)
 

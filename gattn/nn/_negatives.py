@@ -55,7 +55,7 @@ def sample_within_graphs(
     nodes, sizes = batch.argsort(stable=True), batch.bincount()
     first = sizes.cumsum(0) - sizes
     place = torch.empty_like(nodes)
-    place[nodes] = torch.arange(len(nodes), device=nodes.device) - first[batch[nodes]]
+    place[nodes] = torch.arange(nodes.shape[0], device=nodes.device) - first[batch[nodes]]
     edges = graph.edge_index
     edges = edges[:, batch[edges[0]] == batch[edges[1]]]
     owner = batch[edges[0]]

@@ -237,7 +237,7 @@ def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
     """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination
-    loop_weight = weight.new_ones(len(x), 1)
+    loop_weight = weight.new_ones(x.shape[0], 1)
     if not isinstance(adj_t, SparseTensor):
         loop_weight = loop_weight.index_add(0, source[loops], weight[loops])
     return torch.cat([weight[~loops], loop_weight])

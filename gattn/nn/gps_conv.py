@@ -10,7 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Dropout, Linear, Module, MultiheadAttention, Sequential
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import (
+    GraphNorm,
+    GraphSizeNorm,
+    InstanceNorm,
+    LayerNorm,
+    MessagePassing,
+    PairNorm,
+)
 from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
@@ -25,6 +32,8 @@ from gattn.nn.exphormer_conv import ExphormerConv
 from gattn.nn.segments import segment_graph, within
 
 ATTENTION_OPTIONS = ("bias", "dropout")
+_SIZED = GraphNorm, GraphSizeNorm, InstanceNorm, LayerNorm, PairNorm
+"""Normalisations that take the number of graphs, which they read from the device without it."""
 
 
 class GPSConv(Module):
@@ -175,15 +184,15 @@ class GPSConv(Module):
         local = 0
         if self.conv is not None:
             local = self._drop(self.conv(x, edge_index, **kwargs)) + x
-            local = self._norm(self.norm1, local, batch)
+            local = self._norm(self.norm1, local, batch, batch_size)
         if isinstance(self.attn, ExphormerConv):
             attended = self.attn(x, attn_index, attn_attr)
         else:
             _check_no_edges(self.attn_type, attn_index, attn_attr)
             attended = self._attend(x, batch, batch_size, max_num_nodes)
         attended = self._drop(attended) + x
-        out = local + self._norm(self.norm2, attended, batch)
-        return self._norm(self.norm3, out + self.mlp(out), batch)
+        out = local + self._norm(self.norm2, attended, batch, batch_size)
+        return self._norm(self.norm3, out + self.mlp(out), batch, batch_size)
 
     def _attend(
         self, x: Tensor, batch: Tensor | None, batch_size: int | None, max_num_nodes: int | None
@@ -210,10 +219,14 @@ class GPSConv(Module):
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
 
-    def _norm(self, norm: Any, x: Tensor, batch: Tensor | None) -> Tensor:
+    def _norm(self, norm: Any, x: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
         if norm is None:
             return x
-        return norm(x, batch=batch) if self.norm_with_batch else norm(x)
+        if not self.norm_with_batch:
+            return norm(x)
+        if batch_size is not None and batch is not None and isinstance(norm, _SIZED):
+            return norm(x, batch=batch, batch_size=batch_size)
+        return norm(x, batch=batch)
 
     def __repr__(self) -> str:
         return (

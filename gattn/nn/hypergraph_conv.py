@@ -218,12 +218,17 @@ def _pairs(
     if x.dim() != 2:
         raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
     given = {"hyperedge_weight": weight, "hyperedge_attr": attr}
-    told = {name: len(tensor) for name, tensor in given.items() if tensor is not None}
+    told = {name: tensor.shape[0] for name, tensor in given.items() if tensor is not None}
     if isinstance(hyperedge_index, Graph):
         count = hyperedge_index.num_dst
     elif count is None and told:
         count = max(told.values())
     elif count is None:
+        if torch.compiler.is_exporting():
+            raise ValueError(
+                "torch.export fixes what is read from a tensor: give the number of hyperedges, "
+                "num_edges"
+            )
         count = int(hyperedge_index[1].max()) + 1 if hyperedge_index.numel() else 0
     pairs = as_graph(hyperedge_index, (x.shape[0], count))
     for name, rows in told.items():
@@ -234,7 +239,7 @@ def _pairs(
 
 def _filled(rows: Tensor, count: int) -> Tensor:
     """The rows [count, ...] of all hyperedges, of which the last may have no node and no row."""
-    missing = count - len(rows)
+    missing = count - rows.shape[0]
     return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
 
 

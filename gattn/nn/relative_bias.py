@@ -210,8 +210,8 @@ class PathFeatureBias(Module):
         Raises:
             ValueError: for features of another shape.
         """
-        if features.shape != (len(length), self.max_length, self.edge_dim):
-            wanted = (len(length), self.max_length, self.edge_dim)
+        if features.shape != (length.shape[0], self.max_length, self.edge_dim):
+            wanted = (length.shape[0], self.max_length, self.edge_dim)
             raise ValueError(f"features must have shape {wanted}; got {tuple(features.shape)}")
         summed = torch.einsum("etd,htd->eh", features, self.weight)
         return summed / length.clamp(min=1).unsqueeze(1)

@@ -192,7 +192,8 @@ def _within(segments: Graph) -> Graph:
 def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
     if width is None:
         raise ValueError(
-            "under torch.compile, max_num_elements must be given: the most rows of any segment"
+            "under torch.compile and torch.export, max_num_elements (of GPSConv and "
+            "GraphTransformerLayer max_num_nodes) must be given: the most rows of any segment"
         )
     rowptr, rows = segments.layout.rowptr.long(), segments.num_src
     member, row = members(segments), torch.arange(rows, device=segments.device)
@@ -229,6 +230,11 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
 
 
 def _count(index: Tensor) -> int:
+    if torch.compiler.is_exporting():
+        raise ValueError(
+            "torch.export fixes what is read from a tensor: give the number of graphs, as dim_size "
+            "of a readout or as batch_size of a model"
+        )
     return int(index.max()) + 1 if index.numel() > 0 else 0
 
 

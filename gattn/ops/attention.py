@@ -255,7 +255,7 @@ def _check_rows(name: str, given: Tensors, count: int, place: str, graph: Graph)
     """Raise unless every tensor has a row for each node or edge, and is on the graph's device."""
     for tensor in tensors_of(given):
         checks.check_tensor(name, tensor)
-        if tensor.dim() < 1 or len(tensor) != count:
+        if tensor.dim() < 1 or tensor.shape[0] != count:
             raise ValueError(
                 f"{name} must have {count} rows, one for each {place}; got shape "
                 f"{tuple(tensor.shape)}"

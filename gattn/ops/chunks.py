@@ -144,7 +144,7 @@ class Reader:
         if room is None or torch_internals.memory_uses(room) > uses:
             room = tensor.new_empty(self._most, *tensor.shape[1:])
             self._room[position] = room, torch_internals.memory_uses(room)
-        return gather_rows(tensor, rows, room[: len(rows)])
+        return gather_rows(tensor, rows, room[: rows.shape[0]])
 
 
 class Writer:
@@ -172,7 +172,7 @@ class Writer:
         elif can_add(values, to):
             end = chunk.edges.end(place)
             if self._apart is None:
-                self._apart = to.new_zeros(len(end.hubs), *to.shape[1:])
+                self._apart = to.new_zeros(end.hubs.shape[0], *to.shape[1:])
             rows, is_sorted = end.rows[chunk.part], place == chunk.edges.by
             add_rows(values, rows, to, end.hubs, self._apart, is_sorted=is_sorted)
         else:
@@ -221,11 +221,11 @@ class _End(NamedTuple):
     @classmethod
     def of(cls, nodes: Tensor, ptr: Tensor) -> _End:
         """From each edge's node, and where the edges of each node begin."""
-        hubs = (ptr.diff() > max(HUB, len(nodes) // HUBS)).nonzero().flatten()
-        if not len(hubs):
+        hubs = (ptr.diff() > max(HUB, nodes.shape[0] // HUBS)).nonzero().flatten()
+        if not hubs.shape[0]:
             return cls(nodes, hubs.to(nodes.dtype))
         rows = torch.arange(num_rows(ptr), dtype=nodes.dtype, device=nodes.device)
-        rows[hubs] = ~rows[: len(hubs)]
+        rows[hubs] = ~rows[: hubs.shape[0]]
         return cls(rows.index_select(0, nodes), hubs.to(nodes.dtype))
 
 

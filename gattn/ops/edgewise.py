@@ -220,7 +220,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
                 lambda: step(plan.call, given, rows),  # noqa: B023
                 lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.places)),  # noqa: B023
                 plan.graph,
-                len(chunk.position),
+                chunk.position.shape[0],
             )
         if made.requires_grad:
             raise ValueError(HELD)
@@ -272,7 +272,7 @@ def _checked(
 
 
 def _check_rows(made: Any, count: int) -> None:
-    if not isinstance(made, Tensor) or made.dim() < 1 or len(made) != count:
+    if not isinstance(made, Tensor) or made.dim() < 1 or made.shape[0] != count:
         came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
 

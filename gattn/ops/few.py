@@ -41,7 +41,7 @@ class AllEdges:
     @classmethod
     def _of(cls, layout: Layout) -> AllEdges:
         edge = layout.perm
-        number = torch.arange(len(edge) + 1, dtype=edge.dtype, device=edge.device)
+        number = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
         each, destination = number[:-1], layout.destinations().to(edge.dtype)
         position = torch.empty_like(edge).index_copy(0, edge.long(), each)
         far = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)

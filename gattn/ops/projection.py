@@ -54,7 +54,7 @@ def fork(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
     """The rows of x [e, d] at these positions, each named once, or all; then those of another."""
-    rows = (len(x) if index is None else len(index)) + len(below)
+    rows = (x if index is None else index).shape[0] + below.shape[0]
     if x.dim() == 2 and _placed(x, rows * x.shape[1], below):
         return _Stack.apply(x, index, below)
     return torch.cat([x if index is None else x[index], below])
@@ -164,8 +164,8 @@ class _Stack(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
         ctx.save_for_backward(index)
-        ctx.shape, count = x.shape, len(x) if index is None else len(index)
-        out = cpu.empty(x, count + len(below), x.shape[1])
+        ctx.shape, count = x.shape, (x if index is None else index).shape[0]
+        out = cpu.empty(x, count + below.shape[0], x.shape[1])
         if index is None:
             out[:count] = x
         else:
@@ -176,7 +176,7 @@ class _Stack(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (index,) = ctx.saved_tensors
-        count = ctx.shape[0] if index is None else len(index)
+        count = ctx.shape[0] if index is None else index.shape[0]
         grad_x = grad[:count]
         if index is not None and ctx.needs_input_grad[0]:
             grad_x = cpu.empty(grad, *ctx.shape).zero_().index_copy_(0, index, grad_x)

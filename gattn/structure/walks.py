@@ -157,6 +157,12 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     (row, middle), (first, col) = a.indices(), b.indices()
     rowptr = torch.searchsorted(first, torch.arange(b.shape[0] + 1, device=first.device))
     count = rowptr.diff()[middle]
+    if torch.compiler.is_exporting():
+        raise ValueError(
+            "torch.export fixes what is read from a tensor, as the sizes of products of sparse "
+            "matrices are: compute the probabilities of walks beforehand "
+            "(gattn.transforms.AddRandomWalkPE, RandomWalkEncoding.encode)"
+        )
     total = int(count.sum())
     entry = torch.repeat_interleave(count, output_size=total)
     shift = rowptr[middle] - (count.cumsum(0) - count)
