@@ -71,10 +71,10 @@ def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
     if rows.is_complex():
         parts = torch.view_as_real(rows.resolve_conj())
         return torch.view_as_complex(sum_laid_out(parts, layout))
-    flat = rows.reshape(len(rows), 1, math.prod(rows.shape[1:]))
+    flat = rows.reshape(rows.shape[0], 1, math.prod(rows.shape[1:]))
     weight = rows.new_ones(layout.perm.numel(), 1)
     out = _aggregate(weight, flat, layout, False, impl=None)
-    return out.reshape(len(out), *rows.shape[1:])
+    return out.reshape(out.shape[0], *rows.shape[1:])
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
@@ -183,7 +183,9 @@ def _dot_gradients(
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
     """Sum the heads that one grouped head served: [n, h, c] to [n, heads, c]."""
-    return x if x.shape[1] == heads else x.unflatten(1, (x.shape[1] // heads, heads)).sum(1)
+    if x.shape[1] == heads:
+        return x
+    return x.reshape(x.shape[0], x.shape[1] // heads, heads, *x.shape[2:]).sum(1)
 
 
 _softmax_backward = Operator(

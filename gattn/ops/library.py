@@ -169,12 +169,16 @@ class Operator:
                 _TRANSFORMED.format(name=name, transform=torch_internals.innermost_transform())
             )
 
+        def one_by_one(*args: Any) -> Any:
+            return torch_internals.map_one_by_one(overload, args)
+
         def fake(*args: Any) -> Any:
             return self._returned(self._shapes.room(args, self._shapes.lengths(args), _fake_empty))
 
         _library.impl(name, kernel, "CompositeExplicitAutograd")
         _library.impl(name, autograd, "Autograd")
         _library.impl(name, refuse, "FuncTorchBatched")
+        _library.impl(name, one_by_one, "Batched")
         torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
         return overload
 

@@ -184,15 +184,20 @@ def _features(
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, impl: str | None) -> Tensor:
     """S_g = sum_j x_j y_j^T over the nodes of g: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
-    weight = x.transpose(1, 2).flatten(1)  # the heads of y serve each channel of x in turn
-    return aggregate(weight, y, segments, impl=impl).unflatten(1, (x.shape[2], x.shape[1]))
+    weight = x.transpose(1, 2).reshape(
+        x.shape[0], x.shape[1] * x.shape[2]
+    )  # the heads of y serve each channel of x in turn
+    out = aggregate(weight, y, segments, impl=impl)
+    return out.reshape(out.shape[0], x.shape[2], x.shape[1], *out.shape[2:])
 
 
 def _inner(x: Tensor, memory: Tensor, segments: Graph, impl: str | None) -> Tensor:
     """y_i = x_i^T S_g(i): x [n, h, a], S [g, a, h, b] to y [n, h, b]."""
-    rows = memory.transpose(1, 3).flatten(1, 2).contiguous()  # [g, b * h, a]
+    graphs, channels, heads, width = memory.shape
+    rows = memory.transpose(1, 3).reshape(graphs, width * heads, channels)
     y = edge_dot(rows, x, segments, impl=impl)
-    return y.unflatten(1, (memory.shape[3], memory.shape[2])).transpose(1, 2).contiguous()
+    y = y.reshape(y.shape[0], width, heads, *y.shape[2:])
+    return y.transpose(1, 2).contiguous()
 
 
 class _Outer(torch.autograd.Function):

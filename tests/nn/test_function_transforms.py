@@ -8,6 +8,7 @@ from gattn import Graph
 from gattn.functional import linear_attention
 from gattn.graphs import readout
 from gattn.nn import GATConv, GATv2Conv, TransformerConv
+from tests.layers import BY_NAME, every
 
 EDGES = torch.tensor([[0, 1, 2, 2], [1, 2, 3, 2]])
 LAYERS = pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
@@ -62,6 +63,56 @@ def test_linear_attention_is_transformed_on_the_reference():
     torch.testing.assert_close(grad(lambda q: attend(q).square().sum())(q[0]), expected)
     with pytest.raises(RuntimeError, match=r"does not run under torch\.func\.vmap"):
         vmap(lambda q: attend(q, None))(q)
+
+
+def _arguments(entry):
+    generator = torch.Generator().manual_seed(4)
+    edges = torch.randint(5, (2, 20), generator=generator)
+    options = {"batch": torch.arange(6) // 3} if entry.batch else {}
+    if entry.edge_attr:
+        options["edge_attr"] = torch.randn(20, 3, generator=generator)
+    return torch.randn(6, 6, generator=generator), edges, options
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@every({n: e for n, e in BY_NAME.items() if not (e.bipartite or e.readout)})
+def test_many_gradients_at_once_are_those_one_by_one(layer):
+    """Those of jacobian(vectorize=True), and of grad(is_grads_batched=True)."""
+    module = layer.called(6, 3).eval()
+    x, edges, options = _arguments(layer)
+    jacobian = torch.autograd.functional.jacobian
+    expected = jacobian(lambda x: module(x, edges, **options), x)
+    found = jacobian(lambda x: module(x, edges, **options), x, vectorize=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@every({n: e for n, e in BY_NAME.items() if e.readout})
+def test_many_gradients_of_a_readout_at_once(layer):
+    module, (x, _, _) = layer.called(6, 3).eval(), _arguments(layer)
+    index = torch.tensor([0, 0, 1, 1, 1, 3])
+    jacobian = torch.autograd.functional.jacobian
+    expected = jacobian(lambda x: module(x, index, dim_size=4), x)
+    found = jacobian(lambda x: module(x, index, dim_size=4), x, vectorize=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_many_gradients_at_once_of_more_edges_than_a_chunk_holds():
+    conv = BY_NAME["PointTransformerConv, networks"].called(6, 3).eval()
+    x, edges = torch.randn(6, 6), torch.randint(6, (2, 20_000))
+    expected = torch.autograd.functional.jacobian(lambda x: conv(x, edges), x)
+    found = torch.autograd.functional.jacobian(lambda x: conv(x, edges), x, vectorize=True)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@every(BY_NAME)
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_a_script_is_refused_in_a_sentence_that_says_what_to_do(layer):
+    module = layer.make(6, 3)
+    for model in (module, torch.nn.Sequential(torch.nn.Linear(6, 6), module)):
+        with pytest.raises(RuntimeError, match=r"not run under torch\.jit\.script: use torch\.com"):
+            torch.jit.script(model)
 
 
 def test_a_layout_outlives_the_transform(monkeypatch):
