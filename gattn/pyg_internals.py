@@ -106,6 +106,15 @@ def is_bound_by_pyg(layer: Module, name: str) -> bool:
     return getattr(bound, "__func__", name) in written
 
 
+def is_own(layer: Module, name: str) -> bool:
+    """Whether a layer runs an equation as its class of PyG or gattn defines it, without a hook."""
+    owner = next(base for base in type(layer).__mro__ if name in vars(base))
+    defined = _known.get(owner, {}).get(name) is vars(owner)[name] or _wrote(owner, name)
+    behind = (hook for hook in EDGE_HOOKS if hook.startswith(f"_{name}_") and "_pre_" not in hook)
+    hooked = any(getattr(layer, hook, None) for hook in behind)
+    return defined and name not in vars(layer) and not hooked
+
+
 def edge_hooks(layer: Module) -> str:
     """Which equation of a layer has a hook, in words; empty where none has."""
     for name in EDGE_HOOKS:

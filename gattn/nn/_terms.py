@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import EdgeType
@@ -179,6 +180,8 @@ class _Told(threading.local):
     terms: EdgeTerms = NO_TERMS
     unread: tuple[str, ...] = ()
     """Which of the terms no equation has asked for."""
+    weights: Tensor | None = None
+    """The weights of the edges before dropout, once an equation has formed them."""
 
 
 _told = _Told()
@@ -191,6 +194,8 @@ class TermsEdgeByEdge(MessagePassing):
     forward (:meth:`telling`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
     """
 
+    dropout: float = 0.0
+
     @contextmanager
     def telling(self, terms: EdgeTerms) -> Iterator[None]:
         """Let the equations know of the terms.
@@ -198,15 +203,15 @@ class TermsEdgeByEdge(MessagePassing):
         Raises:
             ValueError: they ran and did not ask, for a subclass overrides what would.
         """
-        before = _told.layer, _told.terms, _told.unread
+        before = _told.layer, _told.terms, _told.unread, _told.weights
         names = {"edge_weight": terms.weight, "score_bias": terms.bias}
-        _told.layer, _told.terms = self, terms
+        _told.layer, _told.terms, _told.weights = self, terms, None
         _told.unread = tuple(name for name, term in names.items() if term is not None)
         try:
             yield
             unread = _told.unread
         finally:
-            _told.layer, _told.terms, _told.unread = before
+            _told.layer, _told.terms, _told.unread, _told.weights = before
         if unread:
             raise ValueError(
                 f"{self} runs equations that know nothing of {' and '.join(unread)}: its aggregate "
@@ -231,6 +236,23 @@ class TermsEdgeByEdge(MessagePassing):
         """The scores [e, h] or [e] with the bias of this forward, if there is one."""
         self._read("score_bias")
         return self._terms.biased(score)
+
+    def drop_weights(self, alpha: Tensor) -> Tensor:
+        """Weights after dropout; those before it are what the layer returns of this forward."""
+        if _told.layer is self:
+            _told.weights = alpha
+        return F.dropout(alpha, self.dropout, self.training)
+
+    def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
+        """The weights before dropout, of those that ``edge_updater`` gave in this forward.
+
+        Where ``edge_update`` is not the layer's own, or has a hook, they are what it gave: a layer
+        of PyG's that somebody derived returns them, too.
+        """
+        weights = _told.weights if _told.layer is self else None
+        if weights is None or not pyg_internals.is_own(self, "edge_update"):
+            return alpha
+        return weights
 
     def aggregate(
         self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None

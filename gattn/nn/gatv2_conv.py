@@ -146,8 +146,8 @@ class GATv2Conv(AttentionConv):
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
             alpha [e, h] before dropout, aligned with the returned edges: the caller's without
-            loops, then the loops, where they are added. For a sparse adjacency its entries. Edge
-            by edge (see :attr:`why_not_fused`) alpha is what ``edge_update`` gives: after dropout.
+            loops, then the loops, where they are added. For a sparse adjacency its entries. In a
+            subclass that overrides ``edge_update`` alpha is what that gives.
         """
         x_src, x_dst = node_pair(x)
         residual = None if self.res is None else skip(self.res, x_dst)
@@ -203,7 +203,7 @@ class GATv2Conv(AttentionConv):
             hidden = hidden + self.edge_values(edge_attr, hidden.shape[1])
         hidden = F.leaky_relu(hidden, self.negative_slope)
         score = (hidden * tile_heads(self.att, 1, hidden.shape[1])).sum(-1)
-        return F.dropout(self.softmax(score, index, ptr, dim_size), self.dropout, self.training)
+        return self.drop_weights(self.softmax(score, index, ptr, dim_size))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Weighted values [e, h, c] of the edges: the edge-by-edge path."""

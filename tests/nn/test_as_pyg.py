@@ -1,6 +1,7 @@
 """What hooks, subclasses and unusual inputs meet: what they meet in PyG, or one clear sentence."""
 
 import copy
+import inspect
 import re
 import warnings
 from pathlib import Path
@@ -142,23 +143,88 @@ def test_a_subclass_sees_the_edge_features_of_pyg(loops):
 # Weights and dropout
 
 
-@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_weights_and_dropout_on_either_path(name):
-    """Fused, weights come before dropout. Edge by edge they are PyG's: what edge_update gives."""
-    layer = getattr(nn, name)(6, 4, 2, dropout=0.5)
+RETURN_WEIGHTS = {
+    "GATConv": (lambda p: p.GATConv(6, 4, 2, dropout=0.5), lambda edges: (edges,)),
+    "GATv2Conv": (lambda p: p.GATv2Conv(6, 4, 2, dropout=0.5), lambda edges: (edges,)),
+    "TransformerConv": (lambda p: p.TransformerConv(6, 4, 2, dropout=0.5), lambda edges: (edges,)),
+    "FAConv": (lambda p: p.FAConv(6, dropout=0.5), lambda edges: (X, edges)),
+    "RGATConv": (
+        lambda p: p.RGATConv(6, 4, 2, heads=2, dropout=0.5),
+        lambda edges: (edges, torch.arange(edges.shape[1]) % 2),
+    ),
+}
+"""Every layer that returns weights, and what it takes beside x."""
+
+
+def test_every_layer_that_returns_weights_is_listed():
+    exported = {name: getattr(nn, name) for name in nn.__all__}
+    found = {
+        name
+        for name, kind in exported.items()
+        if isinstance(kind, type)
+        and issubclass(kind, torch.nn.Module)
+        and "return_attention_weights" in inspect.signature(kind.forward).parameters
+    }
+    assert found == set(RETURN_WEIGHTS)
+
+
+@pytest.mark.parametrize("name", RETURN_WEIGHTS)
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_come_before_dropout_on_either_path(name, training):
+    make, takes = RETURN_WEIGHTS[name]
+    theirs, layer = make(pyg), make(nn)
+    layer.load_state_dict(theirs.state_dict())
     edges = torch.randint(0, 5, (2, 100))
+    args = X, *takes(edges)
+    _, (expected_edges, expected) = theirs.eval()(*args, return_attention_weights=True)
     slow = copy.deepcopy(layer)
     slow.register_message_forward_hook(lambda layer, given, out: None)
-    _, (_, before) = layer(X, edges, return_attention_weights=True)
-    _, (_, after) = slow(X, edges, return_attention_weights=True)
-    _, (_, plain) = layer.eval()(X, edges, return_attention_weights=True)
-    assert torch.equal(before, plain)
-    if name == "TransformerConv":
-        torch.testing.assert_close(after, plain)
-    else:
-        dropped = after == 0
-        assert 0.3 < dropped.float().mean() < 0.7
-        torch.testing.assert_close(after[~dropped], 2 * plain[~dropped])
+    for one in (layer, slow):
+        out, (pairs, weights) = one.train(training)(*args, return_attention_weights=True)
+        assert torch.equal(pairs, expected_edges)
+        torch.testing.assert_close(weights, expected)
+        plain = one.eval()(*args)
+        assert torch.allclose(out, plain) != training
+    assert layer.fused
+    assert not slow.fused
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "GATEConv"])
+def test_recorded_weights_come_before_dropout_edge_by_edge(name):
+    args = (6, 6, 3, 0.5) if name == "GATEConv" else (6, 4, 2)
+    options = {} if name == "GATEConv" else {"dropout": 0.5}
+    layer, edges = getattr(nn, name)(*args, **options), torch.randint(0, 5, (2, 100))
+    given = (X, edges, torch.randn(100, 3)) if name == "GATEConv" else (X, edges)
+    slow = copy.deepcopy(layer)
+    slow.register_message_forward_hook(lambda layer, given, out: None)
+    recorded = []
+    for one in (layer, slow):
+        with nn.record_attention(one) as records:
+            one(*given)
+        recorded.append(records[0].weights)
+    torch.testing.assert_close(*recorded)
+
+
+class Halved(nn.GATConv):
+    def edge_update(self, alpha_j, alpha_i, edge_attr, index, ptr, dim_size):
+        return 0.5 * super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size)
+
+
+class HalvedV2(nn.GATv2Conv):
+    def edge_update(self, x_j, x_i, edge_attr, index, ptr, dim_size):
+        return 0.5 * super().edge_update(x_j, x_i, edge_attr, index, ptr, dim_size)
+
+
+@pytest.mark.parametrize("kind", [Halved, HalvedV2])
+def test_a_derived_edge_update_returns_what_it_gives_as_in_pyg(kind):
+    layer, plain = kind(6, 4, 2, dropout=0.5), kind.__base__(6, 4, 2, dropout=0.5)
+    plain.load_state_dict(layer.state_dict())
+    edges = torch.randint(0, 5, (2, 100))
+    _, (_, weights) = layer(X, edges, return_attention_weights=True)
+    _, (_, before) = plain(X, edges, return_attention_weights=True)
+    dropped = weights == 0
+    assert 0.3 < dropped.float().mean() < 0.7
+    torch.testing.assert_close(weights[~dropped], before[~dropped])
 
 
 # Edge features
