@@ -334,29 +334,34 @@ _CHANGED_LATER = ("training", "aggr", "flow", "norm_with_batch")
 
 
 def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
-    """The arguments of a constructor: PyG's layers keep them under their names, but for these."""
+    """The arguments of a constructor: PyG's layers keep them under their names, but for these.
+
+    A width that only a map knows may be any where the map was exchanged: the map is handed over.
+    """
     held: dict[str, Any] = dict(vars(theirs))
     if kind is gattn.nn.GATEConv:
         source, out = theirs.att_r.shape[1], theirs.att_l.shape[1]
-        edge = theirs.lin1.weight.shape[1] - source
+        edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
         held.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
         held.update(conv=None, norm=None)  # these are handed over
     elif kind is gattn.nn.GeneralConv:
-        held.update(l2_normalize=theirs.normalize_l2, bias=theirs.lin_msg.bias is not None)
+        held.update(
+            l2_normalize=theirs.normalize_l2, bias=getattr(theirs.lin_msg, "bias", None) is not None
+        )
     elif kind is gattn.nn.HEATConv:
         held.update(
-            num_node_types=theirs.hetero_lin.num_types,
-            num_edge_types=theirs.edge_type_emb.num_embeddings,
-            edge_type_emb_dim=theirs.edge_type_emb.embedding_dim,
-            edge_dim=theirs.edge_attr_emb.in_channels,
-            edge_attr_emb_dim=theirs.edge_attr_emb.out_channels,
-            bias=theirs.lin.bias is not None,
+            num_node_types=getattr(theirs.hetero_lin, "num_types", 1),
+            num_edge_types=getattr(theirs.edge_type_emb, "num_embeddings", 1),
+            edge_type_emb_dim=getattr(theirs.edge_type_emb, "embedding_dim", 1),
+            edge_dim=getattr(theirs.edge_attr_emb, "in_channels", 1),
+            edge_attr_emb_dim=getattr(theirs.edge_attr_emb, "out_channels", 1),
+            bias=getattr(theirs.lin, "bias", None) is not None,
         )
     elif kind is gattn.nn.HGTConv:
         held.update(metadata=(theirs.node_types, theirs.edge_types))
     elif kind is gattn.nn.TransformerConv:
-        held.update(bias=theirs.lin_key.bias is not None)
+        held.update(bias=getattr(theirs.lin_key, "bias", None) is not None)
     else:
         held.update(bias=getattr(theirs, "bias", None) is not None)
     return {name: held[name] for name in inspect.signature(kind).parameters if name in held}

@@ -1,5 +1,7 @@
 """What a trained model is carried away in: ONNX, a trace, int8 weights, shapes alone."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn as tnn
@@ -9,6 +11,7 @@ from gattn import nn as gnn
 from gattn.kernels import layout, onnx
 from gattn.models import AttentiveFP
 from gattn.ops.backend import select
+from tests.layers import BY_NAME, every, layers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch says of its own exporters
 WIDTH = 16
@@ -238,3 +241,130 @@ def test_fake_tensors(name):
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         out = layer(*(mode.from_tensor(t) for t in args))
     assert (out.shape, out.dtype) == (expected.shape, expected.dtype)
+
+
+DYNAMIC = torch.export.Dim.DYNAMIC
+GRAPHS = 3
+SIZES = {
+    "GPSConv": {"batch_size": GRAPHS, "max_num_nodes": 40},
+    "GPSConv, layer norm": {"batch_size": GRAPHS, "max_num_nodes": 40},
+    "GraphTransformerLayer": {"batch_size": GRAPHS, "max_num_nodes": 40},
+    "GraphTransformerLayer, linear": {"batch_size": GRAPHS},
+    "LinearAttention": {"dim_size": GRAPHS},
+    "SGFormerAttention": {"dim_size": GRAPHS},
+    "PolynormerAttention": {"dim_size": GRAPHS},
+    "InducedSetAttentionBlock": {"dim_size": GRAPHS},
+    "SetTransformerReadout": {"max_num_elements": 40},
+    "AttentiveFP": {"batch_size": GRAPHS},
+    "SGFormer": {"batch_size": GRAPHS},
+    "Polynormer": {"batch_size": GRAPHS},
+}
+"""Numbers that an exported program cannot read from its inputs, by layer."""
+REFUSED = {"RandomWalkEncoding": "probabilities of walks beforehand"}
+"""Layers that no export takes, and what the error says."""
+RUNS = ((7, 20), (40, 11), (9, 200), (5, 2), (3, 1), (6, 0), (1, 1))
+"""Numbers of nodes and edges that the exported program is run with."""
+
+
+class Named(tnn.Module):
+    """A module that takes its inputs by position, and numbers that stay as they are."""
+
+    def __init__(self, module, names, numbers):
+        super().__init__()
+        self.module, self.names, self.numbers = module, names, numbers
+
+    def forward(self, *given):
+        return self.module(*given[:2], **dict(zip(self.names, given[2:])), **self.numbers)
+
+
+def named_inputs(entry, nodes, edges, terms=()):
+    """Random inputs of a layer of the registry, by name."""
+    generator = torch.Generator().manual_seed(nodes + edges)
+    x = torch.randn(nodes, 6, generator=generator)
+    batch = 2 * (torch.arange(nodes) >= nodes // 2)
+    if entry.readout:
+        return {"x": x, "index": batch}
+    pairs = torch.randint(max(nodes - 1, 1), (2, edges), generator=generator)
+    sources = torch.randn(nodes + 3, 3, generator=generator)
+    found = {"x": (sources, x) if entry.bipartite else x, "edge_index": pairs}
+    if entry.edge_attr:
+        found["edge_attr"] = torch.randn(edges, 3, generator=generator)
+    if entry.batch:
+        found["batch"] = batch
+    return found | {term: torch.rand(edges, generator=generator) for term in terms}
+
+
+def exported(entry, module, numbers=None, terms=()):
+    """The module as it is called, and its exported program, with every size open."""
+    example = named_inputs(entry, 12, 30, terms)
+    names = list(example)[2:]
+    along = {name: {1 if name == "edge_index" else 0: DYNAMIC} for name in example}
+    if entry.bipartite:
+        along["x"] = ({0: DYNAMIC}, {0: DYNAMIC})
+    named = Named(module.eval(), names, numbers or {}).eval()
+    shapes = (tuple(along.values()),)
+    program = torch.export.export(named, tuple(example.values()), dynamic_shapes=shapes)
+    return named, program.module()
+
+
+def check_exported(entry, module, numbers=None, terms=()):
+    named, program = exported(entry, module, numbers, terms)
+    for nodes, edges in RUNS:
+        given = tuple(named_inputs(entry, nodes, edges, terms).values())
+        with torch.no_grad():
+            torch.testing.assert_close(program(*given), named(*given), rtol=1e-4, atol=1e-5)
+
+
+def numbers_of(entry):
+    numbers = SIZES.get(entry.name, {})
+    return {"dim_size": GRAPHS} | numbers if entry.readout else numbers
+
+
+@every({name: entry for name, entry in BY_NAME.items() if name not in REFUSED})
+def test_every_layer_is_exported_with_open_sizes(layer):
+    check_exported(layer, layer.called(6, 3), numbers_of(layer))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_export_that_is_not_possible_says_what_to_do(name):
+    with pytest.raises(ValueError, match=REFUSED[name]):
+        exported(BY_NAME[name], BY_NAME[name].called(6, 3))
+
+
+@pytest.mark.parametrize("name", ["LinearAttention", "SGFormer", "LearnedQueryReadout"])
+def test_an_export_without_the_number_of_graphs_says_which_argument_to_give(name):
+    with pytest.raises(ValueError, match="give the number of graphs, as dim_size of a readout or"):
+        exported(BY_NAME[name], BY_NAME[name].called(6, 3))
+
+
+OPTIONS = {
+    "GATConv, edges": [{"fill_value": fill} for fill in (0.0, torch.ones(3), "add", "max", "mul")],
+    "GATv2Conv, edges": [{"fill_value": fill} for fill in (0.5, torch.ones(3), "add", "min")],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, options) for name, several in OPTIONS.items() for options in several],
+    ids=lambda value: str(value),
+)
+def test_features_of_loops_are_exported_with_open_sizes(name, options):
+    check_exported(BY_NAME[name], BY_NAME[name].make(6, 3, **options))
+
+
+def takes(entry, term):
+    return term in inspect.signature(entry.make(6, 3).forward).parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "term"),
+    [
+        (name, term)
+        for name, entry in layers(conv=True).items()
+        if entry.made_by is None
+        for term in ("edge_weight", "score_bias")
+        if takes(entry, term)
+    ],
+)
+def test_terms_of_edges_are_exported_with_open_sizes(name, term):
+    check_exported(BY_NAME[name], BY_NAME[name].make(6, 3), terms=(term,))

@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj
 from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.nn import GATConv, GATEConv
-from gattn.nn.checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_input
 from gattn.nn.segments import segment_graph
 
 
@@ -136,7 +136,7 @@ class AttentiveFP(Module):
         Returns:
             One row per molecule.
         """
-        check_features("x", x, self.in_channels, self.lin1.weight)
+        check_input("x", x, self.in_channels, self.lin1)
         x = F.leaky_relu(self.lin1(x))
         x = self._refine(self.gru, self.gate_conv(x, edge_index, edge_attr), x)
         for conv, gru in zip(self.atom_convs, self.atom_grus):

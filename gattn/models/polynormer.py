@@ -14,7 +14,7 @@ from gattn.graph import Graph
 from gattn.models._gcn import convolve
 from gattn.nn import GATConv, PolynormerAttention
 from gattn.nn.block import graph_among
-from gattn.nn.checks import check_at_least, check_features, check_probability
+from gattn.nn.checks import check_at_least, check_input_of, check_probability
 
 
 class Polynormer(Module):
@@ -161,7 +161,7 @@ class Polynormer(Module):
         Returns:
             The logarithm of each class's probability, a row for each node.
         """
-        check_features("x", x, self.lin_in.in_features, self.lin_in.weight)
+        check_input_of("x", x, self.lin_in)
         local = self._attend_locally(x, graph_among(edge_index, x))
         if not self._global:
             return F.log_softmax(self.pred_local(local), dim=-1)

@@ -16,7 +16,7 @@ from gattn.graph import Graph
 from gattn.models._gcn import convolve
 from gattn.nn import SGFormerAttention
 from gattn.nn.block import graph_among
-from gattn.nn.checks import check_at_least, check_features, check_probability
+from gattn.nn.checks import check_at_least, check_input_of, check_probability
 
 AGGREGATES = ("add", "cat")
 
@@ -141,7 +141,7 @@ class _Part(Module):
 
     def _begin(self, x: Tensor) -> Tensor:
         first = cast(Linear, self.fcs[0])
-        check_features("x", x, first.in_features, first.weight)
+        check_input_of("x", x, first)
         return self._end(first(x), 0)
 
     def _end(self, x: Tensor, layer: int) -> Tensor:

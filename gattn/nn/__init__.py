@@ -3,6 +3,7 @@
 from gattn.nn.agnn_conv import AGNNConv
 from gattn.nn.attentional_readout import AttentionalReadout
 from gattn.nn.block import TransformerBlock
+from gattn.nn.checks import refuse_scripts
 from gattn.nn.encoding import (
     DegreeEncoding,
     LaplacianEncoding,
@@ -102,3 +103,5 @@ __all__ = [
     "record_attention",
     "token_offsets",
 ]
+
+refuse_scripts(*map(globals().get, __all__))

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import UninitializedParameter
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import MessagePassing, SumAggregation
 from torch_geometric.nn.dense.linear import Linear
@@ -20,7 +19,7 @@ from gattn.nn._edges import with_loop_features
 from gattn.nn._features import as_columns, features_and_weight, is_plain, tile_heads
 from gattn.nn._scores import Score, attend
 from gattn.nn._terms import NO_TERMS, EdgeTerms, TermsEdgeByEdge, read_terms
-from gattn.nn.checks import check_features, check_settings
+from gattn.nn.checks import check_features, check_settings, is_lazy, readable_weight
 from gattn.nn.recording import anybody_records, note, recording
 from gattn.torch_internals import has_own_hooks
 
@@ -170,11 +169,7 @@ class AttentionConv(TermsEdgeByEdge):
     def _is_readable(self, name: str) -> bool:
         """Whether the operator may read the weight of a map in place of calling it."""
         linear = getattr(self, name, None)
-        return (
-            linear is None
-            or isinstance(getattr(linear, "weight", None), UninitializedParameter)
-            or is_plain(linear)
-        )
+        return linear is None or is_lazy(linear) or is_plain(linear)
 
     def attend(
         self,
@@ -203,6 +198,7 @@ class AttentionConv(TermsEdgeByEdge):
             nodes = nodes._replace(key=key, value=value)
             with self.telling(terms):
                 out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
+                alpha = self.before_dropout(alpha)
             self.note_edge_by_edge(alpha, graph)
             return out, alpha if want_weights else None
         return attend(
@@ -247,8 +243,8 @@ class AttentionConv(TermsEdgeByEdge):
         """The caller's edge features, and those of the self-loops that the layer added."""
         if edge_attr is None:
             return None
-        weight = getattr(self.lin_edge, "weight", None)
-        if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter):
+        weight = readable_weight(self.lin_edge)
+        if weight is not None:
             check_features("edge_attr", as_columns(edge_attr), weight.shape[1], weight)
         if not self.add_self_loops:
             return edge_attr
@@ -275,7 +271,7 @@ class AttentionConv(TermsEdgeByEdge):
         if edge_attr is None:
             return None, None
         lin_edge, columns = self._given_edge_map(), as_columns(self.edge_features(edge_attr, graph))
-        if isinstance(lin_edge.weight, UninitializedParameter):
+        if is_lazy(lin_edge):
             lin_edge(columns[:0])
         columns, weight = features_and_weight(lin_edge, columns)
         weight = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, like.shape[1])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset
 
 from gattn import torch_internals
-from gattn.nn.checks import check_features, is_autocast
+from gattn.nn.checks import check_features, is_autocast, is_lazy, readable_weight
 from gattn.ops import projection
 from gattn.ops.features import is_sum_over_edges, sparse_linear
 from gattn.ops.node import node_scores
@@ -103,6 +104,21 @@ def glorot_linear(in_channels: int, out_channels: int, bias: bool = False) -> Li
     return Linear(in_channels, out_channels, bias=bias, weight_initializer="glorot")
 
 
+def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
+    """Draw the weight of a map anew; a map without a weight of its own is asked to do so itself."""
+    weight = readable_weight(linear)
+    if weight is None:
+        reset(linear)
+    else:
+        draw(weight)
+
+
+def dtype_of(linear: torch.nn.Module) -> torch.dtype:
+    """The dtype that a map computes in: that of its first parameter of floats."""
+    floats = (p.dtype for p in linear.parameters() if p.is_floating_point())
+    return next(floats, torch.get_default_dtype())
+
+
 def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
     """Apply a linear map to dense or sparse features, in the dtype that autocast asks for.
 
@@ -147,7 +163,18 @@ def values_and_scores(
 def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
     r"""Scalars per row and head, :math:`\langle v, a \rangle`, for each a of shape [1, h, c]."""
     vectors = tile_heads(torch.cat(att), 1, value.shape[1])
-    return node_scores(value, vectors.to(value.dtype)).unbind(0)
+    return infinite_as_nan(node_scores(value, vectors.to(value.dtype))).unbind(0)
+
+
+def infinite_as_nan(score: Tensor) -> Tensor:
+    """Scores that were just computed from features, infinite ones as NaN, written in place.
+
+    A score of -inf drops its edge, which a caller may ask for by a bias. From features it comes of
+    an infinite number among them: PyG's layers give NaN for it, as a sum of infinite products has
+    both signs, while the products here are summed in another order.
+    """
+    with torch.no_grad():
+        return score.add_(score, alpha=0)
 
 
 def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
@@ -156,7 +183,7 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     They are formed as :math:`\langle x, W^\top a \rangle`, a thin product, unless the map is more
     than its weight.
     """
-    if isinstance(getattr(lin, "weight", None), UninitializedParameter):
+    if is_lazy(lin):
         lin(x[:0])  # takes its width from the input
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
@@ -164,15 +191,13 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     heads, channels = att.shape[-2:]
     weight = lin.weight.view(heads, channels, x.shape[-1])
     folded = (att.transpose(0, 1) @ weight).squeeze(1)
-    return project(lambda x: F.linear(x, folded), x).flatten(1)
+    return infinite_as_nan(project(lambda x: F.linear(x, folded), x)).flatten(1)
 
 
 def is_plain(linear: Any) -> bool:
     """Whether calling the map does nothing but multiply and add."""
     return (
-        type(linear) in (Linear, torch.nn.Linear)
-        and not isinstance(linear.weight, UninitializedParameter)
-        and is_untouched(linear)
+        type(linear) in (Linear, torch.nn.Linear) and not is_lazy(linear) and is_untouched(linear)
     )
 
 

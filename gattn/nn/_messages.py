@@ -13,7 +13,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from gattn.functional import edge_dot
 from gattn.graph import Graph
-from gattn.nn._features import features_and_weight, head_scores
+from gattn.nn._features import features_and_weight, head_scores, infinite_as_nan
 from gattn.nn._scores import AdditiveScore, Score, WithEdgeValues, attend, sum_with_edges
 from gattn.nn._terms import EdgeTerms
 from gattn.ops.edgewise import edgewise
@@ -41,7 +41,7 @@ class Messages(NamedTuple):
         if self.edge_attr is not None:
             columns, weight = features_and_weight(self.lin_edge, self.edge_attr)
             folded = vector.transpose(0, 1) @ weight.unflatten(0, vector.shape[1:])
-            edge = F.linear(columns, folded.squeeze(1))
+            edge = infinite_as_nan(F.linear(columns, folded.squeeze(1)))
         return AdditiveScore(query, key, edge=edge)
 
     def sum(self, score: Score | None, graph: Graph, terms: EdgeTerms) -> Tensor:

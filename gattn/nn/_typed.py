@@ -10,6 +10,7 @@ from torch_geometric.nn.dense import HeteroLinear
 
 from gattn.cache import cached, cached_last
 from gattn.graph import Graph
+from gattn.nn._features import is_untouched
 from gattn.nn.checks import check_tensor
 from gattn.nn.segments import lay_out
 
@@ -65,15 +66,16 @@ def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tenso
 
 def map_by_type(linear: HeteroLinear, x: Tensor, kind: Tensor) -> Tensor:
     """Each row by the map of its type; traced, where nothing may be read back, by those of all."""
-    if not torch.compiler.is_compiling():
+    is_readable = type(linear) is HeteroLinear and is_untouched(linear)
+    if not (torch.compiler.is_compiling() and is_readable):
         return linear(x, kind)
     mapped = torch.einsum("nd,tdc->ntc", x, linear.weight)
     mapped = mapped if linear.bias is None else mapped + linear.bias
-    return mapped[torch.arange(len(x), device=x.device), kind]
+    return mapped[torch.arange(x.shape[0], device=x.device), kind]
 
 
-def checked_types(name: str, kind: Any, rows: int, types: int) -> Tensor:
-    """The type of each row as int64 [rows], in [0, types).
+def checked_types(name: str, kind: Any, rows: int, types: int | None) -> Tensor:
+    """The type of each row as int64 [rows], in [0, types), or not negative for types None.
 
     The range is read once for the very tensor of types; compiled code asserts it.
 
@@ -87,10 +89,14 @@ def checked_types(name: str, kind: Any, rows: int, types: int) -> Tensor:
     if kind.shape != (rows,):
         raise ValueError(f"{name} must have shape ({rows},); got {tuple(kind.shape)}")
     if torch.compiler.is_compiling():
-        inside = ((kind >= 0) & (kind < types)).all()
-        torch._assert_async(inside, f"{name} must be in [0, {types})")
+        inside = (kind >= 0).all() if types is None else ((kind >= 0) & (kind < types)).all()
+        torch._assert_async(inside, f"{name} must be {_range(types)}")
     elif rows > 0 and not kind.is_meta:
         low, high = cached(kind, "range", lambda: tuple(int(end) for end in kind.aminmax()))
-        if low < 0 or high >= types:
-            raise ValueError(f"{name} must be in [0, {types}); got {low} to {high}")
+        if low < 0 or (types is not None and high >= types):
+            raise ValueError(f"{name} must be {_range(types)}; got {low} to {high}")
     return kind.long()
+
+
+def _range(types: int | None) -> str:
+    return ">= 0" if types is None else f"in [0, {types})"

@@ -13,7 +13,7 @@ from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
 from gattn.nn._edges import check_rows
-from gattn.nn.checks import check_at_least, check_features, check_probability
+from gattn.nn.checks import check_at_least, check_input, check_probability
 from gattn.nn.graph_attention import GraphAttention, ScoreFunction
 
 NORMS = ("pre", "post")
@@ -139,7 +139,7 @@ class TransformerBlock(Module):
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
                 f"memory_channels={self.cross_attention is not None}"
             )
-        check_features("x", x, self.channels, self.norm3.weight)
+        check_input("x", x, self.channels, self.norm3)
         graph = graph_among(graph, x)
 
         def attend(y: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ class TransformerBlock(Module):
         Returns:
             [e, heads], in the order of the caller's edges.
         """
-        check_features("x", x, self.channels, self.norm1.weight)
+        check_input("x", x, self.channels, self.norm1)
         y = self.norm1(x) if self.norm == "pre" else x
         return self.attention.attention_weights(
             y, y, graph_among(graph, x), edge_attr=edge_attr, attn_bias=attn_bias
@@ -190,7 +190,7 @@ class TransformerBlock(Module):
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
     """The graph of these edges among the rows of x, [n, d] or [b, n, d]."""
-    check_rows(edges, x.shape[-2], x.shape[-2], batch=len(x) if x.dim() == 3 else 0)
+    check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
 
 from gattn.edges import check_not_traced
 from gattn.ops.checks import check_probability, check_tensor
@@ -14,11 +15,17 @@ __all__ = [
     "check_at_least",
     "check_features",
     "check_heads_divide",
+    "check_input",
+    "check_input_of",
     "check_probability",
     "check_settings",
     "check_tensor",
     "check_width",
     "is_autocast",
+    "is_lazy",
+    "readable_weight",
+    "refuse_scripts",
+    "shape_of_rows",
 ]
 
 
@@ -52,6 +59,55 @@ def check_width(name: str, x: Any, channels: int) -> None:
     check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
         raise ValueError(f"{name} must have {channels} features; got shape {tuple(x.shape)}")
+
+
+def readable_weight(linear: Any) -> Tensor | None:
+    """The weight of a map where it is a plain parameter that has its shape; else None.
+
+    An adapter, a quantized map or a parametrised one has no such parameter, and nothing is computed
+    to find out: a spectral norm steps on each time that its weight is read.
+    """
+    weight = getattr(linear, "_parameters", {}).get("weight")
+    return None if weight is None or is_lazy(linear) else weight
+
+
+def is_lazy(linear: Any) -> bool:
+    """Whether a map takes its width from its first input, and has had none yet."""
+    weight = getattr(linear, "_parameters", {}).get("weight")
+    return isinstance(weight, UninitializedParameter)
+
+
+def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
+    """Raise unless x has so many features, in the dtype of a map whose weight can be read."""
+    check_features(name, x, channels, readable_weight(linear))
+
+
+def check_input_of(name: str, x: Any, linear: Any) -> None:
+    """Raise unless x has the features and the dtype of a map, where its weight can be read."""
+    weight = readable_weight(linear)
+    if weight is None:
+        check_tensor(name, x)
+    else:
+        check_features(name, x, weight.shape[1], weight)
+
+
+def shape_of_rows(channels: Any) -> str:
+    """The shape of node features in words: (n, d) where no number of features is fixed."""
+    return f"(n, {channels})" if isinstance(channels, int) and channels >= 0 else "(n, d)"
+
+
+def refuse_scripts(*kinds: Any) -> None:
+    """Have ``torch.jit.script`` of these modules, alone or in a model, end in one clear error."""
+
+    def refuse(self: Any) -> None:
+        raise RuntimeError(
+            f"gattn's {type(self).__name__} does not run under torch.jit.script: use "
+            "torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
+        )
+
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+            kind.__prepare_scriptable__ = refuse  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def is_autocast(x: Tensor) -> bool:

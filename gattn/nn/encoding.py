@@ -10,6 +10,7 @@ from torch.nn import Linear, Module, Parameter
 
 from gattn.cache import cached
 from gattn.graph import as_graph
+from gattn.nn._features import dtype_of
 from gattn.nn.checks import check_at_least
 from gattn.nn.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
@@ -193,7 +194,7 @@ class LaplacianEncoding(Module):
         vectors = cached(
             graph, ("laplacian", self.k), lambda: laplacian_eigenvectors(graph, k=self.k)
         )
-        return self.encode(vectors.to(self.lin.weight.dtype))
+        return self.encode(vectors.to(dtype_of(self.lin)))
 
     def encode(self, eigenvectors: Tensor) -> Tensor:
         """Encode eigenvectors that a transform stored.
@@ -268,7 +269,7 @@ class RandomWalkEncoding(Module):
         found = cached(
             graph, ("walk", self.steps), lambda: return_probabilities(graph, steps=self.steps)
         )
-        return self.encode(found.to(self.lin.weight.dtype))
+        return self.encode(found.to(dtype_of(self.lin)))
 
     def encode(self, probabilities: Tensor) -> Tensor:
         """Encode probabilities that a transform stored.

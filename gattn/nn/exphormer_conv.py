@@ -10,7 +10,7 @@ from gattn.graph import Graph
 from gattn.nn._edge_product import EdgeProductScore, read_required
 from gattn.nn._features import project, split_heads
 from gattn.nn._scores import SortedScore, attend
-from gattn.nn.checks import check_at_least, check_features, check_heads_divide
+from gattn.nn.checks import check_at_least, check_heads_divide, check_input
 from gattn.ops.attention import sorted_scores
 
 
@@ -97,9 +97,9 @@ class ExphormerConv(Module):
         Returns:
             The new node features.
         """
-        check_features("x", x, self.in_dim, self.lin_query.weight)
+        check_input("x", x, self.in_dim, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)
-        check_features("edge_attr", edge_attr, self.edge_dim, self.score.lin.weight)
+        check_input("edge_attr", edge_attr, self.edge_dim, self.score.lin)
         query, key, value = (
             split_heads(project(linear, x), self.out_dim // self.num_heads)
             for linear in (self.lin_query, self.lin_key, self.lin_value)

@@ -165,8 +165,8 @@ class GATConv(AttentionConv):
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
             alpha [e, h] before dropout, aligned with the returned edges: the caller's without
-            loops, then the loops, where they are added. For a sparse adjacency its entries. Edge
-            by edge (see :attr:`why_not_fused`) alpha is what ``edge_update`` gives: after dropout.
+            loops, then the loops, where they are added. For a sparse adjacency its entries. In a
+            subclass that overrides ``edge_update`` alpha is what that gives.
         """
         x_src, x_dst = node_inputs(x)
         residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
@@ -232,7 +232,7 @@ class GATConv(AttentionConv):
         elif edge_attr is not None:
             score = score + tile_heads(self._edge_term(edge_attr), 1, score.shape[1])
         alpha = self.softmax(F.leaky_relu(score, self.negative_slope), index, ptr, dim_size)
-        return F.dropout(alpha, self.dropout, self.training)
+        return self.drop_weights(alpha)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Weighted values [e, h, c] of the edges: the edge-by-edge path."""

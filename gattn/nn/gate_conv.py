@@ -12,10 +12,10 @@ from torch_geometric.typing import Adj, OptTensor
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import read_edges
-from gattn.nn._features import add_bias, as_heads, is_plain
+from gattn.nn._features import add_bias, as_heads, infinite_as_nan, is_plain, redraw
 from gattn.nn._scores import AdditiveScore, attend
 from gattn.nn._terms import EdgeTerms
-from gattn.nn.checks import check_features
+from gattn.nn.checks import check_at_least, check_features, check_tensor, readable_weight
 
 
 class GATEConv(AttentionConv):
@@ -60,6 +60,7 @@ class GATEConv(AttentionConv):
     def __init__(
         self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
     ) -> None:
+        check_at_least(0, in_channels=in_channels, edge_dim=edge_dim)
         super().__init__({}, dropout=dropout)
         if in_channels != out_channels:
             raise ValueError(
@@ -76,8 +77,8 @@ class GATEConv(AttentionConv):
         """Draw the parameters anew."""
         glorot(self.att_l)
         glorot(self.att_r)
-        glorot(self.lin1.weight)
-        glorot(self.lin2.weight)
+        for linear in (self.lin1, self.lin2):
+            redraw(linear, glorot)
         zeros(self.bias)
 
     def forward(
@@ -105,11 +106,19 @@ class GATEConv(AttentionConv):
             wanted = self.att_r.shape[1]
             raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
         graph, bonds = read_edges(edge_index, edge_attr, x, x)
-        edge_dim = self.lin1.in_features - self.att_r.shape[1]
-        check_features("edge_attr", bonds, edge_dim, self.lin1.weight)
+        self._check(bonds)
         assert bonds is not None
         terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
         return add_bias(self._attend(x, bonds, graph, terms), self.bias)
+
+    def _check(self, edge_attr: OptTensor) -> None:
+        """Raise unless edges have the features that W_1 reads beside a node's."""
+        weight = readable_weight(self.lin1)
+        if weight is None:
+            check_tensor("edge_attr", edge_attr)
+        else:
+            edge_dim = weight.shape[1] - self.att_r.shape[1]
+            check_features("edge_attr", edge_attr, edge_dim, weight)
 
     def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         if not self.fused:
@@ -117,9 +126,9 @@ class GATEConv(AttentionConv):
             # propagate_type: (x: Tensor, alpha: Tensor)
             with self.telling(terms):
                 alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
-                self.note_edge_by_edge(alpha, graph)
+                self.note_edge_by_edge(self.before_dropout(alpha), graph)
                 return self.propagate(graph.edge_index, x=x, alpha=alpha)
-        query_score = F.linear(x, self.att_r)
+        query_score = infinite_as_nan(F.linear(x, self.att_r))
         edge_score = self._neighbour_score(x, edge_attr, graph)
         key_score = torch.zeros_like(query_score)
         score = AdditiveScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
@@ -139,7 +148,7 @@ class GATEConv(AttentionConv):
         """Weights [e] of the edges, after dropout: the edge-by-edge path."""
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
-        return F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
+        return self.drop_weights(self.softmax(score, index, ptr, size_i))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
         """Weighted values [e, c] of the edges: the edge-by-edge path."""
@@ -154,4 +163,4 @@ class GATEConv(AttentionConv):
             hidden = F.linear(x, of_node)[source] + F.linear(edge_attr, of_edge, self.lin1.bias)
         else:
             hidden = self.lin1(torch.cat([x[source], edge_attr], dim=-1))
-        return F.linear(F.leaky_relu(hidden), self.att_l)
+        return infinite_as_nan(F.linear(F.leaky_relu(hidden), self.att_l))

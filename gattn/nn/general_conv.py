@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Identity, Parameter
-from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot
@@ -21,7 +20,7 @@ from gattn.nn._features import as_columns, channel_pair, node_pair, project, spl
 from gattn.nn._messages import Messages, opposite_products
 from gattn.nn._scores import EdgeScore, Score
 from gattn.nn._terms import EdgeTerms
-from gattn.nn.checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_input_of, is_lazy, shape_of_rows
 
 _TYPES = ("additive", "dot_product")
 
@@ -162,7 +161,8 @@ class GeneralConv(AttentionConv):
         """
         x_src, x_dst = node_pair(x)
         if x_src.dim() != 2 or x_dst.dim() != 2:
-            raise ValueError(f"x must have shape (n, {self.in_channels}); got {tuple(x_src.shape)}")
+            shape = shape_of_rows(self.in_channels)
+            raise ValueError(f"x must have shape {shape}; got {tuple(x_src.shape)}")
         if score_bias is not None and not self.attention:
             raise ValueError(f"{self} was made with attention=False and takes no score_bias")
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst, size)
@@ -179,7 +179,7 @@ class GeneralConv(AttentionConv):
         messages = self._messages(x_src, x_dst, edge_attr)
         score: Score | None = None
         if self.attention and self.attention_type == "additive":
-            score = messages.score(self.att_msg, len(x_dst))
+            score = messages.score(self.att_msg, x_dst.shape[0])
         elif self.attention:
             back = messages if x_dst is x_src else self._messages(x_dst, x_src, edge_attr)
             product = opposite_products(messages, back, graph)
@@ -240,9 +240,9 @@ class GeneralConv(AttentionConv):
         if linear is None:
             raise ValueError(f"{self} was made without in_edge_channels and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
-        if isinstance(linear.weight, UninitializedParameter):
+        if is_lazy(linear):
             linear(edge_attr[:0])
-        check_features("edge_attr", edge_attr, linear.in_channels, linear.weight)
+        check_input_of("edge_attr", edge_attr, linear)
         return edge_attr
 
     def __repr__(self) -> str:

@@ -18,16 +18,18 @@ from gattn.nn._features import (
     merge_heads,
     nodes_first,
     project,
+    redraw,
     split_heads,
     tile_heads,
 )
 from gattn.nn._scores import DotScore, MLPScore, Score, SortedScore, attend
 from gattn.nn.checks import (
     check_at_least,
-    check_features,
     check_heads_divide,
+    check_input_of,
     check_probability,
     check_tensor,
+    readable_weight,
 )
 from gattn.ops.attention import sorted_scores
 
@@ -120,6 +122,7 @@ class GraphAttention(Module):
         check_at_least(
             0, query_channels=query_channels, out_channels=out_channels, channels=channels
         )
+        check_at_least(0, edge_dim=edge_dim)
         check_probability("dropout", dropout)
         out_channels = query_channels if out_channels is None else out_channels
         key_channels = query_channels if key_channels is None else key_channels
@@ -153,8 +156,8 @@ class GraphAttention(Module):
         """Draw the parameters anew: Glorot's for the projections, 1 for beta."""
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
             if linear is not None:
-                torch.nn.init.xavier_uniform_(linear.weight)
-                if linear.bias is not None:
+                redraw(linear, torch.nn.init.xavier_uniform_)
+                if readable_weight(linear) is not None and linear.bias is not None:
                     torch.nn.init.zeros_(linear.bias)
         if self.weight is not None:
             torch.nn.init.xavier_uniform_(self.weight)
@@ -268,10 +271,9 @@ class GraphAttention(Module):
             raise ValueError(f"edge_attr and edge_dim go together; edge_dim is {self.edge_dim}")
         if edge_attr is None or self.lin_edge is None:
             return None, None
-        features, weight = edge_attr, self.lin_edge.weight
         if is_plain(self.lin_edge):
-            check_features("edge_attr", features, weight.shape[1], weight)
-            features, weight = features_and_weight(self.lin_edge, features)
+            check_input_of("edge_attr", edge_attr, self.lin_edge)
+            features, weight = features_and_weight(self.lin_edge, edge_attr)
         else:  # what the map gives needs no more projecting
             features = self.lin_edge(edge_attr)
             weight = torch.eye(features.shape[-1], device=key.device)

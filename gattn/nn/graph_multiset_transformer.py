@@ -7,7 +7,7 @@ from torch.nn import ModuleList
 
 from gattn.graph import Graph
 from gattn.nn._readout import SegmentReadout
-from gattn.nn.checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_input
 from gattn.nn.segments import among_points, of_points, zero_empty
 from gattn.nn.set_attention import PoolingByAttention, SetAttentionBlock
 
@@ -83,7 +83,7 @@ class GraphMultisetTransformer(SegmentReadout):
             block.reset_parameters()  # type: ignore[operator]
 
     def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        check_features("x", x, self.channels, self.pma1.lin.weight)
+        check_input("x", x, self.channels, self.pma1.lin)
         points = self.pma1(x, segments).flatten(0, 1)
         for encoder in self.encoders:
             points = encoder(points, among_points(segments, self.k))

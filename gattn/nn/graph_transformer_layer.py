@@ -10,7 +10,7 @@ from torch.nn import LayerNorm, Module
 from torch_geometric.nn.inits import reset
 
 from gattn.nn.block import feed_forward, graph_among
-from gattn.nn.checks import check_at_least, check_features, check_probability
+from gattn.nn.checks import check_at_least, check_input, check_probability
 from gattn.nn.graph_attention import GraphAttention, ScoreFunction
 from gattn.nn.linear_attention import LinearAttention
 from gattn.nn.segments import segment_graph, within
@@ -135,7 +135,7 @@ class GraphTransformerLayer(Module):
         Returns:
             [n, channels].
         """
-        check_features("x", x, self.channels, self.norm1.weight)
+        check_input("x", x, self.channels, self.norm1)
         local = self.norm1(x + self._drop(self._attend_locally(x, edge_index, edge_attr)))
         globally = self._attend_globally(x, batch, batch_size, max_num_nodes)
         y = local + self.norm2(x + self._drop(globally))

@@ -17,8 +17,8 @@ from gattn.nn._scores import EdgeScore, WithEdgeValues, attend
 from gattn.nn.block import feed_forward, norms
 from gattn.nn.checks import (
     check_at_least,
-    check_features,
     check_heads_divide,
+    check_input,
     check_probability,
 )
 
@@ -136,9 +136,9 @@ class GRITConv(Module):
         Returns:
             The new features of nodes and of edges.
         """
-        check_features("x", x, self.channels, self.lin_query.weight)
+        check_input("x", x, self.channels, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)
-        check_features("edge_attr", edge_attr, self.channels, self.stream.lin_weight.weight)
+        check_input("edge_attr", edge_attr, self.channels, self.stream.lin_weight)
         query, key, value = (
             split_heads(project(linear, x), self.channels // self.num_heads)
             for linear in (self.lin_query, self.lin_key, self.lin_value)
@@ -159,8 +159,8 @@ class GRITConv(Module):
     def _scaled(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
         """What attention gave, and the same times the logarithm of a node's degree."""
         degree = graph.in_degree() if degree is None else degree
-        if degree.shape != (len(y),):
-            raise ValueError(f"degree must have shape ({len(y)},); got {tuple(degree.shape)}")
+        if degree.shape != y.shape[:1]:
+            raise ValueError(f"degree must have shape ({y.shape[0]},); got {tuple(degree.shape)}")
         plain, with_degree = self.degree_scale
         return y * (plain + degree.to(y.dtype).log1p().unsqueeze(1) * with_degree)
 

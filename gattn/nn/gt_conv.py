@@ -16,8 +16,8 @@ from gattn.nn._scores import EdgeScore, attend
 from gattn.nn.block import feed_forward, norms
 from gattn.nn.checks import (
     check_at_least,
-    check_features,
     check_heads_divide,
+    check_input,
     check_probability,
 )
 
@@ -122,9 +122,9 @@ class GTConv(Module):
         Returns:
             The new features of nodes and of edges.
         """
-        check_features("x", x, self.in_dim, self.lin_query.weight)
+        check_input("x", x, self.in_dim, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)
-        check_features("edge_attr", edge_attr, self.edge_dim, self.product.lin.weight)
+        check_input("edge_attr", edge_attr, self.edge_dim, self.product.lin)
         query, key, value = (
             split_heads(project(linear, x), self.out_dim // self.num_heads)
             for linear in (self.lin_query, self.lin_key, self.lin_value)

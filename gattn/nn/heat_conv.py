@@ -14,11 +14,11 @@ from torch_geometric.typing import Adj, OptTensor
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_rows, read_edges
-from gattn.nn._features import as_columns, as_heads
+from gattn.nn._features import as_columns, as_heads, infinite_as_nan
 from gattn.nn._scores import AdditiveScore, WithEdgeValues, attend
 from gattn.nn._terms import EdgeTerms
 from gattn.nn._typed import checked_types, map_by_type
-from gattn.nn.checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_input_of, shape_of_rows
 
 
 class HEATConv(AttentionConv):
@@ -144,14 +144,16 @@ class HEATConv(AttentionConv):
             The new node features.
         """
         if x.dim() != 2:
-            raise ValueError(f"x must have shape (n, {self.in_channels}); got {tuple(x.shape)}")
+            raise ValueError(
+                f"x must have shape {shape_of_rows(self.in_channels)}; got {tuple(x.shape)}"
+            )
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x)
         edge_attr = self._checked(edge_attr)
         edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
-        edge_type = checked_types(
-            "edge_type", edge_type, graph.num_edges, self.edge_type_emb.num_embeddings
-        )
-        node_type = checked_types("node_type", node_type, len(x), self.hetero_lin.num_types)
+        edge_types = getattr(self.edge_type_emb, "num_embeddings", None)
+        edge_type = checked_types("edge_type", edge_type, graph.num_edges, edge_types)
+        node_types = getattr(self.hetero_lin, "num_types", None)
+        node_type = checked_types("node_type", node_type, x.shape[0], node_types)
         terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
         hidden = map_by_type(self.hetero_lin, x, node_type)
         kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
@@ -176,9 +178,9 @@ class HEATConv(AttentionConv):
         of_dst, of_src, of_edge = self.att.weight.split([x.shape[1], x.shape[1], on_edges], dim=1)
         value_of_node, value_of_edge = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
         score = AdditiveScore(
-            F.linear(x, of_dst),
-            F.linear(x, of_src),
-            edge=F.linear(torch.cat([kinds, features], dim=1), of_edge),
+            infinite_as_nan(F.linear(x, of_dst)),
+            infinite_as_nan(F.linear(x, of_src)),
+            edge=infinite_as_nan(F.linear(torch.cat([kinds, features], dim=1), of_edge)),
             negative_slope=self.negative_slope,
         )
         value = as_heads(F.linear(x, value_of_node, self.lin.bias))
@@ -211,7 +213,5 @@ class HEATConv(AttentionConv):
         if edge_attr is None:
             raise ValueError(f"{self} needs edge_attr")
         columns = as_columns(edge_attr)
-        check_features(
-            "edge_attr", columns, self.edge_attr_emb.in_channels, self.edge_attr_emb.weight
-        )
+        check_input_of("edge_attr", columns, self.edge_attr_emb)
         return columns

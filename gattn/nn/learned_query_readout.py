@@ -8,7 +8,7 @@ from torch.nn import LayerNorm, Linear, Parameter
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
-from gattn.nn._features import is_plain, is_product
+from gattn.nn._features import is_plain, is_product, redraw
 from gattn.nn._readout import SegmentReadout
 from gattn.nn.checks import check_at_least, check_features, check_heads_divide, check_probability
 from gattn.nn.learned_query import learned_query_pool, learned_query_score, segment_attention
@@ -107,8 +107,9 @@ class LearnedQueryReadout(SegmentReadout):
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
-        for weight in (self.query, self.lin_key.weight, self.lin_value.weight):
-            torch.nn.init.xavier_uniform_(weight)
+        torch.nn.init.xavier_uniform_(self.query)
+        for linear in (self.lin_key, self.lin_value):
+            redraw(linear, torch.nn.init.xavier_uniform_)
         for module in (self.lin_out, self.norm, self.feed_forward):
             if module is not None:
                 module.reset_parameters()

@@ -18,11 +18,11 @@ from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_sum, read_edges
-from gattn.nn._features import channel_pair, is_plain, project
+from gattn.nn._features import channel_pair, infinite_as_nan, is_plain, project
 from gattn.nn._row_wise import why_not_row_wise
 from gattn.nn._scores import AdditiveScore, attend
 from gattn.nn._terms import EdgeTerms
-from gattn.nn.checks import check_features, check_tensor
+from gattn.nn.checks import check_features, check_tensor, shape_of_rows
 from gattn.nn.recording import note, recording
 from gattn.ops.edgewise import edgewise
 
@@ -145,9 +145,9 @@ class PointTransformerConv(AttentionConv):
         x_src, x_dst = _pair("x", x, self.in_channels)
         at = _pair("pos", pos, 3)
         for end, (rows, of) in zip(("source", "destination"), zip(at, (x_src, x_dst))):
-            if len(rows) != len(of):
+            if rows.shape[0] != of.shape[0]:
                 raise ValueError(
-                    f"pos must have {len(of)} rows, as x of the {end}; got {len(rows)}"
+                    f"pos must have {of.shape[0]} rows, as x of the {end}; got {rows.shape[0]}"
                 )
         graph, _ = read_edges(edge_index, None, x_src, x_dst, self_loops=self.add_self_loops)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
@@ -166,7 +166,8 @@ class PointTransformerConv(AttentionConv):
     ) -> Tensor:  # fmt: skip
         """With delta_ij = d_i - d_j: a head for each channel, of the nodes' own scores."""
         from_dst, from_src = self._offsets(*at, value)
-        score = AdditiveScore(query + from_dst, -(key + from_src), negative_slope=1.0)
+        of_dst, of_src = infinite_as_nan(query + from_dst), infinite_as_nan(-(key + from_src))
+        score = AdditiveScore(of_dst, of_src, negative_slope=1.0)
         pair = torch.stack([value - from_src, torch.ones_like(from_src)], dim=-1)
         out, mass = attend(score, pair, graph, terms=terms)[0].unbind(-1)
         return (out + mass * from_dst).to(value.dtype)
@@ -265,5 +266,7 @@ def _pair(name: str, x: Tensor | PairTensor, channels: object) -> PairTensor:
     for rows in pair:
         check_tensor(name, rows)
         if rows.dim() != 2:
-            raise ValueError(f"{name} must have shape (n, {channels}); got {tuple(rows.shape)}")
+            raise ValueError(
+                f"{name} must have shape {shape_of_rows(channels)}; got {tuple(rows.shape)}"
+            )
     return pair[0], pair[1]

@@ -29,7 +29,7 @@ from gattn.nn._features import (
 )
 from gattn.nn._row_wise import acts_by_number
 from gattn.nn._terms import EdgeTerms
-from gattn.nn.checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_features, check_input, is_lazy
 from gattn.nn.recording import note, recording
 from gattn.ops.edgewise import edgewise
 
@@ -95,10 +95,12 @@ class ResGatedGraphConv(AttentionConv):
         self.act = act
         self.root_weight = root_weight
         source, destination = channel_pair(in_channels)
-        more = edge_dim or 0
-        self.lin_key = Linear(destination + more, out_channels)
-        self.lin_query = Linear(source + more, out_channels)
-        self.lin_value = Linear(source + more, out_channels)
+        of_source, of_destination = (
+            width if width == -1 else width + (edge_dim or 0) for width in (source, destination)
+        )
+        self.lin_key = Linear(of_destination, out_channels)
+        self.lin_query = Linear(of_source, out_channels)
+        self.lin_value = Linear(of_source, out_channels)
         self.lin_skip = Linear(destination, out_channels, bias=False) if root_weight else None
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
@@ -143,10 +145,21 @@ class ResGatedGraphConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
         edge_attr = self._checked(edge_attr)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, None)
+        self._take_widths(x_src, x_dst)
         add_up = self._sum if self.fused else self._sum_edge_by_edge
         out = merge_heads(add_up(x_src, x_dst, edge_attr, graph, terms), 1, x_src, concat=True)
         residual = None if self.lin_skip is None else skip(self.lin_skip, x_dst)
         return add_bias(out, self.bias, residual)
+
+    def _take_widths(self, x_src: Tensor, x_dst: Tensor) -> None:
+        """Make the weights of maps that wait for the width of a node and an edge beside it."""
+        for linear, x in (
+            (self.lin_key, x_dst),
+            (self.lin_query, x_src),
+            (self.lin_value, x_src),
+        ):
+            if is_lazy(linear):
+                linear(x.new_empty(0, x.shape[-1] + (self.edge_dim or 0)))
 
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
@@ -216,7 +229,7 @@ class ResGatedGraphConv(AttentionConv):
         if edge_attr is None or self.edge_dim is None:
             return None
         edge_attr = as_columns(edge_attr)
-        check_features("edge_attr", edge_attr, self.edge_dim, self.lin_key.weight)
+        check_input("edge_attr", edge_attr, self.edge_dim, self.lin_key)
         return edge_attr
 
 

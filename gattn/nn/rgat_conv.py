@@ -15,10 +15,16 @@ from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
 from gattn.nn._conv import AttentionConv
 from gattn.nn._edges import edge_rows, edge_sum, read_edges, sparse_values, with_weights
-from gattn.nn._features import add_bias, as_columns, features_and_weight, glorot_linear
+from gattn.nn._features import (
+    add_bias,
+    as_columns,
+    features_and_weight,
+    glorot_linear,
+    infinite_as_nan,
+)
 from gattn.nn._terms import EdgeTerms, read_terms
 from gattn.nn._typed import TypedGraph, checked_types, typed_graph
-from gattn.nn.checks import check_at_least
+from gattn.nn.checks import check_at_least, shape_of_rows
 from gattn.nn.recording import note, recording
 
 MECHANISMS = ("within-relation", "across-relation")
@@ -106,7 +112,7 @@ class RGATConv(AttentionConv):
         bias: bool = True,
         **kwargs: Any,
     ) -> None:
-        check_at_least(-1, in_channels=in_channels)
+        check_at_least(0, in_channels=in_channels, edge_dim=edge_dim)
         super().__init__(
             kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
             negative_slope=negative_slope, dropout=dropout, edge_dim=edge_dim,
@@ -204,7 +210,9 @@ class RGATConv(AttentionConv):
             sparse adjacency, of its entries.
         """
         if x.dim() != 2:
-            raise ValueError(f"x must have shape (n, {self.in_channels}); got {tuple(x.shape)}")
+            raise ValueError(
+                f"x must have shape {shape_of_rows(self.in_channels)}; got {tuple(x.shape)}"
+            )
         if edge_type is None:
             edge_type = sparse_values(edge_index, torch.int64)
         if edge_type is None:
@@ -251,7 +259,8 @@ class RGATConv(AttentionConv):
     def _score(self, projected: Tensor, edge_attr: OptTensor, typed: TypedGraph) -> Tensor:
         """s for every edge: [e, h * dim]."""
         width = self.heads * self.dim
-        query, key = (projected @ torch.cat([self.q, self.k], dim=1)).split(width, dim=-1)
+        scores = infinite_as_nan(projected @ torch.cat([self.q, self.k], dim=1))
+        query, key = scores.split(width, dim=-1)
         query, key = query.flatten(0, 1), key.flatten(0, 1)
         edge = None if edge_attr is None else self._edge_term(edge_attr)
         if self.attention_mode == "additive-self-attention":
@@ -268,7 +277,7 @@ class RGATConv(AttentionConv):
         if not self._is_readable("lin_edge"):
             return self.lin_edge(edge_attr) @ self.e
         columns, weight = features_and_weight(self.lin_edge, edge_attr)
-        return F.linear(columns, self.e.t() @ weight)
+        return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
         """The weight of each edge from alpha, but for what is constant around a node."""
@@ -317,7 +326,7 @@ class RGATConv(AttentionConv):
         size_i: int | None,
     ) -> Tensor:
         """Weighted values of the edges: the edge-by-edge path."""
-        edges = torch.arange(len(edge_type), device=edge_type.device)
+        edges = torch.arange(edge_type.shape[0], device=edge_type.device)
         projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
         query, key = projected_i @ self.q, value @ self.k
         edge = None if edge_attr is None else self._edge_term(edge_attr)

@@ -230,6 +230,7 @@ class InducedSetAttentionBlock(Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_at_least(0, channels=channels)
         check_at_least(1, num_induced_points=num_induced_points)
         self.ind = Parameter(torch.empty(1, num_induced_points, channels))
         self.mab1 = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
@@ -298,6 +299,7 @@ class PoolingByAttention(Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_at_least(0, channels=channels)
         check_at_least(1, num_seed_points=num_seed_points)
         self.lin = Linear(channels, channels)
         self.seed = Parameter(torch.empty(1, num_seed_points, channels))

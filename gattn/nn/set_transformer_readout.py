@@ -7,7 +7,7 @@ from torch.nn import ModuleList
 
 from gattn.graph import Graph
 from gattn.nn._readout import SegmentReadout
-from gattn.nn.checks import check_at_least, check_features
+from gattn.nn.checks import check_at_least, check_input
 from gattn.nn.segments import among_points, within, zero_empty
 from gattn.nn.set_attention import (
     InducedSetAttentionBlock,
@@ -116,7 +116,7 @@ class SetTransformerReadout(SegmentReadout):
         return self.pma.attention_weights(self._encode(x, segments, width), segments)
 
     def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        check_features("x", x, self.channels, self.pma.lin.weight)
+        check_input("x", x, self.channels, self.pma.lin)
         if self.num_induced_points is not None:
             for encoder in self.encoders:
                 x = encoder(x, segments)

@@ -224,7 +224,7 @@ class SuperGATConv(AttentionConv):
         with the logits' mean over heads; 0 in eval mode.
         """
         if not self.training:
-            return torch.tensor([0], device=self.lin.weight.device)
+            return torch.tensor([0], device=next(self.parameters()).device)
         if self.att_x is None or self.att_y is None:
             raise RuntimeError("the attention loss follows a forward in training mode; none came")
         return F.binary_cross_entropy_with_logits(self.att_x.mean(-1), self.att_y)
@@ -266,8 +266,8 @@ class SuperGATConv(AttentionConv):
             logits = logits[dropout_edge(graph.edge_index, dropped)[1]]
         negatives = self._logits(value, as_graph(neg_edge_index, graph.size))
         self.att_x = torch.cat([logits, negatives])
-        self.att_y = self.att_x.new_zeros(len(self.att_x))
-        self.att_y[: len(logits)] = 1
+        self.att_y = self.att_x.new_zeros(self.att_x.shape[0])
+        self.att_y[: logits.shape[0]] = 1
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, type={self.attention_type})"

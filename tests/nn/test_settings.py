@@ -1,5 +1,6 @@
 """A constructor refuses what no forward could run, and keeps what PyG's takes."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -114,3 +115,44 @@ def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
 def test_a_layer_without_channels_is_refused(kind):
     with pytest.raises(ValueError, match="out_channels must be an int >= 1; got 0"):
         kind(8, 0)
+
+
+def _made(entry, width, edge_width):
+    """The layer, or the error of its constructor."""
+    try:
+        return entry.called(width, edge_width).eval()
+    except ValueError as error:
+        return error
+
+
+UNKNOWN = {
+    name: entry
+    for name, entry in BY_NAME.items()
+    if not any(callable(value) for value in entry.arguments.values())
+}
+
+
+@every(UNKNOWN)
+@pytest.mark.parametrize("widths", [(-1, 3), (6, -1), (-1, -1)])
+def test_a_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, widths):
+    made = _made(layer, *widths)
+    if isinstance(made, ValueError):
+        assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(made))
+        return
+    generator = torch.Generator().manual_seed(0)
+    x, sources = (torch.randn(8, d, generator=generator) for d in (6, 3))
+    index = torch.arange(8) // 3
+    edges = torch.randint(8, (2, 20), generator=generator)
+    options = {"batch": index} if layer.batch else {}
+    if layer.edge_attr:
+        options["edge_attr"] = torch.randn(20, 3, generator=generator)
+    if layer.readout:
+        first, second = (made(x, index, dim_size=3) for _ in range(2))
+    else:
+        x = (sources, x) if layer.bipartite else x
+        first, second = (made(x, edges, **options) for _ in range(2))
+    assert first.isfinite().all()
+    assert torch.equal(first, second)
+    taken = {name: tensor.shape for name, tensor in made.state_dict().items()}
+    known = {name: tensor.shape for name, tensor in layer.called(6, 3).state_dict().items()}
+    assert taken == known

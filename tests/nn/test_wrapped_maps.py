@@ -1,5 +1,7 @@
 """A layer calls its maps where they do more than multiply: hooks, wrappers, replaced forwards."""
 
+import copy
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -8,6 +10,7 @@ from torch_geometric.nn.models import attentive_fp
 import gattn.nn as ours
 from gattn import Graph, convert
 from gattn.graph import as_graph
+from tests.layers import BY_NAME, Call
 
 EDGES = torch.randint(0, 20, (2, 80), generator=torch.Generator().manual_seed(1))
 
@@ -258,3 +261,211 @@ def test_the_attention_of_gps_is_called(how, shuffled):
     assert not torch.allclose(found, plain[order])
     found.sum().backward()
     assert all(p.grad.isfinite().all() for p in mine.attn.parameters() if p.grad is not None)
+
+
+NOT_CALLED = {
+    "GPSConv": ("attn.out_proj",),
+    "GPSConv, layer norm": ("attn.out_proj",),
+}
+"""Maps that torch's own module reads and does not call."""
+NOT_READ = {("Polynormer", "lin_in"), ("Polynormer", "pred_local")}
+"""Maps that a forward does not need: PyG's model has the first, the second is of another stage."""
+CALLS = {
+    ("HypergraphConv", "lin"): 2,  # of nodes and of hyperedges
+    ("GeneralConv, edges", "lin_edge"): 2,  # of a message and of that against it
+    ("HANConv, two types", "k_lin"): 2,  # of each type of nodes
+    ("AttentiveFP", "mol_conv.lin"): 4,  # of atoms and molecules, in both timesteps
+}
+"""Maps that a forward of PyG's layer calls several times, too."""
+
+
+def _is_map(module):
+    return type(module) in (torch.nn.Linear, pyg.Linear, pyg.HeteroLinear)
+
+
+def _maps_of(entry):
+    """The names of all maps of a layer of the registry."""
+    layer = entry.make(6, 3)
+    return [
+        name
+        for name, module in layer.named_modules()
+        if _is_map(module) and name not in NOT_CALLED.get(entry.name, ())
+    ]
+
+
+EVERY_MAP = [(name, part) for name, entry in BY_NAME.items() for part in _maps_of(entry)]
+
+
+class Adapter(torch.nn.Module):
+    """A module around a map, without a weight and without widths."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.calls = base, 0
+
+    def forward(self, *args):
+        self.calls += 1
+        return 1.5 * self.base(*args)
+
+
+class LowRank(torch.nn.Module):
+    """W x + b + B A x, as LoRA has it."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.calls = base, 0
+        rows, columns = base.weight.shape
+        self.down = torch.nn.Linear(columns, 2, bias=False)
+        self.up = torch.nn.Linear(2, rows, bias=False)
+
+    def forward(self, x):
+        self.calls += 1
+        return self.base(x) + self.up(self.down(x))
+
+
+def _merged(base, how):
+    """The map that an adapter amounts to."""
+    merged = copy.deepcopy(base)
+    with torch.no_grad():
+        if isinstance(how, Adapter):
+            for parameter in merged.parameters():
+                parameter.mul_(1.5)
+        elif isinstance(how, LowRank):
+            merged.weight.add_(how.up.weight @ how.down.weight)
+    return merged
+
+
+def _plain_linear(base):
+    """torch's map of the same parameters."""
+    linear = torch.nn.Linear(base.weight.shape[1], base.weight.shape[0], base.bias is not None)
+    linear.load_state_dict(base.state_dict())
+    return linear
+
+
+def _exchange(layer, name, make):
+    holder, _, last = name.rpartition(".")
+    holder = layer.get_submodule(holder)
+    base = holder.get_submodule(last)
+    made = make(base)
+    holder._modules[last] = made
+    return made
+
+
+def _given(entry, nodes=12, edges=40):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(nodes, 6, generator=generator)
+    batch = torch.arange(nodes) // 5
+    if entry.readout:
+        return (x, batch), {"dim_size": 4}
+    pairs = torch.randint(nodes - 1, (2, edges), generator=generator)
+    sources = torch.randn(nodes, 3, generator=generator)
+    options = {"batch": batch} if entry.batch else {}
+    if entry.edge_attr:
+        options["edge_attr"] = torch.randn(edges, 3, generator=generator)
+    return ((sources, x) if entry.bipartite else x, pairs), options
+
+
+def _module_of(layer):
+    return layer.module if isinstance(layer, Call) else layer
+
+
+@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
+def test_every_map_may_be_exchanged_for_an_adapter(name, part):
+    entry = BY_NAME[name]
+    args, options = _given(entry)
+    base = _module_of(entry.called(6, 3)).get_submodule(part)
+    kinds = [Adapter] if isinstance(base, pyg.HeteroLinear) else [Adapter, LowRank]
+    for kind in kinds:
+        wrapped, merged = entry.called(6, 3).eval(), entry.called(6, 3).eval()
+        torch.manual_seed(3)
+        adapter = _exchange(_module_of(wrapped), part, kind)
+        _exchange(_module_of(merged), part, lambda base, a=adapter: _merged(base, a))
+        found, expected = (layer(*args, **options) for layer in (wrapped, merged))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        if (name, part) not in NOT_READ:
+            assert adapter.calls > 0
+
+
+CONVERTED = {
+    "GATConv": (lambda p: p.GATConv(8, 4, 2, edge_dim=3), (ATTR,)),
+    "TransformerConv": (lambda p: p.TransformerConv(8, 4, 2, edge_dim=3), (ATTR,)),
+    "GeneralConv": (lambda p: p.GeneralConv(8, 4, 3, attention=True), (ATTR,)),
+    "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(8, 4, edge_dim=3), (ATTR,)),
+    "HEATConv": (
+        lambda p: p.HEATConv(8, 4, 2, 2, 5, 3, 6), (torch.arange(20) % 2, KIND, ATTR)
+    ),
+    "GATEConv": (lambda p: (attentive_fp if p is pyg else p).GATEConv(8, 8, 3), (ATTR,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_layer_of_pyg_with_an_adapter_is_converted(name):
+    make, args = CONVERTED[name]
+    parts = [part for part, module in make(pyg).named_modules() if _is_map(module)]
+    assert parts
+    for part in parts:
+        theirs = make(pyg).eval()
+        _exchange(theirs, part, Adapter)
+        expected = theirs(X, EDGES, *args)
+        found = convert(theirs)(X, EDGES, *args)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, msg=part)
+
+
+@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
+def test_every_map_may_be_a_linear_of_torch(name, part):
+    entry = BY_NAME[name]
+    args, options = _given(entry)
+    layer = entry.called(6, 3).eval()
+    if isinstance(_module_of(layer).get_submodule(part), pyg.HeteroLinear):
+        pytest.skip("a map by type is none of torch.nn.Linear's")
+    expected = layer(*args, **options)
+    _exchange(_module_of(layer), part, _plain_linear)
+    torch.testing.assert_close(layer(*args, **options), expected, rtol=1e-4, atol=1e-5)
+
+
+class Counted(torch.nn.Module):
+    """A parametrisation that counts how often it is evaluated."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = 0
+
+    def forward(self, weight):
+        self.times += 1
+        return 2 * weight
+
+
+@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
+def test_a_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, part):
+    entry = BY_NAME[name]
+    args, options = _given(entry)
+    layer, merged, wrapped = (entry.called(6, 3).eval() for _ in range(3))
+    linear, counted = _module_of(layer).get_submodule(part), Counted()
+    if isinstance(linear, pyg.HeteroLinear):
+        pytest.skip("PyG's map by type reads its weight several times itself")
+    adapter = _exchange(_module_of(wrapped), part, Adapter)
+    wrapped(*args, **options)
+    torch.nn.utils.parametrize.register_parametrization(linear, "weight", counted)
+    counted.times = 0
+    with torch.no_grad():
+        _module_of(merged).get_submodule(part).weight.mul_(2)
+    found = layer(*args, **options)
+    assert counted.times == adapter.calls
+    assert adapter.calls == CALLS.get((name, part), 0 if (name, part) in NOT_READ else 1)
+    torch.testing.assert_close(found, merged(*args, **options), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges"])
+def test_a_spectral_norm_steps_once_a_forward(name):
+    entry = BY_NAME[name]
+    args, options = _given(entry)
+    for part in _maps_of(entry):
+        layer = entry.called(6, 3)
+        linear = layer.get_submodule(part)
+        torch.manual_seed(0)
+        torch.nn.utils.parametrizations.spectral_norm(linear)
+        alone = copy.deepcopy(linear)
+        layer(*args, **options)
+        alone.weight  # noqa: B018 - one evaluation in training is one step
+        vectors = [m.parametrizations.weight[0]._u for m in (linear, alone)]
+        assert torch.equal(*vectors), part

@@ -1,0 +1,125 @@
+"""NaN and infinite numbers in inputs of layers come out where PyG's layers have them."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.nn.models import attentive_fp
+
+from gattn import nn
+from tests.layers import every, layers
+
+NODES, WIDTH = 9, 6
+VALUES = (torch.nan, torch.inf, -torch.inf)
+
+
+def _inputs(entry, seed):
+    """Features, and edges of which none leads to node 3 and one to node 4."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(NODES, WIDTH, generator=generator)
+    edges = torch.randint(NODES, (2, 30), generator=generator)
+    edges = edges[:, (edges[1] != 3) & (edges[1] != 4)]
+    edges = torch.cat([edges, torch.tensor([[0], [4]])], dim=1)
+    given = {"x": x, "edge_index": edges}
+    if entry.edge_attr:
+        given["edge_attr"] = torch.randn(edges.shape[1], 3, generator=generator)
+    return given
+
+
+def _spots(given):
+    """Every place where a number that is not finite is put: rows of nodes and of edges."""
+    for name in ("x", "edge_attr"):
+        if name in given:
+            for row in (0, 4, given[name].shape[0] - 1):
+                yield name, row, slice(None)
+                yield name, row, 1
+
+
+def _run(layer, given):
+    """Rows of the result that hold a number which is not finite, and whether a gradient does."""
+    leaves = [t.clone().requires_grad_() if t.is_floating_point() else t for t in given.values()]
+    out = layer(*leaves)
+    out.square().sum().backward()
+    found = [leaf.grad for leaf in leaves if leaf.is_floating_point() and leaf.grad is not None]
+    return ~out.isfinite().all(1), any(not grad.isfinite().all() for grad in found)
+
+
+def _check(layer, beside, entry, seed):
+    for name, row, column in _spots(_inputs(entry, seed)):
+        for value in VALUES:
+            given = _inputs(entry, seed)
+            given[name][row, column] = value
+            expected, seen = _run(beside, given)
+            found, here = _run(layer, given)
+            where = f"{value} in {name}[{row}, {column}]"
+            assert found[expected].all(), where
+            assert here or not seen, where
+
+
+LAYERS = layers(conv=True)
+BESIDE_PYG = {name: entry for name, entry in LAYERS.items() if entry.made_by is None}
+
+
+@every(BESIDE_PYG)
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_what_is_not_finite_is_seen_where_pyg_sees_it(layer, backend, monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", backend)
+    theirs = pyg if hasattr(pyg, layer.kind) else attentive_fp
+    for seed in range(3):
+        ours = layer.make(WIDTH, 3).eval()
+        beside = layer.make(WIDTH, 3, package=theirs).eval()
+        beside.load_state_dict(ours.state_dict())
+        _check(ours, beside, layer, seed)
+
+
+@every(LAYERS)
+def test_what_is_not_finite_is_seen_where_edges_one_by_one_show_it(layer):
+    ours = layer.make(WIDTH, 3).eval()
+    slow = copy.deepcopy(ours)
+    slow.register_message_forward_hook(lambda module, given, out: None)
+    assert ours.fused
+    for seed in range(3):
+        _check(ours, slow, layer, seed)
+
+
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("value", VALUES)
+def test_a_head_of_one_channel_hides_no_infinite_number(heads, value):
+    """There every score is one product, which -inf would drop in silence."""
+    theirs, ours = (p.GATConv(6, 1, heads, add_self_loops=False, edge_dim=3) for p in (pyg, nn))
+    ours.load_state_dict(theirs.state_dict())
+    edges = torch.tensor([[0, 1, 2, 3, 1], [1, 1, 0, 0, 2]])
+    for row in range(5):
+        for column in range(6):
+            x, attr = torch.randn(5, 6), torch.randn(5, 3)
+            x[row, column] = value
+            expected = ~theirs(x, edges, attr).isfinite()
+            assert (~ours(x, edges, attr).isfinite())[expected].all()
+    for row in range(5):
+        x, attr = torch.randn(5, 6), torch.randn(5, 3)
+        attr[row, 0] = value
+        assert not ours(x, edges, attr)[edges[1, row]].isfinite().any()
+
+
+def test_a_bias_of_minus_infinity_still_drops_its_edge():
+    conv, x = nn.GATConv(6, 4, 2, add_self_loops=False), torch.randn(4, 6)
+    edges = torch.tensor([[0, 1, 2], [3, 3, 3]])
+    bias = torch.tensor([0.0, -torch.inf, 0.0])
+    dropped = conv(x, edges, score_bias=bias)
+    torch.testing.assert_close(dropped, conv(x, edges[:, [0, 2]]))
+    assert conv(x, edges, score_bias=torch.full((3,), -torch.inf))[3].equal(conv.bias)
+
+
+@pytest.mark.parametrize("name", ["edge_weight", "score_bias"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_term_that_is_not_finite_is_seen(name, value, dtype):
+    edges = torch.tensor([[0, 1, 2], [3, 3, 2]])
+    x, term = torch.randn(4, 6, dtype=dtype), torch.ones(3, dtype=dtype)
+    term[1] = value
+    for kind in (nn.GATConv, nn.GATv2Conv, nn.TransformerConv):
+        conv = kind(6, 4, 2).to(dtype)
+        out = conv(x, edges, **{name: term})
+        assert not out[3].isfinite().any()
+        assert out[:3].isfinite().all()
