@@ -109,10 +109,10 @@ def is_bound_by_pyg(layer: Module, name: str) -> bool:
 def is_own(layer: Module, name: str) -> bool:
     """Whether a layer runs an equation as its class of PyG or gattn defines it, without a hook."""
     owner = next(base for base in type(layer).__mro__ if name in vars(base))
-    defined = _known.get(owner, {}).get(name) is vars(owner)[name] or _wrote(owner, name)
-    behind = (hook for hook in EDGE_HOOKS if hook.startswith(f"_{name}_") and "_pre_" not in hook)
-    hooked = any(getattr(layer, hook, None) for hook in behind)
-    return defined and name not in vars(layer) and not hooked
+    is_original = _known.get(owner, {}).get(name) is vars(owner)[name] or _wrote(owner, name)
+    hooks = (hook for hook in EDGE_HOOKS if hook.startswith(f"_{name}_") and "_pre_" not in hook)
+    has_hook = any(getattr(layer, hook, None) for hook in hooks)
+    return is_original and name not in vars(layer) and not has_hook
 
 
 def edge_hooks(layer: Module) -> str:

@@ -115,22 +115,22 @@ def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
 
-    def peeled(arg: Any) -> Any:
+    def unwrap(arg: Any) -> Any:
         if isinstance(arg, Tensor):
             return torch._remove_batch_dim(arg, level, 1, 0)
-        return [peeled(one) for one in arg] if isinstance(arg, (list, tuple)) else arg
+        return [unwrap(one) for one in arg] if isinstance(arg, (list, tuple)) else arg
 
-    def taken(arg: Any, number: int) -> Any:
+    def row_of(arg: Any, number: int) -> Any:
         if isinstance(arg, Tensor):
             return arg[number if arg.shape[0] > 1 else 0]
-        return [taken(one, number) for one in arg] if isinstance(arg, list) else arg
+        return [row_of(one, number) for one in arg] if isinstance(arg, list) else arg
 
-    rows = [peeled(arg) for arg in args]
+    rows = [unwrap(arg) for arg in args]
     size = max(row.shape[0] for row in rows if isinstance(row, Tensor))
-    found = [operator(*(taken(row, number) for row in rows)) for number in range(size)]
-    if isinstance(found[0], Tensor):
-        return torch._add_batch_dim(torch.stack(found), 0, level)
-    return tuple(torch._add_batch_dim(torch.stack(outs), 0, level) for outs in zip(*found))
+    results = [operator(*(row_of(row, number) for row in rows)) for number in range(size)]
+    if isinstance(results[0], Tensor):
+        return torch._add_batch_dim(torch.stack(results), 0, level)
+    return tuple(torch._add_batch_dim(torch.stack(outs), 0, level) for outs in zip(*results))
 
 
 _storage_uses: Any = getattr(torch._C, "_storage_Use_Count", None)

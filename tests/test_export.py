@@ -259,11 +259,11 @@ SIZES = {
     "SGFormer": {"batch_size": GRAPHS},
     "Polynormer": {"batch_size": GRAPHS},
 }
-"""Numbers that an exported program cannot read from its inputs, by layer."""
+"""Numbers that an export program cannot read from its inputs, by layer."""
 REFUSED = {"RandomWalkEncoding": "probabilities of walks beforehand"}
 """Layers that no export takes, and what the error says."""
 RUNS = ((7, 20), (40, 11), (9, 200), (5, 2), (3, 1), (6, 0), (1, 1))
-"""Numbers of nodes and edges that the exported program is run with."""
+"""Numbers of nodes and edges that the export program is run with."""
 
 
 class Named(tnn.Module):
@@ -273,8 +273,10 @@ class Named(tnn.Module):
         super().__init__()
         self.module, self.names, self.numbers = module, names, numbers
 
-    def forward(self, *given):
-        return self.module(*given[:2], **dict(zip(self.names, given[2:])), **self.numbers)
+    def forward(self, *inputs_of_run):
+        return self.module(
+            *inputs_of_run[:2], **dict(zip(self.names, inputs_of_run[2:])), **self.numbers
+        )
 
 
 def named_inputs(entry, nodes, edges, terms=()):
@@ -286,16 +288,16 @@ def named_inputs(entry, nodes, edges, terms=()):
         return {"x": x, "index": batch}
     pairs = torch.randint(max(nodes - 1, 1), (2, edges), generator=generator)
     sources = torch.randn(nodes + 3, 3, generator=generator)
-    found = {"x": (sources, x) if entry.bipartite else x, "edge_index": pairs}
+    tensors = {"x": (sources, x) if entry.bipartite else x, "edge_index": pairs}
     if entry.edge_attr:
-        found["edge_attr"] = torch.randn(edges, 3, generator=generator)
+        tensors["edge_attr"] = torch.randn(edges, 3, generator=generator)
     if entry.batch:
-        found["batch"] = batch
-    return found | {term: torch.rand(edges, generator=generator) for term in terms}
+        tensors["batch"] = batch
+    return tensors | {term: torch.rand(edges, generator=generator) for term in terms}
 
 
-def exported(entry, module, numbers=None, terms=()):
-    """The module as it is called, and its exported program, with every size open."""
+def export(entry, module, numbers=None, terms=()):
+    """The module as it is called, and the program of its export, with every size open."""
     example = named_inputs(entry, 12, 30, terms)
     names = list(example)[2:]
     along = {name: {1 if name == "edge_index" else 0: DYNAMIC} for name in example}
@@ -308,11 +310,13 @@ def exported(entry, module, numbers=None, terms=()):
 
 
 def check_exported(entry, module, numbers=None, terms=()):
-    named, program = exported(entry, module, numbers, terms)
+    named, program = export(entry, module, numbers, terms)
     for nodes, edges in RUNS:
-        given = tuple(named_inputs(entry, nodes, edges, terms).values())
+        inputs_of_run = tuple(named_inputs(entry, nodes, edges, terms).values())
         with torch.no_grad():
-            torch.testing.assert_close(program(*given), named(*given), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                program(*inputs_of_run), named(*inputs_of_run), rtol=1e-4, atol=1e-5
+            )
 
 
 def numbers_of(entry):
@@ -328,13 +332,13 @@ def test_every_layer_is_exported_with_open_sizes(layer):
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_export_that_is_not_possible_says_what_to_do(name):
     with pytest.raises(ValueError, match=REFUSED[name]):
-        exported(BY_NAME[name], BY_NAME[name].called(6, 3))
+        export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
 
 @pytest.mark.parametrize("name", ["LinearAttention", "SGFormer", "LearnedQueryReadout"])
 def test_an_export_without_the_number_of_graphs_says_which_argument_to_give(name):
     with pytest.raises(ValueError, match="give the number of graphs, as dim_size of a readout or"):
-        exported(BY_NAME[name], BY_NAME[name].called(6, 3))
+        export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
 
 OPTIONS = {

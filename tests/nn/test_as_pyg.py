@@ -158,14 +158,14 @@ RETURN_WEIGHTS = {
 
 def test_every_layer_that_returns_weights_is_listed():
     exported = {name: getattr(nn, name) for name in nn.__all__}
-    found = {
+    names = {
         name
         for name, kind in exported.items()
         if isinstance(kind, type)
         and issubclass(kind, torch.nn.Module)
         and "return_attention_weights" in inspect.signature(kind.forward).parameters
     }
-    assert found == set(RETURN_WEIGHTS)
+    assert names == set(RETURN_WEIGHTS)
 
 
 @pytest.mark.parametrize("name", RETURN_WEIGHTS)
@@ -178,7 +178,7 @@ def test_weights_come_before_dropout_on_either_path(name, training):
     args = X, *takes(edges)
     _, (expected_edges, expected) = theirs.eval()(*args, return_attention_weights=True)
     slow = copy.deepcopy(layer)
-    slow.register_message_forward_hook(lambda layer, given, out: None)
+    slow.register_message_forward_hook(lambda layer, arguments, out: None)
     for one in (layer, slow):
         out, (pairs, weights) = one.train(training)(*args, return_attention_weights=True)
         assert torch.equal(pairs, expected_edges)
@@ -194,15 +194,15 @@ def test_recorded_weights_come_before_dropout_edge_by_edge(name):
     args = (6, 6, 3, 0.5) if name == "GATEConv" else (6, 4, 2)
     options = {} if name == "GATEConv" else {"dropout": 0.5}
     layer, edges = getattr(nn, name)(*args, **options), torch.randint(0, 5, (2, 100))
-    given = (X, edges, torch.randn(100, 3)) if name == "GATEConv" else (X, edges)
+    arguments = (X, edges, torch.randn(100, 3)) if name == "GATEConv" else (X, edges)
     slow = copy.deepcopy(layer)
-    slow.register_message_forward_hook(lambda layer, given, out: None)
-    recorded = []
+    slow.register_message_forward_hook(lambda layer, arguments, out: None)
+    weights_of = []
     for one in (layer, slow):
         with nn.record_attention(one) as records:
-            one(*given)
-        recorded.append(records[0].weights)
-    torch.testing.assert_close(*recorded)
+            one(*arguments)
+        weights_of.append(records[0].weights)
+    torch.testing.assert_close(*weights_of)
 
 
 class Halved(nn.GATConv):

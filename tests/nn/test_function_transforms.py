@@ -82,8 +82,8 @@ def test_many_gradients_at_once_are_those_one_by_one(layer):
     x, edges, options = _arguments(layer)
     jacobian = torch.autograd.functional.jacobian
     expected = jacobian(lambda x: module(x, edges, **options), x)
-    found = jacobian(lambda x: module(x, edges, **options), x, vectorize=True)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    actual = jacobian(lambda x: module(x, edges, **options), x, vectorize=True)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -93,8 +93,8 @@ def test_many_gradients_of_a_readout_at_once(layer):
     index = torch.tensor([0, 0, 1, 1, 1, 3])
     jacobian = torch.autograd.functional.jacobian
     expected = jacobian(lambda x: module(x, index, dim_size=4), x)
-    found = jacobian(lambda x: module(x, index, dim_size=4), x, vectorize=True)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    actual = jacobian(lambda x: module(x, index, dim_size=4), x, vectorize=True)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -102,8 +102,8 @@ def test_many_gradients_at_once_of_more_edges_than_a_chunk_holds():
     conv = BY_NAME["PointTransformerConv, networks"].called(6, 3).eval()
     x, edges = torch.randn(6, 6), torch.randint(6, (2, 20_000))
     expected = torch.autograd.functional.jacobian(lambda x: conv(x, edges), x)
-    found = torch.autograd.functional.jacobian(lambda x: conv(x, edges), x, vectorize=True)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    actual = torch.autograd.functional.jacobian(lambda x: conv(x, edges), x, vectorize=True)
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
 
 
 @every(BY_NAME)

@@ -21,40 +21,40 @@ def _inputs(entry, seed):
     edges = torch.randint(NODES, (2, 30), generator=generator)
     edges = edges[:, (edges[1] != 3) & (edges[1] != 4)]
     edges = torch.cat([edges, torch.tensor([[0], [4]])], dim=1)
-    given = {"x": x, "edge_index": edges}
+    inputs = {"x": x, "edge_index": edges}
     if entry.edge_attr:
-        given["edge_attr"] = torch.randn(edges.shape[1], 3, generator=generator)
-    return given
+        inputs["edge_attr"] = torch.randn(edges.shape[1], 3, generator=generator)
+    return inputs
 
 
-def _spots(given):
+def _spots(inputs):
     """Every place where a number that is not finite is put: rows of nodes and of edges."""
     for name in ("x", "edge_attr"):
-        if name in given:
-            for row in (0, 4, given[name].shape[0] - 1):
+        if name in inputs:
+            for row in (0, 4, inputs[name].shape[0] - 1):
                 yield name, row, slice(None)
                 yield name, row, 1
 
 
-def _run(layer, given):
+def _run(layer, inputs):
     """Rows of the result that hold a number which is not finite, and whether a gradient does."""
-    leaves = [t.clone().requires_grad_() if t.is_floating_point() else t for t in given.values()]
+    leaves = [t.clone().requires_grad_() if t.is_floating_point() else t for t in inputs.values()]
     out = layer(*leaves)
     out.square().sum().backward()
-    found = [leaf.grad for leaf in leaves if leaf.is_floating_point() and leaf.grad is not None]
-    return ~out.isfinite().all(1), any(not grad.isfinite().all() for grad in found)
+    rows = [leaf.grad for leaf in leaves if leaf.is_floating_point() and leaf.grad is not None]
+    return ~out.isfinite().all(1), any(not grad.isfinite().all() for grad in rows)
 
 
 def _check(layer, beside, entry, seed):
     for name, row, column in _spots(_inputs(entry, seed)):
         for value in VALUES:
-            given = _inputs(entry, seed)
-            given[name][row, column] = value
-            expected, seen = _run(beside, given)
-            found, here = _run(layer, given)
+            inputs = _inputs(entry, seed)
+            inputs[name][row, column] = value
+            expected, in_gradient = _run(beside, inputs)
+            rows, in_own_gradient = _run(layer, inputs)
             where = f"{value} in {name}[{row}, {column}]"
-            assert found[expected].all(), where
-            assert here or not seen, where
+            assert rows[expected].all(), where
+            assert in_own_gradient or not in_gradient, where
 
 
 LAYERS = layers(conv=True)
@@ -77,7 +77,7 @@ def test_what_is_not_finite_is_seen_where_pyg_sees_it(layer, backend, monkeypatc
 def test_what_is_not_finite_is_seen_where_edges_one_by_one_show_it(layer):
     ours = layer.make(WIDTH, 3).eval()
     slow = copy.deepcopy(ours)
-    slow.register_message_forward_hook(lambda module, given, out: None)
+    slow.register_message_forward_hook(lambda module, inputs, out: None)
     assert ours.fused
     for seed in range(3):
         _check(ours, slow, layer, seed)

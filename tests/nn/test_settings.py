@@ -117,7 +117,7 @@ def test_a_layer_without_channels_is_refused(kind):
         kind(8, 0)
 
 
-def _made(entry, width, edge_width):
+def _constructed(entry, width, edge_width):
     """The layer, or the error of its constructor."""
     try:
         return entry.called(width, edge_width).eval()
@@ -135,9 +135,9 @@ UNKNOWN = {
 @every(UNKNOWN)
 @pytest.mark.parametrize("widths", [(-1, 3), (6, -1), (-1, -1)])
 def test_a_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, widths):
-    made = _made(layer, *widths)
-    if isinstance(made, ValueError):
-        assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(made))
+    module = _constructed(layer, *widths)
+    if isinstance(module, ValueError):
+        assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(module))
         return
     generator = torch.Generator().manual_seed(0)
     x, sources = (torch.randn(8, d, generator=generator) for d in (6, 3))
@@ -147,12 +147,12 @@ def test_a_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, 
     if layer.edge_attr:
         options["edge_attr"] = torch.randn(20, 3, generator=generator)
     if layer.readout:
-        first, second = (made(x, index, dim_size=3) for _ in range(2))
+        first, second = (module(x, index, dim_size=3) for _ in range(2))
     else:
         x = (sources, x) if layer.bipartite else x
-        first, second = (made(x, edges, **options) for _ in range(2))
+        first, second = (module(x, edges, **options) for _ in range(2))
     assert first.isfinite().all()
     assert torch.equal(first, second)
-    taken = {name: tensor.shape for name, tensor in made.state_dict().items()}
-    known = {name: tensor.shape for name, tensor in layer.called(6, 3).state_dict().items()}
-    assert taken == known
+    shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    expected = {name: tensor.shape for name, tensor in layer.called(6, 3).state_dict().items()}
+    assert shapes == expected

@@ -323,16 +323,16 @@ class LowRank(torch.nn.Module):
         return self.base(x) + self.up(self.down(x))
 
 
-def _merged(base, how):
+def _equivalent(base, how):
     """The map that an adapter amounts to."""
-    merged = copy.deepcopy(base)
+    equivalent = copy.deepcopy(base)
     with torch.no_grad():
         if isinstance(how, Adapter):
-            for parameter in merged.parameters():
+            for parameter in equivalent.parameters():
                 parameter.mul_(1.5)
         elif isinstance(how, LowRank):
-            merged.weight.add_(how.up.weight @ how.down.weight)
-    return merged
+            equivalent.weight.add_(how.up.weight @ how.down.weight)
+    return equivalent
 
 
 def _plain_linear(base):
@@ -346,12 +346,12 @@ def _exchange(layer, name, make):
     holder, _, last = name.rpartition(".")
     holder = layer.get_submodule(holder)
     base = holder.get_submodule(last)
-    made = make(base)
-    holder._modules[last] = made
-    return made
+    module = make(base)
+    holder._modules[last] = module
+    return module
 
 
-def _given(entry, nodes=12, edges=40):
+def _inputs(entry, nodes=12, edges=40):
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(nodes, 6, generator=generator)
     batch = torch.arange(nodes) // 5
@@ -372,16 +372,16 @@ def _module_of(layer):
 @pytest.mark.parametrize(("name", "part"), EVERY_MAP)
 def test_every_map_may_be_exchanged_for_an_adapter(name, part):
     entry = BY_NAME[name]
-    args, options = _given(entry)
+    args, options = _inputs(entry)
     base = _module_of(entry.called(6, 3)).get_submodule(part)
     kinds = [Adapter] if isinstance(base, pyg.HeteroLinear) else [Adapter, LowRank]
     for kind in kinds:
-        wrapped, merged = entry.called(6, 3).eval(), entry.called(6, 3).eval()
+        adapted, equivalent = entry.called(6, 3).eval(), entry.called(6, 3).eval()
         torch.manual_seed(3)
-        adapter = _exchange(_module_of(wrapped), part, kind)
-        _exchange(_module_of(merged), part, lambda base, a=adapter: _merged(base, a))
-        found, expected = (layer(*args, **options) for layer in (wrapped, merged))
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        adapter = _exchange(_module_of(adapted), part, kind)
+        _exchange(_module_of(equivalent), part, lambda base, a=adapter: _equivalent(base, a))
+        actual, expected = (layer(*args, **options) for layer in (adapted, equivalent))
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
         if (name, part) not in NOT_READ:
             assert adapter.calls > 0
 
@@ -407,14 +407,14 @@ def test_a_layer_of_pyg_with_an_adapter_is_converted(name):
         theirs = make(pyg).eval()
         _exchange(theirs, part, Adapter)
         expected = theirs(X, EDGES, *args)
-        found = convert(theirs)(X, EDGES, *args)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, msg=part)
+        actual = convert(theirs)(X, EDGES, *args)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4, msg=part)
 
 
 @pytest.mark.parametrize(("name", "part"), EVERY_MAP)
 def test_every_map_may_be_a_linear_of_torch(name, part):
     entry = BY_NAME[name]
-    args, options = _given(entry)
+    args, options = _inputs(entry)
     layer = entry.called(6, 3).eval()
     if isinstance(_module_of(layer).get_submodule(part), pyg.HeteroLinear):
         pytest.skip("a map by type is none of torch.nn.Linear's")
@@ -438,27 +438,27 @@ class Counted(torch.nn.Module):
 @pytest.mark.parametrize(("name", "part"), EVERY_MAP)
 def test_a_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, part):
     entry = BY_NAME[name]
-    args, options = _given(entry)
-    layer, merged, wrapped = (entry.called(6, 3).eval() for _ in range(3))
+    args, options = _inputs(entry)
+    layer, equivalent, adapted = (entry.called(6, 3).eval() for _ in range(3))
     linear, counted = _module_of(layer).get_submodule(part), Counted()
     if isinstance(linear, pyg.HeteroLinear):
         pytest.skip("PyG's map by type reads its weight several times itself")
-    adapter = _exchange(_module_of(wrapped), part, Adapter)
-    wrapped(*args, **options)
+    adapter = _exchange(_module_of(adapted), part, Adapter)
+    adapted(*args, **options)
     torch.nn.utils.parametrize.register_parametrization(linear, "weight", counted)
     counted.times = 0
     with torch.no_grad():
-        _module_of(merged).get_submodule(part).weight.mul_(2)
-    found = layer(*args, **options)
+        _module_of(equivalent).get_submodule(part).weight.mul_(2)
+    actual = layer(*args, **options)
     assert counted.times == adapter.calls
     assert adapter.calls == CALLS.get((name, part), 0 if (name, part) in NOT_READ else 1)
-    torch.testing.assert_close(found, merged(*args, **options), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual, equivalent(*args, **options), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges"])
 def test_a_spectral_norm_steps_once_a_forward(name):
     entry = BY_NAME[name]
-    args, options = _given(entry)
+    args, options = _inputs(entry)
     for part in _maps_of(entry):
         layer = entry.called(6, 3)
         linear = layer.get_submodule(part)
