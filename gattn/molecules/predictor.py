@@ -185,7 +185,8 @@ class MoleculePredictor:
             folds: [m], what is predicted by the choices of all others.
         """
         regression = self.task == "regression"
-        left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + int(folds.max()))
+        count = int(folds.max()) + 1
+        left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
         if self.kernel is not None:
             left_out = self._leave_out(val, learned, group, folds)
 
@@ -203,7 +204,7 @@ class MoleculePredictor:
         self._tensors["weights"], self._tensors["spread"] = chosen
         parts, sources = self._parts_and_sources(members, *left_out[0])
         mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
-        for fold, pair in enumerate(left_out[1:]):
+        for fold, pair in zip(range(count), left_out[1:], strict=True):
             inside = folds == fold
             weights, coefficients = fit(pair, ~inside) if not inside.all() else chosen
             mean[inside] = combine(parts[:, inside], weights)
@@ -236,7 +237,8 @@ class MoleculePredictor:
         rows = len(self.kernel.counts) - len(learned) + torch.arange(len(learned))
         left_out = self.kernel.leave_out(rows, group[learned], folds[learned])
         plain = self.kernel.predict(val)
-        left_out += left_out[:1] * (1 + int(folds.max()) + 1 - len(left_out))
+        # Folds without a learned molecule leave out nothing more.
+        left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)

@@ -11,6 +11,7 @@ pytest.importorskip("lightning")
 
 from gattn.data import morgan_fingerprints, tanimoto_ridge
 from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.folds import assign_folds
 from gattn.molecules.inputs import MoleculeInputs, featurise
 from gattn.molecules.members import (
     MoleculeBatches,
@@ -138,7 +139,8 @@ def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> No
 def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
     _, y = made()
     settings = {"model": model, "seed": 1}
-    row, other = 71, y.clone()
+    folds = assign_folds(torch.arange(24), seed=1)
+    row, other = 60 + int(folds.argmax()), y.clone()  # of the last fold
     other[row] += torch.tensor([40.0, 3.0])
     predictor = fitted(y, **settings)
     one, two = predictor.validation, fitted(other, **settings).validation
@@ -148,6 +150,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     assert not torch.allclose(
         two.std, one.std, rtol=0.1
     )  # the other molecules' folds see the label
+    assert (one.std > 0).all()
     again = MoleculePredictor.from_state(*predictor.state())
     assert len(again.validation.mean) == 0
 
