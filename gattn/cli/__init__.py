@@ -1,24 +1,34 @@
-"""The ``gattn`` command: arguments to calls of the library, errors to one line and exit code 2."""
+"""The ``gattn`` command: arguments to calls of the library, errors to one line and exit code 2.
+
+A signal that ends the command is one line, too, and the shell's code of it: 130 after an interrupt
+(SIGINT, ^C), 143 after SIGTERM, by which other programs stop one.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
+WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 def main() -> None:
     """Run the command that ``sys.argv`` asks for, and exit."""
     try:
-        from gattn.cli.app import app
+        with _terminable():
+            from gattn.cli.app import app
 
-        app(prog_name="gattn")
+            app(prog_name="gattn")
     except KeyboardInterrupt:  # while modules are imported
-        _fail("interrupted", INTERRUPTED)
+        _fail(WORDS[INTERRUPTED], INTERRUPTED)
     except SystemExit as end:
-        if end.code != INTERRUPTED:
+        if end.code not in WORDS:
             raise
-        _fail("interrupted", INTERRUPTED)  # Typer ends the program, and says nothing
+        _fail(WORDS[end.code], end.code)  # Typer ends the program, and says nothing
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
@@ -29,6 +39,20 @@ def main() -> None:
         _fail(f"{error.filename}: {error.strerror}" if of_system else str(error))
     except (ValueError, ImportError, RuntimeError) as error:
         _fail(str(error))
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise, as an interrupt does: files are put in order, other processes end."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(TERMINATED)
 
 
 def _fail(message: str, code: int = 2) -> None:

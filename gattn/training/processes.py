@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from joblib.externals.loky import ProcessPoolExecutor
 
 __all__ = ["in_order"]
 
@@ -19,6 +29,8 @@ Result = TypeVar("Result")
 
 WINDOW = 8
 """Results a process that may wait for one before them; it is also the time others have to start."""
+PAUSE = 0.5
+"""Seconds after which a process asks again whether its parent lives."""
 KEPT_BACK = "ignore:Sparse CSR tensor support is in beta"
 """What torch says of sparse rows that are sent to a process, before that could filter it."""
 
@@ -34,7 +46,8 @@ def in_order(
     than processors wait for each other.
 
     Where this process fails or is interrupted, or no more results are asked for, the others end at
-    once, in the midst of a task.
+    once, in the midst of a task. A signal to this process alone ends them, too: within a second of
+    its end, however it ends.
 
     Args:
         work: what a process can be sent: a function of a module, or a method of an object.
@@ -52,30 +65,81 @@ def in_order(
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), KEPT_BACK]))
-    with ProcessPoolExecutor(
-        others, initializer=_prepare, initargs=(work,), env={"PYTHONWARNINGS": filters}
-    ) as pool:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            while True:
-                room = WINDOW * workers - len(waiting)
-                idle = 2 * others - sum(not future.done() for future in waiting)
-                for task in islice(tasks, max(min(idle, room), 0)):
-                    waiting.append(pool.submit(_do, task))
-                    room -= 1
-                if waiting and (waiting[0].done() or not room):
-                    yield waiting.popleft().result()
-                    continue
-                for task in islice(tasks, 1):
-                    waiting.append(_done(work, task))
-                    break
-                else:
-                    break
-            while waiting:
+    pool = ProcessPoolExecutor(
+        others, initializer=_prepare, initargs=(work, os.getpid()), env={"PYTHONWARNINGS": filters}
+    )
+    _OPEN[pool] = frozenset(multiprocessing.active_children())
+    waiting: deque[Future[Result]] = deque()
+    try:
+        while True:
+            room = WINDOW * workers - len(waiting)
+            idle = 2 * others - sum(not future.done() for future in waiting)
+            for task in islice(tasks, max(min(idle, room), 0)):
+                waiting.append(pool.submit(_do, task))
+                room -= 1
+                _stop_at_exit()
+            if waiting and (waiting[0].done() or not room):
                 yield waiting.popleft().result()
-        finally:
-            if waiting:  # this one failed or was interrupted, or nobody wants the rest
-                pool.shutdown(kill_workers=True)
+                continue
+            for task in islice(tasks, 1):
+                waiting.append(_done(work, task))
+                break
+            else:
+                break
+        while waiting:
+            yield waiting.popleft().result()
+        pool.shutdown()
+    except BaseException:  # this process failed or was interrupted, or nobody wants the rest
+        _stop(pool)
+        raise
+    finally:
+        _OPEN.pop(pool, None)
+
+
+_OPEN: dict[ProcessPoolExecutor, frozenset[BaseProcess]] = {}
+"""The pools that work, and the processes that this one had started before each."""
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the processes of a pool at once, in the midst of their tasks."""
+    before = _OPEN.pop(pool, frozenset())
+    queue = getattr(pool, "_call_queue", None)
+    if queue is not None:
+        # A task that no process takes any more stays in the pipe: to wait for it is to hang.
+        queue.cancel_join_thread()
+    # An interrupt may fall between the start of a process and its entry in the pool, which then
+    # leaves it alone. It is killed before it can complain that its parent fell silent.
+    _kill_strays(before, [pool, *_OPEN])
+    pool.shutdown(kill_workers=True)
+    _kill_strays(before, [*_OPEN])  # the interpreter would wait for them when it ends
+
+
+def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
+    """Kill the processes that were started since, but those that are in a pool."""
+    from joblib.externals.loky.backend.process import LokyProcess
+
+    pooled = {one for pool in pools for one in (getattr(pool, "_processes", None) or {}).values()}
+    for process in multiprocessing.active_children():
+        if type(process) is LokyProcess and process not in before | pooled:
+            if process.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)  # loky's processes have no kill
+            process.join()
+
+
+@functools.cache
+def _stop_at_exit() -> None:
+    """Have the pools stopped that an error left open, before loky waits for them to end.
+
+    The frames of an error that nobody caught, or that ends the program, hold the iterator, which
+    therefore is not closed. Hooks run in reverse order: this one is set after loky's own.
+    """
+    threading._register_atexit(_stop_all)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _stop_all() -> None:
+    for pool in list(_OPEN):
+        _stop(pool)
 
 
 def _done(work: Callable[[Task], Result], task: Task) -> Future[Result]:
@@ -100,9 +164,17 @@ _WORK: list[Callable[[object], object]] = []
 """What another process was started for: it is sent once, and not with every task."""
 
 
-def _prepare(work: Callable[[object], object]) -> None:
+def _prepare(work: Callable[[object], object], parent: int) -> None:
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
     _WORK.append(work)
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, however that ended: a signal reaches one of them."""
+    while os.getppid() == parent:
+        time.sleep(PAUSE)
+    os._exit(1)
 
 
 def _do(task: object) -> object:

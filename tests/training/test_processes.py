@@ -1,8 +1,12 @@
 """Work in several processes: in order, bounded, with one thread each, and with an end."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +108,88 @@ def test_results_come_in_order_and_failures_end_the_work(tmp_path):
         "TerminatedWorkerError",
     ]
     assert "beta" not in done.stderr
+
+
+INTERRUPTED = """
+import os
+import sys
+import time
+
+import work
+
+from gattn.training.processes import in_order
+
+os.environ["PARENT"] = str(os.getpid())
+for result in in_order(work.long, range(2000), 3):
+    if sys.argv[1] == "suspended":  # the iterator is not closed: the error's frames hold it
+        time.sleep(3600)
+"""
+
+LONG = """
+
+def long(number):
+    if here():
+        while len([name for name in os.listdir() if name.startswith("begun")]) < 2:
+            time.sleep(0.01)
+        if "suspended" in os.environ["CASE"]:
+            return bytes(1 << 20)
+        open("waiting", "w").close()
+        time.sleep(3600)
+    open(f"begun-{os.getpid()}", "w").close()
+    end = time.monotonic() + 3600
+    while time.monotonic() < end:
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("number", "case"),
+    [(signal.SIGINT, "waiting"), (signal.SIGINT, "suspended"), (signal.SIGKILL, "waiting")],
+)
+def test_a_signal_to_this_process_alone_ends_all(tmp_path, case, number):
+    (tmp_path / "work.py").write_text(WORK + LONG)
+    (tmp_path / "script.py").write_text(INTERRUPTED)
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "script.py", case],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "CASE": case,
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}",
+        },
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while process.poll() is None and len(list(tmp_path.glob("begun-*"))) < 2:
+            time.sleep(0.02)
+        time.sleep(0.5)  # the first result arrives, or this process begins to wait
+        others = [int(path.name.removeprefix("begun-")) for path in tmp_path.glob("begun-*")]
+        assert len(others) == 2
+        assert all(map(runs, others))
+        process.send_signal(number)
+        assert process.wait(timeout=10) != 0
+        assert wait_for(lambda: not any(map(runs, others)), seconds=5)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for(condition, seconds):
+    """Whether a condition becomes true in so many seconds."""
+    end = time.monotonic() + seconds
+    while not (true := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return true
+
+
+def runs(pid):
+    """Whether a process works: one that ended may wait for its parent to ask how."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

@@ -1,0 +1,142 @@
+"""A signal to the command's process alone ends it and all that it started, with one line."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gattn.training.checkpoint import SafeCheckpointIO
+from tests.cli.commands import run_command
+
+ROOT = Path(__file__).parents[2]
+LONG = ("--epochs", "20000", "--out")
+CODES = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "terminated")}
+
+
+def nodes(folder):
+    """Trainings side by side, each of minutes."""
+    ring = [(node, (node + step) % 500) for node in range(500) for step in (1, 7, 31)]
+    lines = "".join(f"{a},{b}\n" for a, b in ring)
+    (folder / "edges.csv").write_text(f"source,target\n{lines}")
+    lines = "".join(f"{node},{node % 7},{'abc'[node % 3]}\n" for node in range(500))
+    (folder / "nodes.csv").write_text(f"id,x,y\n{lines}")
+    tables = "nodes", "train", str(folder / "edges.csv"), "--nodes", str(folder / "nodes.csv")
+    many = "--label", "y", "--runs", "60", "--workers", "3", "--patience", "20000"
+    return *tables, *many, *LONG, str(folder / "run")
+
+
+def read(folder):
+    """Molecules that take minutes to read."""
+    rows = (f"{'CCO' * (row % 97 + 20)}{'CN' * (row // 97)},{row}\n" for row in range(20_000))
+    (folder / "in.csv").write_text("smiles,y\n" + "".join(rows))
+    table = "molecules", "train", str(folder / "in.csv"), "--target", "y", "--max-atoms", "2000"
+    return *table, "--workers", "3", *LONG, str(folder / "run")
+
+
+def network(folder):
+    """A network that learns for minutes, by one process."""
+    rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))
+    (folder / "in.csv").write_text("smiles,y\n" + "".join(rows))
+    table = "molecules", "train", str(folder / "in.csv"), "--target", "y"
+    return *table, "--workers", "1", *LONG, str(folder / "run")
+
+
+def tune(folder):
+    """A search over settings, by one process."""
+    return *network(folder), "--tune", "50"
+
+
+def descendants(pid):
+    """The processes that a process started, and those that they did."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        found = [int(one) for task in tasks for one in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return found + [other for one in found for other in descendants(one)]
+
+
+def workers(pid):
+    """The processes of a process that have loaded torch, and so work or soon do."""
+    return [one for one in descendants(pid) if "libtorch" in content(one, "maps")]
+
+
+def runs(pid):
+    """Whether a process works: one that ended may wait for its parent to ask how."""
+    return content(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
+
+
+def content(pid, name):
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+COMMANDS = {"nodes": nodes, "read": read, "network": network, "tune": tune}
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
+    """Raised in the midst of a command, which reads a table."""
+    code, word = CODES[number]
+
+    def interrupted(*args, **options):
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    monkeypatch.setattr("gattn.molecules.runs.predict.predict_table", interrupted)
+    before = signal.getsignal(signal.SIGTERM)
+    arguments = ("molecules", "predict", "run", "in.csv", "--out", "out.csv")
+    assert run_command(monkeypatch, *arguments) == code
+    assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("command", "number", "begun"),
+    [
+        ("nodes", signal.SIGINT, "worker"),
+        ("read", signal.SIGTERM, "worker"),
+        ("tune", signal.SIGINT, "tuning.log"),
+        ("network", signal.SIGTERM, "checkpoint.safetensors"),
+    ],
+)
+def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun):
+    told = tmp_path / "stderr.txt"
+    with told.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gattn.cli", *COMMANDS[command](tmp_path)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.DEVNULL, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        while process.poll() is None and not (
+            workers(process.pid) if begun == "worker" else list(tmp_path.rglob(begun))
+        ):
+            time.sleep(0.05)
+        others = descendants(process.pid)
+        assert len(others) >= (begun == "worker")
+        process.send_signal(number)
+        code, word = CODES[number]
+        assert process.wait(timeout=15) == code
+        assert told.read_text().splitlines()[-1] == f"gattn: {word}"
+        end = time.monotonic() + 5
+        while (left := [pid for pid in others if runs(pid)]) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not left
+        assert not (tmp_path / "run" / "metrics.json").exists()
+        if begun == "checkpoint.safetensors":  # from which test_resume.py goes on
+            (checkpoint,) = tmp_path.rglob(begun)
+            assert SafeCheckpointIO().load_checkpoint(checkpoint)["records"]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
