@@ -77,6 +77,7 @@ class Skeletons(NamedTuple):
     Attributes:
         sizes: [k, 2] int64, how many atoms and bonds each has.
         elements: [n] int64, of each atom.
+        charges: [n] int64, formal charges.
         degrees: [n] int64, bonds drawn.
         environments: [n] uint64, by which an atom with its neighbours is remembered.
         ends: [b, 2] int64, the two atoms of each bond, numbered through all molecules.
@@ -86,6 +87,7 @@ class Skeletons(NamedTuple):
 
     sizes: np.ndarray
     elements: np.ndarray
+    charges: np.ndarray
     degrees: np.ndarray
     environments: np.ndarray
     ends: np.ndarray
@@ -143,8 +145,8 @@ class MoleculeBuilder:
         over = order.astype(np.uint64)[bonds]
         named = environments(whole[atoms], seen[atoms], oxygen, over, ends)
         return Skeletons(
-            graphs.sizes, element[atoms], degree[atoms], named, ends, order[bonds],
-            ring[bonds].astype(np.bool_),
+            graphs.sizes, element[atoms], charge[atoms], degree[atoms], named, ends,
+            order[bonds], ring[bonds].astype(np.bool_),
         )  # fmt: skip
 
     def _finish(self) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gattn.data.environments import AtomMemory
 from gattn.data.molecules import Molecules, smiles_of
+from gattn.data.plain import plain
 from gattn.data.smiles import need_rdkit, parse_any_size
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "REFRACTIVITY",
     "descriptor_row",
     "descriptor_rows",
+    "in_settled_order",
     "molecule_descriptors",
 ]
 
@@ -115,8 +117,7 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     rows = np.empty((len(smiles), len(DESCRIPTORS)), np.float32)
     with rdBase.BlockLogs():
         for row, text in zip(rows, smiles):
-            molecule = parse_any_size(text)
-            row[:] = descriptor_row(molecule)
+            row[:] = descriptor_row(plain(parse_any_size(text), text))
     return torch.from_numpy(_defined(rows))
 
 
@@ -154,7 +155,11 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
         _in_intervals(which, surface, values, bounds, count)
         for values, bounds in ((logp, LOGP), (refractivity, REFRACTIVITY))
     ]
-    charged = [_by_charge(molecule) for molecule in molecules]
+    shared = _shared_charges(which, skeletons, count)
+    charged = [
+        _by_charge(in_settled_order(molecule)[0] if among else molecule)
+        for molecule, among in zip(molecules, shared)
+    ]
     rows = np.concatenate([np.stack([*whole, *sums], 1), *surfaces, charged], 1)
     return _defined(rows.astype(np.float32))
 
@@ -222,7 +227,7 @@ def descriptor_row(molecule: Mol) -> list[float]:
         *rd.CalcCrippenDescriptors(molecule, includeHs=False),
         *rd.SlogP_VSA_(molecule),
         *rd.SMR_VSA_(molecule),
-        *_by_charge(molecule),
+        *_by_charge(in_settled_order(molecule)[0]),
     ]
 
 
@@ -241,6 +246,45 @@ def _by_charge(molecule: Mol) -> Sequence[float]:
     from rdkit.Chem.rdMolDescriptors import PEOE_VSA_
 
     return PEOE_VSA_(molecule)
+
+
+def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.ndarray:
+    """Mark the molecules in which two atoms of one element have a charge: [count] bool.
+
+    Args:
+        which: [n], the molecule of each atom.
+        skeletons: those of the molecules.
+        count: how many molecules there are.
+    """
+    charged = skeletons.charges != 0
+    pairs = np.stack([which[charged], skeletons.elements[charged]], 1)
+    kinds, times = np.unique(pairs, axis=0, return_counts=True)
+    marked = np.zeros(count, np.bool_)
+    marked[kinds[times > 1, 0]] = True
+    return marked
+
+
+def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:
+    """Renumber the atoms of a molecule so that its partial charges are those of every writing.
+
+    RDKit divides a formal charge among the atoms of its element in a conjugated system. Where two
+    systems overlap, the charge that comes first in the order of the atoms decides.
+
+    Args:
+        molecule: n atoms, sanitised.
+
+    Returns:
+        The molecule in an order that the text cannot change, and [n] the old number of each atom;
+        the molecule itself where no two atoms of one element are charged.
+    """
+    from rdkit.Chem import CanonicalRankAtoms, RenumberAtoms
+
+    charged = [atom.GetAtomicNum() for atom in molecule.GetAtoms() if atom.GetFormalCharge()]
+    if len(charged) == len(set(charged)):
+        return molecule, list(range(molecule.GetNumAtoms()))
+    ranks = list(CanonicalRankAtoms(molecule, includeChirality=False))
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)
+    return RenumberAtoms(molecule, order), order
 
 
 def _defined(rows: np.ndarray) -> np.ndarray:

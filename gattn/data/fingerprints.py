@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules import Molecules, smiles_of
+from gattn.data.plain import plain
 from gattn.data.smiles import need_rdkit, parse_any_size
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def morgan_fingerprints(
     rows = np.zeros((len(smiles), bits), np.float32)
     with rdBase.BlockLogs():
         for row, text in zip(rows, smiles):
-            molecule = parse_any_size(text)
-            row[:] = generator.GetFingerprintAsNumPy(molecule)
+            row[:] = generator.GetFingerprintAsNumPy(plain(parse_any_size(text), text))
     return torch.from_numpy(rows)
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, SupportsInt
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gattn.data.environments import atom_keys
 from gattn.data.kinds import ATOMS, BONDS
+from gattn.data.stereo import CHIRALITIES, NONE, OTHER, STEREOS, configurations
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
-    from rdkit.Chem.rdchem import QueryAtom
 
 __all__ = ["GraphReader", "Graphs"]
 
@@ -50,6 +50,13 @@ CHIRALITY, HYBRIDISATION, AROMATIC, ISOTOPE = 1 << 32, 1 << 36, 1 << 40, 1 << 41
 """Above the 32 bits of an invariant: what is asked of single atoms."""
 CONJUGATED, ORDER, STEREO, TYPE = 2, 4, 1 << 8, 1 << 12
 """A bond's key, whose lowest bit says that it is in a ring."""
+CENTRES, PLANES = (
+    {label: code for code, label in enumerate((*labels, OTHER))}
+    for labels in (CHIRALITIES, STEREOS)
+)
+"""The codes of configurations of atoms and of bonds; 0 is that of none."""
+CENTRED, PLANAR = re.compile(r"[@|]"), re.compile(r"[/\\|]")
+"""A text without one of these gives no atom, or no bond, a configuration."""
 RARE = re.compile(r"[\[~$<>]")
 """Of a bond that its number does not name, such as a dative one (1.0), SMILES hold one of these."""
 ISOTOPES = re.compile(r"\[\d")
@@ -70,6 +77,8 @@ class GraphReader:
         self._end: list[int] = []
         self._atom_marks: list[tuple[int, int]] = []
         self._bond_marks: list[tuple[int, int]] = []
+        self._centres: dict[int, str] = {}
+        self._planes: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._molecules)
@@ -79,8 +88,10 @@ class GraphReader:
         get = _getters()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
         # RDKit takes longer to give an atom and to answer for it than for anything done here.
-        self._note_atoms(get, molecule, smiles)
-        self._note_bonds(get, bonds, smiles)
+        if CENTRED.search(smiles) or PLANAR.search(smiles):
+            self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
+        if ISOTOPES.search(smiles):  # an invariant holds the mass in whole numbers
+            self._note_isotopes(molecule)
         if RARE.search(smiles) and molecule.HasSubstructMatch(get.rare_bond):
             self._note_rare(molecule, bonds)
         self._invariants += get.invariants(molecule)
@@ -93,24 +104,23 @@ class GraphReader:
         self._sizes.append((molecule.GetNumAtoms(), len(bonds)))
         self._molecules.append(molecule)
 
-    def _note_atoms(self, get: _Getters, molecule: Mol, smiles: str) -> None:
+    def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
+        """Label the centres of a molecule, and those of these bonds that have a configuration."""
+        labels = configurations(molecule, bonds)
         start = len(self._invariants)
-        if "@" in smiles:
-            self._atom_marks += [
-                (start + atom.GetIdx(), CHIRALITY * int(atom.GetChiralTag()))
-                for atom in molecule.GetAtomsMatchingQuery(get.chiral)
-            ]
-        if ISOTOPES.search(smiles):  # an invariant holds the mass in whole numbers
-            self._atom_marks += [
-                (start + atom.GetIdx(), ISOTOPE * atom.GetIsotope()) for atom in molecule.GetAtoms()
-            ]
+        for i, label in labels.atoms.items():
+            self._atom_marks.append((start + i, CHIRALITY * CENTRES[label]))
+            self._centres[start + i] = label
+        start = len(self._orders)
+        for i, label in labels.bonds.items():
+            self._bond_marks.append((start + i, STEREO * PLANES[label]))
+            self._planes[start + i] = label
 
-    def _note_bonds(self, get: _Getters, bonds: list[Bond], smiles: str) -> None:
-        if "/" in smiles or "\\" in smiles:
-            start = len(self._orders)
-            self._bond_marks += [
-                (start + i, STEREO * int(stereo)) for i, stereo in enumerate(map(get.stereo, bonds))
-            ]
+    def _note_isotopes(self, molecule: Mol) -> None:
+        start = len(self._invariants)
+        self._atom_marks += [
+            (start + atom.GetIdx(), ISOTOPE * atom.GetIsotope()) for atom in molecule.GetAtoms()
+        ]
 
     def _note_rare(self, molecule: Mol, bonds: list[Bond]) -> None:
         """The types of all bonds, and hybridisations, which depend on a dative bond's direction."""
@@ -160,13 +170,13 @@ class GraphReader:
             for atom in self._molecules[i].GetAromaticAtoms()
         ]
 
-    def _atom(self, number: int) -> Atom:
+    def _atom(self, number: int) -> tuple[Atom, str]:
         which, within = self._place(number, 0)
-        return self._molecules[which].GetAtomWithIdx(within)
+        return self._molecules[which].GetAtomWithIdx(within), self._centres.get(number, NONE)
 
-    def _bond(self, number: int) -> Bond:
+    def _bond(self, number: int) -> tuple[Bond, str]:
         which, within = self._place(number, 1)
-        return self._molecules[which].GetBondWithIdx(within)
+        return self._molecules[which].GetBondWithIdx(within), self._planes.get(number, NONE)
 
     def _place(self, number: int, column: int) -> tuple[int, int]:
         """The molecule of an atom (0) or a bond (1), and its number there."""
@@ -183,7 +193,7 @@ def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
 
 
 class _Getters(NamedTuple):
-    """RDKit's functions of molecules and bonds, and two of its queries."""
+    """RDKit's functions of molecules and bonds, and one of its queries."""
 
     invariants: Callable[[Mol], Iterable[int]]
     order: Callable[[Bond], float]
@@ -191,14 +201,12 @@ class _Getters(NamedTuple):
     ring: Callable[[Bond], bool]
     begin: Callable[[Bond], int]
     end: Callable[[Bond], int]
-    stereo: Callable[[Bond], SupportsInt]
-    chiral: QueryAtom
     rare_bond: Mol
 
 
 @functools.cache
 def _getters() -> _Getters:
-    from rdkit.Chem import Bond, MolFromSmarts, rdqueries
+    from rdkit.Chem import Bond, MolFromSmarts
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
 
     return _Getters(
@@ -208,7 +216,5 @@ def _getters() -> _Getters:
         ring=Bond.IsInRing,
         begin=Bond.GetBeginAtomIdx,
         end=Bond.GetEndAtomIdx,
-        stereo=Bond.GetStereo,
-        chiral=rdqueries.HasChiralTagQueryAtom(),
         rare_bond=MolFromSmarts("*!-;!=;!#;!:*"),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
+from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_row, bond_row
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond
@@ -86,7 +86,8 @@ class Table(Generic[Described, Kind]):
         return self._rows[places]
 
 
-def _atom_kind(atom: Atom) -> AtomKind:
+def _atom_kind(labelled: tuple[Atom, str]) -> AtomKind:
+    atom, _ = labelled
     return AtomKind(
         atom.GetAtomicNum(),
         atom.GetDegree(),
@@ -96,9 +97,20 @@ def _atom_kind(atom: Atom) -> AtomKind:
     )
 
 
-def _bond_kind(bond: Bond) -> BondKind:
+def _bond_kind(labelled: tuple[Bond, str]) -> BondKind:
+    bond, _ = labelled
     return BondKind(int(bond.GetBondType()), bond.IsInRing())
 
 
-ATOMS: Table[Atom, AtomKind] = Table(atom_features, _atom_kind, len(ATOM_FEATURES))
-BONDS: Table[Bond, BondKind] = Table(bond_features, _bond_kind, len(BOND_FEATURES))
+def _atom_row(labelled: tuple[Atom, str]) -> list[float]:
+    return atom_row(*labelled)
+
+
+def _bond_row(labelled: tuple[Bond, str]) -> list[float]:
+    return bond_row(*labelled)
+
+
+ATOMS: Table[tuple[Atom, str], AtomKind] = Table(_atom_row, _atom_kind, len(ATOM_FEATURES))
+"""The kinds of atoms, each described from an atom and its configuration."""
+BONDS: Table[tuple[Bond, str], BondKind] = Table(_bond_row, _bond_kind, len(BOND_FEATURES))
+"""The kinds of bonds, each described from a bond and its configuration."""

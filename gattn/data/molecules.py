@@ -104,7 +104,7 @@ class Molecules(Dataset[Data]):
         >>> from gattn.data import read_smiles
         >>> mols = read_smiles(["C", "CC", "CCC"], [0.5, None, 2.0])
         >>> mols[-1]
-        Data(x=[3, 47], edge_index=[2, 4], edge_attr=[4, 14], y=[1, 1], smiles='CCC')
+        Data(x=[3, 49], edge_index=[2, 4], edge_attr=[4, 14], y=[1, 1], smiles='CCC')
         >>> mols[[2, 0]].smiles, mols[mols.mask[:, 0]].smiles, mols[:1].smiles
         (['CCC', 'C'], ['C', 'CCC'], ['C'])
         """

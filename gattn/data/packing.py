@@ -11,6 +11,7 @@ from gattn.data.building import MoleculeBuilder, PackedMolecules
 from gattn.data.descriptors import descriptor_rows
 from gattn.data.fingerprints import PackedCounts, count_environments
 from gattn.data.identity import identity
+from gattn.data.plain import plain
 from gattn.data.smiles import parse_or_reason
 
 __all__ = ["PackedInputs", "read_packed"]
@@ -44,10 +45,10 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         read = [(row, mol) for row, mol in enumerate(found) if not isinstance(mol, str)]
         # One kind of work after the other: what it needs stays in the processor's caches.
         builder = MoleculeBuilder()
-        for row, molecule in read:
+        molecules = [plain(molecule, smiles[row]) for row, molecule in read]
+        for (row, _), molecule in zip(read, molecules):
             builder.add(molecule, smiles[row], row)
-        molecules = [molecule for _, molecule in read]
         counts = count_environments(molecules)
         held = descriptor_rows(molecules, builder.skeletons())
-        written = [identity(molecule) for molecule in molecules] if canonical else []
+        written = [identity(molecule) for _, molecule in read] if canonical else []
     return PackedInputs(builder.pack(), counts, held, errors, written)

@@ -19,6 +19,7 @@ from gattn.data._store import StaleFile
 from gattn.data._table import Row, csv_rows, joined_rows
 from gattn.data.building import MoleculeBuilder
 from gattn.data.molecules import BadRow, MoleculeError, Molecules
+from gattn.data.plain import plain
 from gattn.data.registry import dataset
 from gattn.data.smiles import MAX_ATOMS, READER, need_rdkit, parse_or_reason
 from gattn.data.tables import as_number, open_table
@@ -250,7 +251,7 @@ def _featurise(
         if isinstance(found, str):
             bad.append(BadRow(row.row, str(row.text), found, row.line))
         else:
-            builder.add(found, row.text, row.row)
+            builder.add(plain(found, row.text), row.text, row.row)
             values.append(row.values)
     if bad and on_error == "raise":
         raise MoleculeError(bad, source)

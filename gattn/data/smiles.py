@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch_geometric.data import Data
 
 from gattn.data.building import MoleculeBuilder
+from gattn.data.plain import plain
 from gattn.data.smiles_text import check_single, likeness, split_text, strip_blanks
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
         ImportError: RDKit is not installed.
 
     >>> mol_graph("c1ccccc1")
-    Data(x=[6, 47], edge_index=[2, 12], edge_attr=[12, 14], smiles='c1ccccc1')
+    Data(x=[6, 49], edge_index=[2, 12], edge_attr=[12, 14], smiles='c1ccccc1')
     """
     if max_atoms < 1:
         raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
     builder = MoleculeBuilder()
-    builder.add(parse_smiles(smiles, max_atoms), smiles)
+    builder.add(plain(parse_smiles(smiles, max_atoms), smiles), smiles)
     return builder.pack().unpack()[0]
 
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
+from gattn.data.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
 from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
@@ -22,6 +23,7 @@ from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, war
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
+from gattn.training.runs import RunError
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
@@ -163,6 +165,28 @@ class MoleculeEstimator(KeptEstimator):
         self._calibrate(val.y, self.predictor_.validation)
         self.seen_ = marks([*train.canonical, *val.canonical]).unique()
         return self
+
+    @classmethod
+    def from_state(
+        cls: type[Self],
+        folder: str | os.PathLike[str],
+        tensors: dict[str, Tensor],
+        card: Mapping[str, Any],
+    ) -> Self:
+        """Make the estimator of what :meth:`state` gave and a folder holds.
+
+        Raises:
+            RunError: the card is of another estimator, something in it is missing, or the model was
+                trained on other features of molecules than this version of gattn computes.
+        """
+        predictor = card.get("predictor")
+        version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
+        if version != FEATURISER:
+            raise RunError(
+                f"the model in {folder} was trained on version {version} of the features of "
+                f"molecules, and this gattn computes version {FEATURISER}: train the model again"
+            )
+        return super().from_state(folder, tensors, card)
 
     def settings(self) -> MoleculeSettings:
         """The settings of the model."""

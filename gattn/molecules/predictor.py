@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from gattn.data.features import FEATURISER
 from gattn.molecules.expanded import in_pieces
 from gattn.molecules.folds import assign_folds, group_numbers
 from gattn.molecules.kernel import KernelRidge, draw
@@ -308,6 +309,7 @@ class MoleculePredictor:
             tensors |= _prefixed("ridge.", self.kernel.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
+            "featuriser": FEATURISER,
         }  # fmt: skip
 
     @classmethod

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import DONOR, LOGP, REFRACTIVITY, descriptor_row
+from gattn.data.descriptors import DONOR, LOGP, REFRACTIVITY, descriptor_row, in_settled_order
 
 if TYPE_CHECKING:
     from rdkit.Chem import Bond, Mol
@@ -168,9 +168,11 @@ def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
     logp, refractivity = np.array(rd._CalcCrippenContribs(molecule)).T
     surface, _ = rd._CalcLabuteASAContribs(molecule)
     surface = np.array(surface)
-    copy = type(molecule)(molecule)
+    settled, order = in_settled_order(molecule)
+    copy = type(molecule)(settled)
     ComputeGasteigerCharges(copy)
-    charge = np.array([atom.GetDoubleProp("_GasteigerCharge") for atom in copy.GetAtoms()])
+    charge = np.empty(len(order))
+    charge[order] = [atom.GetDoubleProp("_GasteigerCharge") for atom in copy.GetAtoms()]
     terms = {
         "CrippenClogPHeavy": logp,
         "CrippenMRHeavy": refractivity,

@@ -25,7 +25,7 @@ from gattn.data import (
 AWKWARD = [
     "C",
     "[Na+].[Cl-]",
-    "[2H]O[2H]",
+    "[13CH3]O",
     "C[C@H](N)C(=O)O",
     "C[C@@H](N)C(=O)O",
     r"F/C=C/F",
@@ -154,7 +154,7 @@ def test_a_batch_takes_what_was_read_and_refuses_the_rest():
 
 def test_what_was_read_is_shown_in_a_line():
     assert repr(mol_graph("CCO")) == (
-        "Data(x=[3, 47], edge_index=[2, 4], edge_attr=[4, 14], smiles='CCO')"
+        "Data(x=[3, 49], edge_index=[2, 4], edge_attr=[4, 14], smiles='CCO')"
     )
     assert repr(read_smiles(["CCO", "C", "C1"], on_error="skip")) == (
         "Molecules(2 molecules, 4 atoms, 2 bonds, 0 targets, 1 bad rows)"

@@ -20,7 +20,7 @@ from gattn.data import MoleculeError
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor, MoleculeSettings
 from gattn.molecules.arrays import as_numbers, as_table, as_texts
 from gattn.molecules.rows import UnreadableMolecules
-from gattn.training.runs import RunError
+from gattn.training.runs import RunError, read_model
 
 TINY = {"epochs": 1, "width": 16, "heads": 2, "layers": 1}
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
@@ -397,6 +397,16 @@ def test_saved_and_loaded(kind, regressor, classifier, tmp_path):
         other.load(tmp_path / "model")
     with pytest.raises(RunError, match="no trained model"):
         kind.load(tmp_path)
+
+
+def test_a_model_of_other_features_is_refused(regressor, tmp_path):
+    regressor.save(tmp_path)
+    tensors, card = read_model(tmp_path)
+    facts = dict(card["predictor"])
+    del facts["featuriser"]
+    for older in (facts, {**facts, "featuriser": "1"}):
+        with pytest.raises(RunError, match=r"version 1 .* computes version \d+: train the model"):
+            MoleculeRegressor.from_state(tmp_path, tensors, {**card, "predictor": older})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,117 @@
+"""Random writings of molecules: one molecule as many texts, and which atom of each is which."""
+
+import itertools
+import random
+from typing import NamedTuple
+
+from rdkit import Chem
+
+from gattn.data.plain import plain
+
+
+class Writing(NamedTuple):
+    """A text, and for each atom that models read of it the number of that atom in the source."""
+
+    text: str
+    atoms: list[int]
+
+
+HABITS = ("plain", "kekule", "bonds", "brackets", "hydrogens", "deuterium", "maps", "fragments")
+"""What a text may do differently, beside the order of its atoms."""
+
+
+def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
+    """The text itself, and so many others of the same molecule, each with one of the habits."""
+    source = Chem.MolFromSmiles(smiles)
+    assert source is not None, smiles
+    for atom in source.GetAtoms():
+        atom.SetIntProp("source", atom.GetIdx())
+    left = [atom.GetIntProp("source") for atom in plain(source, smiles).GetAtoms()]
+    place = {atom: i for i, atom in enumerate(left)}
+    draw = random.Random(f"{smiles} {seed}")
+    found = [Writing(smiles, list(range(len(left))))]
+    for number in range(count):
+        habit = HABITS[number % len(HABITS)]
+        text, order = _write(source, habit, draw)
+        found.append(Writing(text, [place[atom] for atom in order if atom in place]))
+    return found
+
+
+def _says_the_same(source: Chem.Mol, text: str, order: list[int]) -> bool:
+    """Whether the centres of the text turn as those of the source do.
+
+    RDKit 2026.9 writes the mirror image of some rings of like centres, as of an inositol. By their
+    InChI the two are different molecules, or the same one with its atoms exchanged.
+    """
+    settings = Chem.SmilesParserParams()
+    settings.removeHs = False
+    molecule = Chem.MolFromSmiles(text, settings)
+    place = {atom: i for i, atom in enumerate(order)}
+    for atom in source.GetAtoms():
+        tags = {Chem.CHI_TETRAHEDRAL_CW, Chem.CHI_TETRAHEDRAL_CCW}
+        if atom.GetChiralTag() not in tags:
+            continue
+        twin = molecule.GetAtomWithIdx(place[atom.GetIdx()])
+        ours = [place[other.GetIdx()] for other in atom.GetNeighbors()]
+        theirs = [other.GetIdx() for other in twin.GetNeighbors()]
+        if set(ours) == set(theirs):
+            odd = _odd([theirs.index(other) for other in ours])
+            if (atom.GetChiralTag() == twin.GetChiralTag()) == odd:
+                return False
+    return True
+
+
+def _odd(permutation: list[int]) -> bool:
+    pairs = itertools.combinations(permutation, 2)
+    return sum(first > second for first, second in pairs) % 2 == 1
+
+
+def _write(source: Chem.Mol, habit: str, draw: random.Random) -> tuple[str, list[int]]:
+    """A text, and the source's number of each atom in it; hydrogens that are added follow these."""
+    molecule = Chem.Mol(source)
+    options: dict[str, bool] = {}
+    if habit == "kekule":
+        Chem.Kekulize(molecule)
+        options = {"kekuleSmiles": True}
+    elif habit == "bonds":
+        options = {"allBondsExplicit": True}
+    elif habit == "brackets":
+        options = {"allHsExplicit": True}
+    elif habit == "maps":
+        for atom in molecule.GetAtoms():
+            atom.SetAtomMapNum(draw.choice([0, draw.randrange(1, 300)]))
+    elif habit in ("hydrogens", "deuterium"):
+        molecule = Chem.AddHs(molecule)
+        for atom in molecule.GetAtoms() if habit == "deuterium" else ():
+            if atom.GetAtomicNum() == 1 and atom.GetDegree() == 1 and draw.random() < 0.5:
+                atom.SetIsotope(draw.choice([2, 3]))
+    elif habit == "fragments":
+        return _shuffled(molecule, draw)
+    return _random(molecule, draw, **options)
+
+
+def _random(molecule: Chem.Mol, draw: random.Random, **options: bool) -> tuple[str, list[int]]:
+    """A random order of the atoms, from numbers that do not depend on RDKit's own generator."""
+    order = list(range(molecule.GetNumAtoms()))
+    for _ in range(50):
+        draw.shuffle(order)
+        shuffled = Chem.RenumberAtoms(molecule, order)
+        text = Chem.MolToSmiles(shuffled, canonical=False, **options)
+        out = shuffled.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]
+        written = [order[atom] for atom in out]
+        if _says_the_same(molecule, text, written):
+            return text, written
+    raise AssertionError(f"RDKit does not write {Chem.MolToSmiles(molecule)} back")
+
+
+def _shuffled(molecule: Chem.Mol, draw: random.Random) -> tuple[str, list[int]]:
+    """The parts of a salt in another order."""
+    maps: list[tuple[int, ...]] = []
+    parts = list(Chem.GetMolFrags(molecule, asMols=True, fragsMolAtomMapping=maps))
+    texts = [_random(part, draw) for part in parts]
+    order = list(range(len(parts)))
+    draw.shuffle(order)
+    return (
+        ".".join(texts[i][0] for i in order),
+        [maps[i][atom] for i in order for atom in texts[i][1]],
+    )
