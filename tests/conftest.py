@@ -68,6 +68,16 @@ def own_threads(as_many_threads_as_before: None) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with real raw files; tests that need it are skipped where it is absent."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    root = Path(os.environ.get("GATTN_DATA", beside))
+    if not root.is_dir():
+        pytest.skip(f"needs real raw files: set GATTN_DATA ({root} is absent)")
+    return root
+
+
 @pytest.fixture(params=TOLERANCE, ids=str)
 def dtype(request):
     return request.param

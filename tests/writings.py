@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rdkit import Chem
 
-from gattn.data.plain import plain
+from gattn.data.plain import plain_atoms
 
 
 class Writing(NamedTuple):
@@ -24,9 +24,7 @@ def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
     """The text itself, and so many others of the same molecule, each with one of the habits."""
     source = Chem.MolFromSmiles(smiles)
     assert source is not None, smiles
-    for atom in source.GetAtoms():
-        atom.SetIntProp("source", atom.GetIdx())
-    left = [atom.GetIntProp("source") for atom in plain(source, smiles).GetAtoms()]
+    left = plain_atoms(source, smiles)
     place = {atom: i for i, atom in enumerate(left)}
     draw = random.Random(f"{smiles} {seed}")
     found = [Writing(smiles, list(range(len(left))))]

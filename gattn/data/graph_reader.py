@@ -17,7 +17,7 @@ import numpy as np
 
 from gattn.data.environments import atom_keys
 from gattn.data.kinds import ATOMS, BONDS
-from gattn.data.stereo import CHIRALITIES, NONE, OTHER, STEREOS, configurations
+from gattn.data.stereo import CHIRALITIES, NONE, OTHER, STEREOS, configurations, remember
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
@@ -107,6 +107,7 @@ class GraphReader:
     def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
         """Label the centres of a molecule, and those of these bonds that have a configuration."""
         labels = configurations(molecule, bonds)
+        remember(molecule, labels)  # for fingerprints
         start = len(self._invariants)
         for i, label in labels.atoms.items():
             self._atom_marks.append((start + i, CHIRALITY * CENTRES[label]))

@@ -6,13 +6,14 @@ import functools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from gattn.data.smiles_text import strip_blanks
 from gattn.data.stereo import configurations, remember
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol, RemoveHsParameters
     from rdkit.Chem.rdchem import QueryAtom
 
-__all__ = ["plain", "written_places"]
+__all__ = ["plain", "plain_atoms", "written_places"]
 
 HYDROGEN = re.compile(r"\[\d*H(?![a-z])")
 """A hydrogen that the text has as an atom; ``[Hg]`` and ``[Ho]`` are none."""
@@ -66,30 +67,54 @@ def plain(molecule: Mol, smiles: str) -> Mol:
         return Chem.RemoveHs(copy, get.removal)
 
 
-def written_places(smiles: str) -> list[int]:
+def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
+    """Name the atoms of a molecule that :func:`plain` leaves, by their numbers in the molecule.
+
+    >>> from rdkit import Chem
+    >>> plain_atoms(Chem.MolFromSmiles("[2H]OC"), "[2H]OC")
+    [1, 2]
+    """
+    if not HYDROGEN.search(smiles):
+        return list(range(molecule.GetNumAtoms()))
+    numbered = type(molecule)(molecule)
+    for atom in numbered.GetAtoms():
+        atom.SetIntProp(_WRITTEN, atom.GetIdx())
+    return [atom.GetIntProp(_WRITTEN) for atom in plain(numbered, smiles).GetAtoms()]
+
+
+def written_places(smiles: str, count: int) -> list[int]:
     """Say where the text has each atom that :func:`plain` leaves, hydrogens counted as written.
 
     Args:
         smiles: a SMILES that RDKit reads; what follows it after white space is not read.
+        count: the number of atoms of the plain molecule.
 
     Returns:
         For each atom of the plain molecule the number of atoms before it in the text.
 
-    >>> written_places("[H]OC"), written_places("CO")
+    Raises:
+        RuntimeError: RDKit leaves another number of atoms when it reads the text step by step.
+
+    >>> written_places("[H]OC", 2), written_places("CO", 2)
     ([1, 2], [0, 1])
     """
+    if not HYDROGEN.search(smiles):
+        return list(range(count))
     from rdkit import Chem, rdBase
 
     get = _getters()
     with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(smiles.split()[0], sanitize=False)
+        molecule = Chem.MolFromSmiles(strip_blanks(smiles).split()[0], sanitize=False)
         for atom in molecule.GetAtoms():
             atom.SetIntProp(_WRITTEN, atom.GetIdx())
             atom.SetAtomMapNum(0)
             if atom.GetAtomicNum() == 1:
                 atom.SetIsotope(0)
         left = Chem.RemoveHs(molecule, get.removal)
-    return [atom.GetIntProp(_WRITTEN) for atom in left.GetAtoms()]
+    places = [atom.GetIntProp(_WRITTEN) for atom in left.GetAtoms()]
+    if len(places) != count:
+        raise RuntimeError(f"{smiles!r} has {count} atoms without hydrogens, or {len(places)}")
+    return places
 
 
 _WRITTEN = "_gattn_written"

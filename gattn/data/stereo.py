@@ -11,6 +11,7 @@ Reference: Hanson et al., "Algorithmic Analysis of Cahn-Ingold-Prelog Rules of S
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHIRALITIES",
+    "MARKED",
     "NONE",
     "OTHER",
     "STEREOS",
@@ -44,6 +46,8 @@ Of 45,000 molecules of MoleculeNet and 12,000 of ChEMBL none needs the first num
 that the order of the text does not decide which molecules have labels.
 """
 
+MARKED = re.compile(r"[@/\\|]")
+"""A text without one of these gives no atom and no bond a configuration."""
 _REMEMBERED = "_gattn_configuration"
 
 
@@ -143,7 +147,7 @@ def remember(molecule: Mol, labels: Configurations) -> None:
 
 
 def _remembered(molecule: Mol) -> Configurations:
-    atoms = [atom for atom in molecule.GetAtoms() if atom.HasProp(_REMEMBERED)]
+    atoms = molecule.GetAtomsMatchingQuery(_getters().remembered)
     bonds = [bond for bond in molecule.GetBonds() if bond.HasProp(_REMEMBERED)]
     return Configurations(
         {atom.GetIdx(): atom.GetProp(_REMEMBERED) for atom in atoms},
@@ -224,6 +228,7 @@ class _Getters(NamedTuple):
     """RDKit's names of stereochemistry, and its query for atoms that have some."""
 
     chiral: QueryAtom
+    remembered: QueryAtom
     stereo: Callable[[Bond], BondStereo]
     tetrahedral: frozenset[object]
     planar: frozenset[object]
@@ -237,6 +242,7 @@ def _getters() -> _Getters:
 
     return _Getters(
         chiral=rdqueries.HasChiralTagQueryAtom(),
+        remembered=rdqueries.HasPropQueryAtom(_REMEMBERED),
         stereo=Bond.GetStereo,
         tetrahedral=frozenset({ChiralType.CHI_TETRAHEDRAL_CW, ChiralType.CHI_TETRAHEDRAL_CCW}),
         planar=frozenset(

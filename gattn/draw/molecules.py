@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from torch import Tensor
 
+from gattn.data.plain import plain_atoms
 from gattn.data.smiles import parse_smiles
 from gattn.draw._canvas import Canvas, PictureFormat
 from gattn.draw._colours import DARK, LIGHT, radius
@@ -29,6 +30,8 @@ _ANGSTROM = 30.0
 """Pixels an Angstrom where there is room for them; in a small panel everything shrinks."""
 _TITLE, _LINE, _LEGEND = 24, 16, 66
 _MARGIN = 10
+_BETWEEN = 2.0
+"""Angstrom between two parts of a salt."""
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _FEWEST = 0.02
 """Weights below this share of the scale have no disc."""
@@ -46,7 +49,9 @@ def draw_molecule(
 
     Args:
         molecule: SMILES, or an RDKit ``Mol``, whose own two-dimensional coordinates are kept.
-        weights: [n] finite numbers, one for each atom in the molecule's order; None for none.
+        weights: [n] finite numbers, one for each atom in the molecule's order; None for none. Of a
+            SMILES with deuterium or other hydrogens that RDKit keeps as atoms, they may also be
+            those of the other atoms, as models and explanations have them.
         scale: the weight of the fullest colour, above 0; None for :func:`shared_scale` of these
             weights. Pictures that are compared need one scale.
         title: a line above the molecule.
@@ -71,6 +76,7 @@ def draw_molecule(
     """
     known = None if weights is None else [weights]
     mol = _laid_out(molecule)
+    known = None if known is None else _on_all_atoms(known, [molecule], [mol])
     return _draw([mol], known, scale, [title], [lines], label, 1, size or _fit(mol), format, dark)
 
 
@@ -116,6 +122,8 @@ def draw_grid(
             raise ValueError(
                 f"{name} must have one entry a molecule, {len(mols)}; got {len(given)}"
             )
+    if weights is not None:
+        weights = _on_all_atoms(weights, molecules, mols)
     return _draw(mols, weights, scale, titles, lines, label, columns, size, format, dark)
 
 
@@ -190,6 +198,21 @@ def _checked(weights: Weights, mol: Mol) -> np.ndarray:
     return values
 
 
+def _on_all_atoms(
+    weights: Sequence[Weights], molecules: Sequence[Drawable], mols: Sequence[Mol]
+) -> list[Weights]:
+    """Give weights that leave out the hydrogens which are atoms of a SMILES zeros for these."""
+    spread: list[Weights] = []
+    for values, molecule, mol in zip(weights, molecules, mols):
+        left = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
+        if len(left) == len(values) < mol.GetNumAtoms():
+            everything = np.zeros(mol.GetNumAtoms())
+            everything[left] = _array(values)
+            values = everything
+        spread.append(values)
+    return spread
+
+
 def _laid_out(molecule: Drawable) -> Mol:
     """A copy of the molecule with coordinates in the plane, ready to be drawn."""
     mol = parse_smiles(molecule, DRAWN_ATOMS) if isinstance(molecule, str) else molecule
@@ -198,7 +221,39 @@ def _laid_out(molecule: Drawable) -> Mol:
     from rdkit.Chem.Draw import rdMolDraw2D
 
     flat = mol.GetNumConformers() > 0 and not mol.GetConformer().Is3D()
-    return rdMolDraw2D.PrepareMolForDrawing(mol, addChiralHs=False, forceCoords=not flat)
+    made = rdMolDraw2D.PrepareMolForDrawing(mol, addChiralHs=False, forceCoords=not flat)
+    if not flat:
+        _set_apart(made)
+    return made
+
+
+def _set_apart(mol: Mol) -> None:
+    """Move the parts of a salt into rows, the largest first, far enough for labels and discs.
+
+    RDKit packs parts so closely that an ion lies on the other part of its salt.
+    """
+    from rdkit.Chem import GetMolFrags
+    from rdkit.Geometry import Point3D
+
+    parts = sorted(map(list, GetMolFrags(mol)), key=lambda part: (-len(part), part))
+    if len(parts) < 2:
+        return
+    conformer = mol.GetConformer()
+    places = conformer.GetPositions()[:, :2]
+    sizes = [np.ptp(places[part], axis=0) + _BETWEEN for part in parts]
+    widest = max(max(size[0] for size in sizes), 1.3 * sum(size.prod() for size in sizes) ** 0.5)
+    x = y = height = 0.0
+    for part, size in zip(parts, sizes):
+        if x and x + size[0] > widest:
+            x, y, height = 0.0, y - height, 0.0
+        low, high = places[part].min(0), places[part].max(0)
+        # The top of a part lies at y, and a part smaller than the first of its row in the middle.
+        down = (max(height, size[1]) - size[1]) / 2
+        move = np.array([x, y - down]) - np.array([low[0], high[1]])
+        for atom in part:
+            right, up = (places[atom] + move).tolist()
+            conformer.SetAtomPosition(atom, Point3D(right, up, 0.0))
+        x, height = x + size[0], max(height, size[1])
 
 
 def _fit(mol: Mol) -> tuple[int, int]:

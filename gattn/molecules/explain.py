@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attributions
-from gattn.molecules.masking import atoms_of, predict_masked
+from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -19,6 +19,8 @@ __all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
 
 TOP = 0.2
 """The share of atoms that is deleted to test an explanation, one atom at least."""
+ROUNDING = 1e-5
+"""Weights that differ by less of the largest one are equal when the highest are chosen."""
 DRAWS = 20
 """Random sets of as many atoms, to compare with."""
 
@@ -48,8 +50,11 @@ class Explanation:
     """The weights of a molecule's n atoms, and what is known of them.
 
     Attributes:
-        smiles: the molecule; its atoms are numbered as in this text.
-        symbols: the element of each atom.
+        smiles: the molecule, as it was written.
+        symbols: the element of each atom. A hydrogen that the text writes as an atom is counted
+            with the atom that holds it and has no entry.
+        atoms: [n], the number from 0 of each atom in the text, where hydrogens count that it
+            writes as atoms. Without such hydrogens these are 0..n-1.
         method: what the weights were made by.
         target: the position of the target explained.
         prediction: what ``predict`` gives, in the target's unit; of classes a probability.
@@ -63,6 +68,7 @@ class Explanation:
 
     smiles: str
     symbols: tuple[str, ...]
+    atoms: tuple[int, ...]
     method: str
     target: int
     prediction: float
@@ -94,14 +100,14 @@ def explain(
     """
     atoms = atoms_of(inputs)
     found = attributions(predictor, inputs, method, target=target, atoms=atoms)
-    tops = [_top(one.weights) for one in found]
-    masks = [_masks(top, len(one.symbols), seed) for top, one in zip(tops, atoms)]
+    tops = [_top(one.weights, of) for one, of in zip(found, atoms)]
+    masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
     # Copies that are alike are predicted once, and so have the same bits.
     each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
     predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
     return [
         Explanation(
-            smiles=smiles, symbols=one.symbols, method=method, target=target,
+            smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
             prediction=float(made.mean[places[0]]), std=float(made.std[places[0]]),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
             faithfulness=_faithfulness(top, made.mean[places]),
@@ -111,18 +117,29 @@ def explain(
     ]  # fmt: skip
 
 
-def _top(weights: Tensor) -> Tensor:
-    """The positions of the highest weights."""
-    return weights.argsort(descending=True, stable=True)[: max(round(TOP * len(weights)), 1)]
+def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
+    """The positions of the highest weights; of equal ones the first in canonical order.
+
+    Atoms that symmetry exchanges have equal weights up to rounding, which depends on how the
+    molecule is written: their mean stands for each.
+    """
+    classes, order = atoms.classes, atoms.order
+    sums = weights.new_zeros(len(weights)).index_add_(0, classes, weights)
+    counts = weights.new_zeros(len(weights)).index_add_(0, classes, torch.ones_like(weights))
+    means = (sums / counts.clamp(min=1))[classes]
+    unit = means.abs().max() * ROUNDING
+    rounded = (means / unit).round() if unit else means
+    best = rounded[order].argsort(descending=True, stable=True)
+    return order[best[: max(round(TOP * len(weights)), 1)]]
 
 
-def _masks(top: Tensor, atoms: int, seed: int) -> Tensor:
-    """No atom, the top atoms, and as many at random: [2 + DRAWS, n]."""
-    generator = torch.Generator().manual_seed(seed)
+def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
+    """No atom, the top atoms, and as many at random of the canonical order: [2 + DRAWS, n]."""
+    generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
     masks[1, top] = True
     for mask in masks[2:]:
-        mask[torch.randperm(atoms, generator=generator)[: len(top)]] = True
+        mask[order[torch.randperm(atoms, generator=generator)[: len(top)]]] = True
     return masks
 
 

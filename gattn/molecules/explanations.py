@@ -40,11 +40,12 @@ class WrittenExplanations:
 def write_explanations(
     folder: Path, rows: Sequence[int],
     explained: Mapping[str, Sequence[Explanation]], *, name: str = "prediction",
-    pictures: int = PICTURES,
+    titles: Sequence[str] | None = None, pictures: int = PICTURES,
 ) -> WrittenExplanations:  # fmt: skip
     """Write the weights of atoms as tables and pictures.
 
-    ``atoms.csv`` has one line an atom: ``row``, ``atom``, ``symbol``, and for each method its
+    ``atoms.csv`` has one line an atom: ``row``, ``atom`` (its number in the text of the molecule,
+    from 0, where hydrogens that are written as atoms count), ``symbol``, and for each method its
     weight and ``<method>_spread``, empty where there is one network. ``molecules.csv`` has one line
     for each molecule and method: the prediction, and the drops that tell how faithful the weights
     are. ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit
@@ -55,18 +56,23 @@ def write_explanations(
         rows: k numbers, what to call the molecules.
         explained: for each method the explanations of the same k molecules, in order.
         name: of the target, with its unit if it is known: what the pictures say.
+        titles: the names of the k molecules, which stand above their pictures; a molecule whose
+            name is empty, or every one where there are none, has its SMILES there.
         pictures: how many molecules are drawn, the first; the tables have all.
 
     Returns:
         The files.
 
     Raises:
-        ValueError: a method explains another number of molecules than there are rows.
+        ValueError: a method explains another number of molecules than there are rows, or there is
+            another number of titles.
         OSError: the folder cannot be written.
     """
     for method, found in explained.items():
         if len(found) != len(rows):
             raise ValueError(f"{method} must explain {len(rows)} molecules; got {len(found)}")
+    if titles is not None and len(titles) != len(rows):
+        raise ValueError(f"titles must name {len(rows)} molecules; got {len(titles)}")
     folder.mkdir(parents=True, exist_ok=True)
     atoms, molecules = folder / "atoms.csv", folder / "molecules.csv"
     _write(atoms, _atom_lines(rows, explained))
@@ -75,11 +81,13 @@ def write_explanations(
     not_drawn: set[int] = set()
     for method, found in explained.items():
         scale = _scale(method, explained)
-        for row, one in zip(rows[:pictures], found):
+        for place, (row, one) in enumerate(zip(rows[:pictures], found)):
             if len(one.symbols) > DRAWN_ATOMS:
                 not_drawn.add(row)
             else:
-                drawn += _draw(folder / f"row{row}-{method}", one, scale, name)
+                title = (titles[place] if titles else "") or one.smiles
+                stem = folder / f"row{row}-{method}"
+                drawn += _draw(stem, one, scale, name, f"row {row}: {title}")
     return WrittenExplanations(atoms, molecules, tuple(drawn), tuple(sorted(not_drawn)))
 
 
@@ -109,13 +117,15 @@ def _scale(method: str, explained: Mapping[str, Sequence[Explanation]]) -> float
     return shared_scale([one.weights for other in alike for one in explained[other]])
 
 
-def _draw(stem: Path, explanation: Explanation, scale: float, name: str) -> Iterator[Path]:
+def _draw(
+    stem: Path, explanation: Explanation, scale: float, name: str, title: str
+) -> Iterator[Path]:
     for format in ("svg", "png"):
         path = stem.with_name(f"{stem.name}.{format}")
         path.write_bytes(
             draw_molecule(
                 explanation.smiles, explanation.weights, scale=scale,
-                title=f"row {stem.name[3:].partition('-')[0]}", lines=describe(explanation),
+                title=title, lines=describe(explanation),
                 label=label_of(explanation.method, name), format=format,
             )
         )  # fmt: skip
@@ -134,7 +144,7 @@ def _atom_lines(
     for row, *of_row in zip(rows, *explained.values()):
         for atom, symbol in enumerate(of_row[0].symbols):
             numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
-            yield [row, atom, symbol, *map(_number, numbers)]
+            yield [row, of_row[0].atoms[atom], symbol, *map(_number, numbers)]
 
 
 def _molecule_lines(
@@ -148,7 +158,7 @@ def _molecule_lines(
         for one in of_row:
             found = one.faithfulness
             drops = (found.top, found.random, found.random_std)
-            atoms = " ".join(map(str, found.atoms))
+            atoms = " ".join(str(one.atoms[place]) for place in found.atoms)
             predicted = beside_error(one.prediction, one.std, digits=9, of_error=4)
             numbers = predicted, _number(one.std), atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.data.fingerprints import COUNTS
+from gattn.data.fingerprints import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules import Molecules
+from gattn.data.plain import plain, written_places
 from gattn.data.smiles import parse_any_size
 from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
@@ -45,11 +46,19 @@ class MoleculeAtoms:
 
     Attributes:
         symbols: the elements of its n atoms.
+        places: [n], the number of each atom in the text, hydrogens that are written counted.
+        classes: [n] int64, equal for atoms that the symmetry of the molecule exchanges, and the
+            same however the molecule is written.
+        order: [n] int64, the atoms in an order that is the same, up to that symmetry, however the
+            molecule is written.
         environments: that hold them.
         shares: [n, d] float64, their shares of the descriptors.
     """
 
     symbols: tuple[str, ...]
+    places: tuple[int, ...]
+    classes: Tensor
+    order: Tensor
     environments: Environments
     shares: Tensor
 
@@ -78,11 +87,23 @@ def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
     made = []
     with rdBase.BlockLogs():
         for smiles in inputs.molecules.smiles:
-            molecule = parse_any_size(smiles)
+            molecule = plain(parse_any_size(smiles), smiles)
             symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
+            places = tuple(written_places(smiles, len(symbols)))
+            environments = _environments(molecule, smiles)
             shares = descriptor_shares(molecule)
-            made.append(MoleculeAtoms(symbols, _environments(molecule), shares))
+            made.append(MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares))
     return made
+
+
+def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
+    """The classes of the atoms of a molecule, and the atoms in canonical order."""
+    from rdkit.Chem import CanonicalRankAtoms
+
+    classes, ranks = (
+        torch.tensor(list(CanonicalRankAtoms(molecule, breakTies=ties))) for ties in (False, True)
+    )
+    return classes, ranks.argsort()
 
 
 def masked_inputs(
@@ -199,21 +220,23 @@ def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
     return counts.clamp(max=255).to(torch.uint8)
 
 
-def _environments(molecule: Mol) -> Environments:
+def _environments(molecule: Mol, smiles: str) -> Environments:
+    """Name the environments that :func:`gattn.data.fingerprints.count_environments` counts."""
     from rdkit.Chem import rdFingerprintGenerator
 
-    from gattn.data.fingerprints import morgan_counter
-
-    found = rdFingerprintGenerator.AdditionalOutput()
-    found.AllocateBitInfoMap()
-    morgan_counter().GetCountFingerprint(molecule, additionalOutput=found)
     within = _neighbourhoods(molecule)
     places: list[int] = []
     members: list[tuple[int, int]] = []
-    for place, where in found.GetBitInfoMap().items():
-        for centre, radius in where:
-            members += [(len(places), atom) for atom in within[radius][centre]]
-            places.append(place)
+    for codes in ([], atom_codes(molecule, smiles) or []):
+        found = rdFingerprintGenerator.AdditionalOutput()
+        found.AllocateBitInfoMap()
+        morgan_counter().GetCountFingerprint(
+            molecule, customAtomInvariants=codes, additionalOutput=found
+        )
+        for place, where in found.GetBitInfoMap().items():
+            for centre, radius in where:
+                members += [(len(places), atom) for atom in within[radius][centre]]
+                places.append(place)
     pairs = torch.tensor(members, dtype=torch.int64).reshape(-1, 2)
     return Environments(torch.tensor(places, dtype=torch.int64), pairs.t().contiguous())
 

@@ -444,7 +444,7 @@ def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
 
 
 def test_explanations(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
+    (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
     out = tmp_path / "why"
     code, told = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
                        "--method", "masking", "--method", "attention")  # fmt: skip
@@ -455,6 +455,8 @@ def test_explanations(folder, tmp_path, gattn):
         *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "attention") for e in
           ("svg", "png")),
     }  # fmt: skip
+    assert ">row 0: propanol<" in (out / "row0-masking.svg").read_text("utf-8")
+    assert ">row 2: CN<" in (out / "row2-masking.svg").read_text("utf-8")
     atoms = pd.read_csv(out / "atoms.csv")
     assert atoms.row.tolist() == [0] * 4 + [2] * 2
     assert "".join(atoms.symbol) == "CCCOCN"

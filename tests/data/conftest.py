@@ -1,21 +1,10 @@
-"""What the data tests share: where real files lie, and small made-up Planetoid files."""
+"""Small made-up Planetoid files, which the data tests share."""
 
-import os
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder with real raw files; tests that need it are skipped where it is absent."""
-    beside = Path(__file__).parents[3] / "shared" / "data"
-    root = Path(os.environ.get("GATTN_DATA", beside))
-    if not root.is_dir():
-        pytest.skip(f"needs real raw files: set GATTN_DATA ({root} is absent)")
-    return root
 
 
 class Pickles:

@@ -148,10 +148,12 @@ def test_isotopes_of_heavy_atoms_are_masses():
 
 
 def test_places_are_those_of_the_text():
-    assert written_places("[H]OC") == [1, 2]
-    assert written_places("[2H]C([H])([2H])O") == [1, 4]
-    assert written_places("[Hg]C[H]") == [0, 1]
-    assert written_places("[H]/N=C(/C)CC and a name") == [1, 2, 3, 4, 5]
+    assert written_places("[H]OC", 2) == [1, 2]
+    assert written_places("[2H]C([H])([2H])O", 2) == [1, 4]
+    assert written_places("[Hg]C[H]", 2) == [0, 1]
+    assert written_places("[H]/N=C(/C)CC and a name", 5) == [1, 2, 3, 4, 5]
+    with pytest.raises(RuntimeError, match="has 3 atoms without hydrogens, or 2"):
+        written_places("[H]OC", 3)
 
 
 def test_a_molecule_without_marks_is_not_copied():

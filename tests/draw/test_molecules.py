@@ -208,3 +208,50 @@ def test_the_shared_scale_is_a_round_percentile(weights, scale):
 def test_bad_input_gets_an_error_that_names_it(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+SALTS = [
+    "[Na+].[O-]C(=O)c1ccccc1",
+    "[Na+].[Na+].[O-]C(=O)CCC(=O)[O-]",
+    "CC(C)NCC(O)COc1cccc2ccccc12.Cl",
+    "[Ca+2].CC(=O)[O-].CC(=O)[O-]",
+    "[Na+].[Na+].[Na+].[Cl-].[Cl-].[Cl-].O.O",
+    "CCCCCCCCCCCC(=O)[O-].CCCCCCCCCCCC(=O)[O-].[Mg+2]",
+]
+
+
+@pytest.mark.parametrize("text", SALTS)
+def test_no_part_of_a_salt_lies_on_another(text):
+    """Circles of the fullest weights, and the boxes around whole parts, are apart."""
+    molecule = Chem.MolFromSmiles(text)
+    picture = ET.fromstring(draw_molecule(text, [1.0] * molecule.GetNumAtoms(), scale=1.0))
+    circles = {}
+    for ellipse in picture.iter(f"{SVG}ellipse"):
+        if atom := re.fullmatch(r"atom-(\d+)", ellipse.get("class", "")):
+            circles[int(atom[1])] = [float(ellipse.get(name)) for name in ("cx", "cy", "rx")]
+    assert len(circles) == molecule.GetNumAtoms()
+    boxes = []
+    for part in Chem.GetMolFrags(molecule):
+        x, y, r = np.array([circles[atom] for atom in part]).T
+        boxes.append(((x - r).min(), (x + r).max(), (y - r).min(), (y + r).max()))
+    assert len(boxes) > 1
+    for i, (left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[:i]:
+            assert left > other[1] or right < other[0] or top > other[3] or bottom < other[2]
+
+
+def test_coordinates_of_a_salt_that_has_them_are_kept():
+    molecule = Chem.MolFromSmiles(SALTS[0])
+    rdDepictor.Compute2DCoords(molecule)
+    before = molecule.GetConformer().GetPositions()
+    draw_molecule(molecule)
+    assert np.array_equal(molecule.GetConformer().GetPositions(), before)
+
+
+def test_weights_may_leave_out_deuterium():
+    text = "[2H]C([2H])([2H])O"
+    assert set(discs(draw_molecule(text, [0.5, -1.0], scale=1.0))) == {1, 4}
+    assert set(discs(draw_molecule(text, [1.0] * 5, scale=1.0))) == set(range(5))
+    assert set(discs(draw_grid([text, "CO"], [[0.5, -1.0], [1.0, 1.0]]))) == {0, 1, 4}
+    with pytest.raises(ValueError, match=r"weights must be \(5,\), one an atom; got \(3,\)"):
+        draw_molecule(text, [1.0, 2.0, 3.0])

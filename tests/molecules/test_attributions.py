@@ -133,8 +133,8 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
     assert torch.equal(made.molecules[1].x, one.molecules[0].x[1:])
     assert torch.equal(made.counts[0], one.counts[0])
     # Of CCO only the hydroxyl and the two carbons alone, of radius 0, hold not the first atom,
-    # and the hydroxyl with its carbon.
-    assert made.counts[1].sum() == 3
+    # and the hydroxyl with its carbon; each is counted twice.
+    assert made.counts[1].sum() == 6
     assert made.counts[2].sum() == 0
     torch.testing.assert_close(made.descriptors[0], one.descriptors[0])
     assert made.descriptors[1, DESCRIPTORS.index("NumHeavyAtoms")] == 2

@@ -145,3 +145,36 @@ def test_one_atom_is_drawn_at_random_each_time(ridge):
 def test_rows_and_explanations_must_be_as_many(tmp_path, inputs, ridge):
     with pytest.raises(ValueError, match="masking must explain 2 molecules; got 1"):
         write_explanations(tmp_path, [0, 1], {"masking": explain(ridge, inputs[:1], "masking")})
+
+
+def test_pictures_are_titled_by_name_or_smiles(tmp_path, ridge):
+    texts = ["CCO", "[2H]C([2H])([2H])O", "CN"]
+    explained = {"masking": explain(ridge, featurise(texts).inputs, "masking")}
+
+    def titles(folder, rows):
+        texts = [(folder / f"row{row}-masking.svg").read_text("utf-8") for row in rows]
+        return [text.partition("font-weight='bold'")[2].partition(">")[2][:60] for text in texts]
+
+    write_explanations(tmp_path / "smiles", [3, 5, 8], explained)
+    found = titles(tmp_path / "smiles", [3, 5, 8])
+    for title, row, text in zip(found, (3, 5, 8), texts, strict=True):
+        assert title.startswith(f"row {row}: {text}<")
+    write_explanations(tmp_path / "names", [3, 5, 8], explained, titles=["ethanol", "", "<&>"])
+    found = titles(tmp_path / "names", [3, 5, 8])
+    assert found[0].startswith("row 3: ethanol<")
+    assert found[1].startswith(f"row 5: {texts[1]}<")
+    assert found[2].startswith("row 8: &lt;&amp;&gt;<")
+    with pytest.raises(ValueError, match="titles must name 3 molecules; got 1"):
+        write_explanations(tmp_path / "few", [3, 5, 8], explained, titles=["ethanol"])
+
+
+def test_tables_number_atoms_as_the_text_does(tmp_path, ridge):
+    explained = {"masking": explain(ridge, featurise(["[H]OC", "CO"]).inputs, "masking")}
+    written = write_explanations(tmp_path, [0, 1], explained)
+    with written.atoms.open(newline="", encoding="utf-8") as file:
+        lines = [(line["row"], line["atom"], line["symbol"]) for line in csv.DictReader(file)]
+    assert lines == [("0", "1", "O"), ("0", "2", "C"), ("1", "0", "C"), ("1", "1", "O")]
+    with written.molecules.open(newline="", encoding="utf-8") as file:
+        tops = [line["top_atoms"] for line in csv.DictReader(file)]
+    best = explained["masking"][1].faithfulness.atoms[0]
+    assert tops == [str([2, 1][best]), str(best)]

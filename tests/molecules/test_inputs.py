@@ -45,14 +45,32 @@ def test_the_numbers_are_those_of_gattn_data():
     assert found.descriptors.isfinite().all()
 
 
-def test_counts_are_those_of_rdkit_up_to_255():
+def test_counts_are_twice_those_of_rdkit_up_to_255():
     found = featurise(SMILES).inputs
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     for row, smiles in zip(found.counts, found.molecules.smiles, strict=True):
         molecule = plain(Chem.MolFromSmiles(smiles), smiles)
         counts = generator.GetCountFingerprintAsNumPy(molecule)
-        assert row.tolist() == counts.clip(max=255).tolist()
+        assert row.tolist() == (2 * counts).clip(max=255).tolist()
     assert found.counts.max() == 255
+
+
+def test_counts_tell_stereoisomers_apart():
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    for one, other, flat in (
+        ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"),
+        ("F/C=C/CC", "F/C=C\\CC", "FC=CCC"),
+        ("C[C@H]1CC[C@@H](C)CC1", "C[C@H]1CC[C@H](C)CC1", "CC1CCC(C)CC1"),
+        ("[H]/N=C(/C)CC", "[H]/N=C(\\C)CC", "N=C(C)CC"),
+    ):
+        counts = featurise([one, other, flat]).inputs.counts.int()
+        assert not torch.equal(counts[0], counts[1])
+        known = generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(flat))
+        known = torch.from_numpy(known.astype("int32"))
+        assert torch.equal(counts[2], 2 * known)
+        for marked in counts[:2]:
+            assert (marked >= known).all()
+            assert marked.sum() == 2 * known.sum()
 
 
 def test_inputs_are_taken_by_position():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gattn.data.tables import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator
@@ -72,10 +73,10 @@ def explain_table(
         method: explain(estimator.predictor_, found.inputs, method, target=number)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
-    name = estimator.targets_[number]
+    name, titles = estimator.targets_[number], _titles(table, rows, found.rows.tolist())
     with new_folder(out) as folder:
         written = write_explanations(
-            folder, found.rows.tolist(), explained, name=name, pictures=pictures
+            folder, found.rows.tolist(), explained, name=name, titles=titles, pictures=pictures
         )
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
@@ -84,6 +85,12 @@ def explain_table(
     if written.not_drawn:
         say(f"{len(written.not_drawn)} molecules are too large for a picture")
     return Counts(len(rows), len(bad))
+
+
+def _titles(table: Table, rows: Sequence[TableRow], places: Sequence[int]) -> list[str] | None:
+    """The cells of the first column "name", in any letters, of some rows; None without one."""
+    named = [i for i, column in enumerate(table.columns) if column.lower() == "name"]
+    return [rows[place].cells[named[0]].strip() for place in places] if named else None
 
 
 def _methods(estimator: MoleculeEstimator) -> list[str]:

@@ -1,0 +1,133 @@
+"""A molecule has one prediction and one explanation however it is written."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdMolDescriptors
+
+from gattn.data import dataset, open_table
+from gattn.molecules.attributions import METHODS
+from gattn.molecules.explain import explain
+from gattn.molecules.inputs import featurise
+from gattn.molecules.predictor import MoleculePredictor
+from gattn.molecules.settings import MoleculeSettings
+from tests.writings import HABITS, writings
+
+MOLECULES = [
+    "C[C@]12CC[C@H]3[C@@H](CCC4=CC(=O)CC[C@]34C)[C@@H]1CC[C@@H]2O",
+    "CC(C)(C)N1C(=O)[N-][N+](=C(C(c2ccccc2)=[N+]2[N-]C(=O)N(C(C)(C)C)C2=O)c2ccccc2)C1=O",
+    "C[C@H](N)C(=O)O",
+    "C[C@@H](N)C(=O)O",
+    "C[C@H]1CC[C@@H](C)CC1",
+    "C[C@H]1CC[C@H](C)CC1",
+    "F/C=C/F",
+    "F/C=C\\F",
+    "c1ccccc1",
+    "CC(=O)Nc1ccc(S(N)(=O)=O)cc1.Cl.[Na+].[O-]C(=O)/C=C/C(=O)[O-].[Na+]",
+    "[13CH3][C@H](N)C(=O)[18OH]",
+    "[2H]OC([2H])([2H])[C@@H](N)C",
+    "[H]/N=C(\\N)c1ccccc1",
+    "[CH3:1][C@H:4](F)[CH2:2]C",
+    "C[S@](=O)c1ccc2nc(NC(=O)OC)[nH]c2c1",
+    "[O-][N+](=O)c1cc([N+](=O)[O-])c(O)c([N+](=O)[O-])c1",
+    "C" * 12,
+    "OCC(O)C(O)CO",
+]
+TOLERANCE = 1e-5
+"""Of the target's standard deviation."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Two networks and a kernel ridge that know enough to disagree about stereoisomers."""
+    inputs = featurise(MOLECULES).inputs
+    y = torch.tensor([[_target(text)] for text in MOLECULES]).double()
+    settings = MoleculeSettings(epochs=6, width=32, layers=3, ensemble=2)
+    return MoleculePredictor.fit(inputs, y, inputs, y, "regression", settings), float(y.std())
+
+
+def _target(text):
+    molecule = Chem.MolFromSmiles(text)
+    return rdMolDescriptors.CalcCrippenDescriptors(molecule)[0] + text.count("@@")
+
+
+def _apart(one, other):
+    return float(np.max(np.abs(np.asarray(one) - np.asarray(other))))
+
+
+def test_predictions_are_those_of_the_molecule(model):
+    predictor, scale = model
+    groups = [writings(text, 3 * len(HABITS)) for text in MOLECULES]
+    texts = [writing.text for group in groups for writing in group]
+    made = predictor.predict(featurise(texts).inputs)
+    for name in ("mean", "std", "nearest"):
+        values = getattr(made, name).reshape(len(groups), -1)
+        assert values.shape == (len(MOLECULES), 25)
+        apart = values.max(1).values - values.min(1).values
+        assert apart.max() <= TOLERANCE * scale, name
+    assert (made.nearest == 1).all()
+
+
+def test_isomers_have_predictions_of_their_own(model):
+    predictor, scale = model
+    mean = predictor.predict(featurise(MOLECULES).inputs).mean[:, 0]
+    for one, other in ((2, 3), (4, 5), (6, 7)):
+        assert abs(mean[one] - mean[other]) > TOLERANCE * scale
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_explanations_are_those_of_the_molecule(model, method):
+    predictor, scale = model
+    count = len(HABITS)
+    groups = [writings(text, count, seed=1) for text in MOLECULES]
+    texts = [writing.text for group in groups for writing in group]
+    found = explain(predictor, featurise(texts).inputs, method)
+    worst = []
+    for start, group in zip(range(0, len(texts), count + 1), groups):
+        known = found[start]
+        for one, (text, atoms) in zip(found[start + 1 :], group[1:]):
+            assert one.smiles == text
+            numbers = [
+                (one.weights, known.weights[atoms]),
+                (one.spread, known.spread[atoms]),
+                *((part, known.parts[name][atoms]) for name, part in one.parts.items()),
+                (one.faithfulness.top, known.faithfulness.top),
+                (one.faithfulness.random, known.faithfulness.random),
+                (one.faithfulness.random_std, known.faithfulness.random_std),
+            ]
+            worst.append(max(_apart(a, b) for a, b in numbers))
+    assert len(worst) == len(MOLECULES) * count
+    assert max(worst) <= TOLERANCE * scale
+
+
+def test_atoms_are_numbered_as_in_the_text(model):
+    predictor, _ = model
+    texts = ["[H]OC", "CO", "[2H]C([2H])([2H])O", "[H]/N=C(\\N)c1ccccc1"]
+    found = explain(predictor, featurise(texts).inputs, "masking")
+    assert [one.atoms for one in found] == [(1, 2), (0, 1), (1, 4), tuple(range(1, 10))]
+    assert [one.symbols for one in found[:3]] == [("O", "C"), ("C", "O"), ("C", "O")]
+    assert torch.allclose(found[0].weights.flip(0), found[1].weights, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_predictions_of_real_molecules_are_those_of_the_molecule(model, real_data):
+    predictor, scale = model
+    draw, groups = random.Random(0), []
+    for name in ("bbbp", "esol", "freesolv", "hiv", "tox21"):
+        record = dataset(name)
+        table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
+        rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
+        with rdBase.BlockLogs():
+            some = [text.strip() for text in draw.sample(rows, 130) if Chem.MolFromSmiles(text)]
+        groups += [writings(text, len(HABITS) + 1) for text in some]
+    texts = [writing.text for group in groups for writing in group]
+    assert len(groups) >= 500
+    assert len(texts) >= 5000
+    made = predictor.predict(featurise(texts).inputs)
+    for name in ("mean", "std", "nearest"):
+        values = getattr(made, name).reshape(len(groups), -1)
+        apart = values.max(1).values - values.min(1).values
+        assert apart.max() <= TOLERANCE * scale, texts[10 * int(apart.argmax())]
