@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IDENTITY", "flat", "identity", "molecule_identities", "parent"]
 
-IDENTITY = "identity 1"
+IDENTITY = "identity 2"
 """The version of the rule, for caches."""
 
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
@@ -33,7 +33,8 @@ def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
     The text is RDKit's canonical SMILES with stereo, charges and isotopes, without atom map
     numbers, written-out hydrogens, CXSMILES extensions and names. Two molecules are the same where
     their texts are. So salts, tautomers, isotopes and stereoisomers are molecules apart, and one
-    without stereo marks is another one than each of its stereoisomers. RDKit brings charges,
+    without stereo marks is another one than each of its stereoisomers. A centre of an enhanced
+    group "and" or "or" counts as one without a mark. RDKit brings charges,
     aromatic rings and metal bonds into one form only where its sanitisation does.
 
     Args:

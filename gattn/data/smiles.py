@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from gattn.data.building import MoleculeBuilder
 from gattn.data.plain import plain
 from gattn.data.smiles_text import check_single, likeness, split_text, strip_blanks
+from gattn.data.stereo import without_relative
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -98,6 +99,7 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
         molecule = _parse(core, extension, text)
         if extension:
             check_single(molecule, extension)
+            molecule = without_relative(molecule)
     atoms = molecule.GetNumAtoms()
     if atoms == 0:
         raise ValueError("the molecule has no atoms")

@@ -29,7 +29,9 @@ __all__ = [
     "atom_configuration",
     "bond_configuration",
     "configurations",
+    "relative_centres",
     "remember",
+    "without_relative",
 ]
 
 CHIRALITIES = ("none", "R", "S", "r", "s")
@@ -97,13 +99,7 @@ def configurations(molecule: Mol, bonds: Iterable[Bond] | None = None) -> Config
     marked = [(bond.GetIdx(), kind) for bond in some if int(kind := get.stereo(bond))]
     if not centres and not marked:
         return Configurations({}, {})
-    groups = molecule.GetStereoGroups()
-    relative = {
-        atom.GetIdx()
-        for group in groups
-        if group.GetGroupType() != get.absolute
-        for atom in group.GetAtoms()
-    }
+    relative = relative_centres(molecule)
     tetrahedral = [i for i, tag in centres if tag in get.tetrahedral and i not in relative]
     planar = [i for i, kind in marked if kind in get.planar]
     named = _labels(molecule, relative, tetrahedral, planar)
@@ -112,6 +108,51 @@ def configurations(molecule: Mol, bonds: Iterable[Bond] | None = None) -> Config
         i: "any" if kind == get.any else OTHER for i, kind in marked if kind not in get.planar
     }
     return Configurations(atoms | named.atoms, others | named.bonds)
+
+
+def relative_centres(molecule: Mol) -> set[int]:
+    """Name the atoms of the enhanced groups "and" and "or" of a CXSMILES, by their number.
+
+    >>> from rdkit import Chem
+    >>> relative_centres(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|"))
+    {1}
+    """
+    absolute = _getters().absolute
+    return {
+        atom.GetIdx()
+        for group in molecule.GetStereoGroups()
+        if group.GetGroupType() != absolute
+        for atom in group.GetAtoms()
+    }
+
+
+def without_relative(molecule: Mol) -> Mol:
+    """Give the molecule without the configurations of its enhanced groups "and" and "or".
+
+    A sample of such a group holds both forms, or one that is unknown: as a sample whose text has no
+    stereo mark there.
+
+    Args:
+        molecule: sanitised; it is not changed.
+
+    Returns:
+        The molecule itself where it has no such group, else a copy.
+
+    >>> from rdkit import Chem
+    >>> Chem.MolToSmiles(without_relative(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|")))
+    'CC(N)C(=O)O'
+    """
+    if not (centres := relative_centres(molecule)):
+        return molecule
+    from rdkit import Chem
+
+    copy = Chem.RWMol(molecule)
+    for number in centres:
+        copy.GetAtomWithIdx(number).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
+    absolute = _getters().absolute
+    copy.SetStereoGroups([g for g in copy.GetStereoGroups() if g.GetGroupType() == absolute])
+    Chem.AssignStereochemistry(copy, cleanIt=True, force=True, flagPossibleStereoCenters=True)
+    return copy.GetMol()
 
 
 def atom_configuration(atom: Atom) -> str:
