@@ -73,11 +73,11 @@ def test_a_run_holds_what_it_should(folder):
     page = (folder / "classes" / "report.html").read_text("utf-8")
     assert "measured active" in page or "measured idle" in page
     assert "The dashed line is the share of “idle”" in page
-    assert "epoch was chosen" not in page
+    assert "chose the epoch" not in page
     assert "2 classes have fewer than the 9 validation molecules" in page
     assert "A prediction is" not in page  # of one part
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
-    assert "epoch was chosen" in stacked
+    assert "chose the epoch" in stacked
     assert "% attention and" in stacked
     assert "% a kernel ridge on fingerprints and descriptors" in stacked
     left_out = _rows(folder / "numbers" / "left_out.csv")
