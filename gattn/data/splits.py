@@ -194,19 +194,22 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
         The split, each part in ascending order and perhaps empty.
 
     Raises:
-        ValueError: a name of no part; the message has the first one and its row, from 0.
+        ValueError: names of no part; the message has their number, the first one and its row,
+            from 0.
 
     >>> split_by_names(["train", "Test", "train", "valid"])
     Split(train: 2, val: 1, test: 1; by name)
     """
     parts: dict[str, list[int]] = {part: [] for part in PARTS}
+    wrong = [row for row, name in enumerate(names) if name.strip().lower() not in NAMES]
+    if wrong:
+        count, first = f"{len(wrong):,} row{'s' * (len(wrong) > 1)}", names[wrong[0]]
+        raise ValueError(
+            f"the part of a row must be train, val or test; {count} "
+            f"{'have' if len(wrong) > 1 else 'has'} another, the first is row {wrong[0]}: {first!r}"
+        )
     for row, name in enumerate(names):
-        part = NAMES.get(name.strip().lower())
-        if part is None:
-            raise ValueError(
-                f"the part of a row must be train, val or test; row {row} says {name!r}"
-            )
-        parts[part].append(row)
+        parts[NAMES[name.strip().lower()]].append(row)
     train, val, test = (_tensor(parts[part]) for part in PARTS)
     return Split(train, val, test, protocol)
 

@@ -95,7 +95,7 @@ def describe(explanation: Explanation) -> list[str]:
     """Say under a picture what is predicted, and how faithful the weights are."""
     found = explanation.faithfulness
     count = len(found.atoms)
-    atoms = f"top {count} atoms" if count > 1 else "top atom"
+    atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
     predicted = beside_error(explanation.prediction, explanation.std, digits=3, of_error=2)
     lines = [
         f"predicted {predicted} ± {explanation.std:.2g}",

@@ -132,6 +132,7 @@ def undefined_metrics(
     y: Tensor,
     task: Literal["regression", "classification", "multiclass"],
     names: Sequence[object] = (),
+    classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
     """Say of each metric that some labels leave undefined why they do.
 
@@ -140,6 +141,7 @@ def undefined_metrics(
             takes them, NaN where there is none; for ``"multiclass"`` [k] classes from 0.
         task: which of the three functions measures.
         names: of the t targets, or of the classes of ``"multiclass"``.
+        classes: the two labels of each target of ``"classification"``; by default 0 and 1.
 
     Returns:
         A reason for each metric that is NaN, or a mean that leaves out targets or classes; nothing
@@ -164,12 +166,15 @@ def undefined_metrics(
     names = names or range(1, len(columns) + 1)
     if len(names) != len(columns):
         raise ValueError(f"names must be {len(columns)}, one for each target; got {len(names)}")
+    if len(classes) not in (0, len(columns)):
+        raise ValueError(f"classes must be {len(columns)} pairs; got {len(classes)}")
     metrics = METRICS[task]
     lost: dict[str, dict[object, str]] = {metric: {} for metric in metrics}
-    for name, column in zip(names, columns):
+    for target, (name, column) in enumerate(zip(names, columns)):
+        pair = classes[target] if classes else (0, 1)
         if len(column) < 2 or bool((column == column[0]).all()):
             for metric in metrics if not len(column) else [m for m in metrics if m in CONTRAST]:
-                lost[metric][name] = _equal_labels(column, task)
+                lost[metric][name] = _equal_labels(column, task, pair)
     return {
         metric: _reason(reasons, len(columns), "targets")
         for metric, reasons in lost.items()
@@ -196,13 +201,13 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
     return dict.fromkeys(("roc_auc", "pr_auc"), _reason(lost, count, "classes"))
 
 
-def _equal_labels(column: Tensor, task: str) -> str:
+def _equal_labels(column: Tensor, task: str, classes: Sequence[object]) -> str:
     """The reason why labels, none or all alike, leave a metric undefined."""
     if len(column) < 2:
         return "it has one label" if len(column) else "it has no label"
     if task == "regression":
         return f"all {len(column):,} labels are {float(column[0]):.12g}"
-    return f"all {len(column):,} labels are of class {int(column[0])}"
+    return f"all {len(column):,} labels are of class {classes[int(column[0])]!r}"
 
 
 def _reason(lost: Mapping[object, str], count: int, items: str) -> str:

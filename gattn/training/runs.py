@@ -84,7 +84,10 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     folder = Path(folder)
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
-            raise RunError(f"{folder} holds no trained model: it has no {name}")
+            raise RunError(
+                f"{folder} holds no trained model: it has no {name}; if its training did not end, "
+                "give the same train command again"
+            )
     card = read_json(folder / CARD, remedy=REMEDY)
     if not isinstance(card.get("sha256"), dict):
         raise RunError(f"{folder / CARD} is not the card of a model: {REMEDY}")

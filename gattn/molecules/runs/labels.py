@@ -13,6 +13,7 @@ import numpy as np
 from gattn.data.numbers import (
     NumberColumn,
     NumberFormat,
+    Pattern,
     classify,
     command_option,
     is_missing,
@@ -186,7 +187,10 @@ def _common_task(
     }
     if len(set(tasks.values())) > 1:
         told = ", ".join(f"{target}: {task}" for target, task in tasks.items())
-        raise ValueError(f"the targets must be of one task; they are {told}; give --task")
+        raise ValueError(
+            f"the targets of one run must have one task; they are {told}: train them apart, or "
+            "give --task regression to predict 0 and 1 as numbers"
+        )
     return next(iter(tasks.values()))
 
 
@@ -229,10 +233,7 @@ def _numbers(
     patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
     if patterns and not skip_bad:
         shown = "; ".join(p.sentence(_at(lines), command_option, "label") for p in patterns)
-        raise ValueError(
-            f"column {target!r}: {shown}. Without them the labels would be selected by the way "
-            f"they are written: choose an option that reads them, or {SKIP}"
-        )
+        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}")
     infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
         row = beyond[0]
@@ -247,6 +248,19 @@ def _numbers(
         raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
     notes = [f"Column {target!r}: {note}" for note in _notes(read, column, lines, style, guessed)]
     return _Column(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
+
+
+def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
+    """What to do about labels of patterns that no option given so far reads."""
+    readable = all(pattern.settings for pattern in patterns)
+    if np.isfinite(read.values).any():
+        selected = "Labels left out by the way they are written would select the labels by value"
+        if readable:
+            return f"{selected}: give the option that reads them; {SKIP} leaves them out anyway"
+        return f"{selected}: write plain numbers; {SKIP} leaves them out anyway"
+    if readable:
+        return "No label can be read without it: give the option that reads them"
+    return "No option reads such labels: write plain numbers"
 
 
 def _notes(

@@ -113,7 +113,7 @@ def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[s
 def _lost(part: str, by_class: Mapping[str, int] | None = None) -> str:
     """Name what cannot be computed of a part."""
     if part == "test":
-        return "its ROC AUC is not defined" if by_class else "it has no test metrics"
+        return "its ROC AUC and PR AUC are not defined" if by_class else "it has no test metrics"
     return "that class is in every set" if by_class else "its intervals or sets are unbounded"
 
 
@@ -139,9 +139,11 @@ def undefined(
         For each part, and for ``"intervals"``, a reason for each such metric; no entry for a part
         whose metrics are all defined for all targets.
     """
+    targets, classes = list(map(str, estimator.targets_)), []
+    if isinstance(estimator, MoleculeClassifier):
+        classes = [kinds.tolist() for kinds in estimator.classes_by_target]
     reasons = {
-        part: undefined_metrics(y, estimator.task, list(map(str, estimator.targets_)))
-        for part, y in parts.items()
+        part: undefined_metrics(y, estimator.task, targets, classes) for part, y in parts.items()
     }
     infinite = "infinite: a target has too few validation labels for this coverage"
     reasons["intervals"] = {
