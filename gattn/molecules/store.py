@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -30,7 +31,7 @@ from gattn.molecules.packed import FIELDS, POINTERS, PackedArrays, additions, de
 
 __all__ = ["fingerprint", "locked", "read_inputs", "write_inputs"]
 
-FORMAT = "gattn molecule inputs 2"
+FORMAT = "gattn molecule inputs 3"
 NAMES = {np.int64: "I64", np.int32: "I32", np.float32: "F32", np.int16: "I16", np.uint8: "U8"}
 """What safetensors calls the types."""
 CHUNK = 65_536
@@ -79,9 +80,9 @@ def write_inputs(
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
     folder.mkdir()
     try:
-        shapes = _write_parts(folder, additions(pieces))
+        shapes, checksums = _write_parts(folder, additions(pieces))
         with (folder / "whole").open("wb") as whole:
-            whole.write(_header(shapes, made_from))
+            whole.write(_header(shapes, checksums, made_from))
             for name in FIELDS:
                 with (folder / name).open("rb") as part:
                     shutil.copyfileobj(part, whole)
@@ -91,24 +92,34 @@ def write_inputs(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_parts(folder: Path, added: Iterable[PackedArrays]) -> dict[str, tuple[int, ...]]:
-    """Let a file for each array grow, and say which shape it has in the end."""
-    rows = dict.fromkeys(FIELDS, 0)
+def _write_parts(
+    folder: Path, added: Iterable[PackedArrays]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """Append to a file for each array; return the shapes and the CRC-32 checksums at the end."""
+    rows, checksums = dict.fromkeys(FIELDS, 0), dict.fromkeys(FIELDS, 0)
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in FIELDS}
         for some in added:
             for (name, (kind, _)), array in zip(FIELDS.items(), some):
-                files[name].write(np.ascontiguousarray(array, kind).data)
+                data = _bytes(np.ascontiguousarray(array, kind))
+                files[name].write(data)
+                checksums[name] = zlib.crc32(data, checksums[name])
                 rows[name] += len(array)
-    return {name: (rows[name], *row) for name, (_, row) in FIELDS.items()}
+    return {name: (rows[name], *row) for name, (_, row) in FIELDS.items()}, checksums
 
 
-def _header(shapes: dict[str, tuple[int, ...]], made_from: str) -> bytes:
+def _bytes(array: np.ndarray) -> memoryview:
+    """The bytes of a contiguous array, which may be empty."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _header(shapes: dict[str, tuple[int, ...]], checksums: dict[str, int], made_from: str) -> bytes:
     """What comes before the arrays: the length of a JSON text, and that text."""
     kinds = {name: np.dtype(kind) for name, (kind, _) in FIELDS.items()}
     sizes = (int(np.prod(shape)) * kinds[name].itemsize for name, shape in shapes.items())
     ends = list(accumulate(sizes, initial=0))
-    table: dict[str, object] = {"__metadata__": {"format": FORMAT, "made_from": made_from}}
+    metadata = {"format": FORMAT, "made_from": made_from, "crc32": json.dumps(checksums)}
+    table: dict[str, object] = {"__metadata__": metadata}
     for name, begin, end in zip(shapes, ends, ends[1:]):
         kind = NAMES[kinds[name].type]
         table[name] = {"dtype": kind, "shape": shapes[name], "data_offsets": [begin, end]}
@@ -137,6 +148,7 @@ def read_inputs(path: str | os.PathLike[str], made_from: str) -> PackedArrays | 
             arrays = PackedArrays(*(file.get_tensor(name).numpy() for name in FIELDS))
         _check_shapes(arrays)
         _check_content(arrays)
+        _check_sums(arrays, json.loads(known.get("crc32", "{}")))
     except (SafetensorError, ValueError, IsADirectoryError) as error:
         raise ValueError(
             f"the cache {path} is damaged, or is another file ({error}): remove it, and the SMILES "
@@ -163,6 +175,13 @@ def _check_shapes(arrays: PackedArrays) -> None:
     for name, length in lengths.items():
         if len(held[name]) != length:
             raise ValueError(f"{name} must be of {length}; it is of {len(held[name])}")
+
+
+def _check_sums(arrays: PackedArrays, checksums: dict[str, int]) -> None:
+    """Raise where the bytes of an array are not those that were written."""
+    for name, array in arrays._asdict().items():
+        if zlib.crc32(_bytes(array)) != checksums.get(name):
+            raise ValueError(f"the checksum of {name} is not that of the header")
 
 
 def _check_content(arrays: PackedArrays) -> None:

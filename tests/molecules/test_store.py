@@ -107,6 +107,20 @@ def test_a_cache_that_was_tampered_with_is_refused(tmp_path, name, place, value,
         featurise(SMILES, cache=cache)
 
 
+@pytest.mark.parametrize("name", [*store.FIELDS])
+def test_a_cache_with_one_changed_bit_is_refused(tmp_path, name):
+    cache = tmp_path / "inputs"
+    featurise([*SMILES, "C("], cache=cache)
+    content = bytearray(cache.read_bytes())
+    size = int.from_bytes(content[:8], "little")
+    begin, end = json.loads(content[8 : 8 + size])[name]["data_offsets"]
+    assert begin < end
+    content[8 + size + (begin + end) // 2] ^= 1
+    cache.write_bytes(content)
+    with pytest.raises(ValueError, match=r"inputs is damaged.*: remove it"):
+        featurise([*SMILES, "C("], cache=cache)
+
+
 @pytest.mark.parametrize(("was", "put"), [('"I64"', '"F64"'), ('"atoms"', '"motas"')])
 def test_a_cache_of_other_arrays_is_refused(tmp_path, was, put):
     cache = tmp_path / "inputs"
