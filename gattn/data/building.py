@@ -14,6 +14,7 @@ from gattn.data.graph_reader import GraphReader, Graphs
 from gattn.data.kinds import ATOMS, BONDS, Table
 from gattn.data.molecules import Molecules
 from gattn.data.smiles_text import text_with_marks
+from gattn.data.stereo import Configurations
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -103,6 +104,7 @@ class MoleculeBuilder:
         self._rows: list[int] = []
         self._reader = GraphReader()
         self._read: list[Graphs] = []
+        self._labels: dict[int, Configurations] = {}
 
     def __len__(self) -> int:
         return len(self._smiles)
@@ -149,7 +151,14 @@ class MoleculeBuilder:
             order[bonds], ring[bonds].astype(np.bool_),
         )  # fmt: skip
 
+    def labels(self) -> dict[int, Configurations]:
+        """The configurations of the molecules that have some, by the number of the molecule."""
+        self._graphs()
+        return self._labels
+
     def _finish(self) -> None:
+        first = len(self) - len(self._reader)
+        self._labels |= {first + place: some for place, some in self._reader.labels.items()}
         self._read.append(self._reader.finish())
         self._reader = GraphReader()
 

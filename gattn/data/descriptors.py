@@ -257,11 +257,16 @@ def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.n
         count: how many molecules there are.
     """
     charged = skeletons.charges != 0
-    pairs = np.stack([which[charged], skeletons.elements[charged]], 1)
-    kinds, times = np.unique(pairs, axis=0, return_counts=True)
+    kinds, times = np.unique(
+        which[charged] * _ELEMENTS + skeletons.elements[charged], return_counts=True
+    )
     marked = np.zeros(count, np.bool_)
-    marked[kinds[times > 1, 0]] = True
+    marked[kinds[times > 1] // _ELEMENTS] = True
     return marked
+
+
+_ELEMENTS = 128
+"""More than there are elements."""
 
 
 def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from gattn.data.molecules import Molecules, smiles_of
 from gattn.data.plain import plain
 from gattn.data.smiles import need_rdkit, parse_any_size
-from gattn.data.stereo import CHIRALITIES, MARKED, OTHER, STEREOS, configurations
+from gattn.data.stereo import CHIRALITIES, OTHER, STEREOS, Configurations
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -76,7 +76,9 @@ class PackedCounts(NamedTuple):
         return torch.from_numpy(rows)
 
 
-def count_environments(molecules: Sequence[Mol], smiles: Sequence[str]) -> PackedCounts:
+def count_environments(
+    molecules: Sequence[Mol], labels: Mapping[int, Configurations]
+) -> PackedCounts:
     """Count the Morgan environments of radius 2 of every molecule, each count at most 255.
 
     Each environment is counted twice: without stereochemistry, and with the configurations of its
@@ -86,23 +88,25 @@ def count_environments(molecules: Sequence[Mol], smiles: Sequence[str]) -> Packe
 
     Args:
         molecules: k plain molecules.
-        smiles: their texts, by which those without stereochemistry are known.
+        labels: of those that have configurations, by their position.
     """
-    columns, places, counts, times = [], [], [], []
+    columns, places, counts = [], [], []
     # Asked for all at once RDKit takes two thirds of the time.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
-    for found, molecule, text in zip(flat, molecules, smiles):
+    for position, found in enumerate(flat):
         held = found.GetNonzeroElements()
-        codes = atom_codes(molecule, text)
-        times.append(2 if codes is None else 1)
-        if codes is not None:
+        if position in labels:
+            molecule = molecules[position]
+            codes = atom_codes(molecule, labels[position])
             marked = morgan_counter().GetCountFingerprint(molecule, customAtomInvariants=codes)
             for place, count in marked.GetNonzeroElements().items():
                 held[place] = held.get(place, 0) + count
         columns.append(len(held))
         places += held.keys()
         counts += held.values()
-    every = np.array(counts, np.int64) * np.array(times, np.int64).repeat(columns)
+    times = np.full(len(columns), 2)
+    times[list(labels)] = 1  # both counts are summed already
+    every = np.array(counts, np.int64) * times.repeat(columns)
     return PackedCounts(
         np.array(columns, np.int32),
         np.array(places, np.int16),
@@ -110,22 +114,17 @@ def count_environments(molecules: Sequence[Mol], smiles: Sequence[str]) -> Packe
     )
 
 
-def atom_codes(molecule: Mol, smiles: str) -> list[int] | None:
+def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
     """Name what each atom is, with its configuration and those of its double bonds.
 
     Args:
         molecule: n atoms; :func:`gattn.data.plain.plain` gave it.
-        smiles: its text.
+        labels: its configurations.
 
     Returns:
-        [n] codes of 32 bits, for RDKit's generator; None where no atom has a configuration, whose
-        codes are the generator's own.
+        [n] codes of 32 bits, for RDKit's generator; where no atom has a configuration these are
+        the generator's own.
     """
-    if not MARKED.search(smiles):
-        return None
-    labels = configurations(molecule)
-    if not labels.atoms and not labels.bonds:
-        return None
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
 
     codes = list(GetConnectivityInvariants(molecule))

@@ -17,7 +17,7 @@ import numpy as np
 
 from gattn.data.environments import atom_keys
 from gattn.data.kinds import ATOMS, BONDS
-from gattn.data.stereo import CHIRALITIES, NONE, OTHER, STEREOS, configurations, remember
+from gattn.data.stereo import CHIRALITIES, NONE, OTHER, STEREOS, Configurations, configurations
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
@@ -63,7 +63,11 @@ ISOTOPES = re.compile(r"\[\d")
 
 
 class GraphReader:
-    """Reads the graphs of molecules, which it holds until :meth:`finish` looks them up."""
+    """Reads the graphs of molecules, which it holds until :meth:`finish` looks them up.
+
+    Attributes:
+        labels: the configurations of the molecules that have some, by the number of the molecule.
+    """
 
     def __init__(self) -> None:
         self._molecules: list[Mol] = []
@@ -77,6 +81,7 @@ class GraphReader:
         self._end: list[int] = []
         self._atom_marks: list[tuple[int, int]] = []
         self._bond_marks: list[tuple[int, int]] = []
+        self.labels: dict[int, Configurations] = {}
         self._centres: dict[int, str] = {}
         self._planes: dict[int, str] = {}
 
@@ -107,7 +112,8 @@ class GraphReader:
     def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
         """Label the centres of a molecule, and those of these bonds that have a configuration."""
         labels = configurations(molecule, bonds)
-        remember(molecule, labels)  # for fingerprints
+        if labels.atoms or labels.bonds:
+            self.labels[len(self._molecules)] = labels
         start = len(self._invariants)
         for i, label in labels.atoms.items():
             self._atom_marks.append((start + i, CHIRALITY * CENTRES[label]))

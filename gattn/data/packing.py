@@ -45,11 +45,10 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         read = [(row, mol) for row, mol in enumerate(found) if not isinstance(mol, str)]
         # One kind of work after the other: what it needs stays in the processor's caches.
         builder = MoleculeBuilder()
-        texts = [smiles[row] for row, _ in read]
         molecules = [plain(molecule, smiles[row]) for row, molecule in read]
         for (row, _), molecule in zip(read, molecules):
             builder.add(molecule, smiles[row], row)
-        counts = count_environments(molecules, texts)
+        counts = count_environments(molecules, builder.labels())
         held = descriptor_rows(molecules, builder.skeletons())
         written = [identity(molecule) for _, molecule in read] if canonical else []
     return PackedInputs(builder.pack(), counts, held, errors, written)

@@ -11,17 +11,15 @@ Reference: Hanson et al., "Algorithmic Analysis of Cahn-Ingold-Prelog Rules of S
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
-    from rdkit.Chem.rdchem import BondStereo, QueryAtom
+    from rdkit.Chem.rdchem import BondStereo, QueryAtom, StereoGroup
 
 __all__ = [
     "CHIRALITIES",
-    "MARKED",
     "NONE",
     "OTHER",
     "STEREOS",
@@ -48,8 +46,6 @@ Of 45,000 molecules of MoleculeNet and 12,000 of ChEMBL none needs the first num
 that the order of the text does not decide which molecules have labels.
 """
 
-MARKED = re.compile(r"[@/\\|]")
-"""A text without one of these gives no atom and no bond a configuration."""
 _REMEMBERED = "_gattn_configuration"
 
 
@@ -93,10 +89,11 @@ def configurations(molecule: Mol, bonds: Iterable[Bond] | None = None) -> Config
         return _remembered(molecule)
     get = _getters()
     centres = [
-        (atom.GetIdx(), atom.GetChiralTag()) for atom in molecule.GetAtomsMatchingQuery(get.chiral)
+        (atom.GetIdx(), int(atom.GetChiralTag()))
+        for atom in molecule.GetAtomsMatchingQuery(get.chiral)
     ]
     some = molecule.GetBonds() if bonds is None else bonds
-    marked = [(bond.GetIdx(), kind) for bond in some if int(kind := get.stereo(bond))]
+    marked = [(bond.GetIdx(), kind) for bond in some if (kind := int(get.stereo(bond)))]
     if not centres and not marked:
         return Configurations({}, {})
     relative = relative_centres(molecule)
@@ -117,13 +114,7 @@ def relative_centres(molecule: Mol) -> set[int]:
     >>> relative_centres(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|"))
     {1}
     """
-    absolute = _getters().absolute
-    return {
-        atom.GetIdx()
-        for group in molecule.GetStereoGroups()
-        if group.GetGroupType() != absolute
-        for atom in group.GetAtoms()
-    }
+    return {atom.GetIdx() for group in _relative_groups(molecule) for atom in group.GetAtoms()}
 
 
 def without_relative(molecule: Mol) -> Mol:
@@ -149,8 +140,7 @@ def without_relative(molecule: Mol) -> Mol:
     copy = Chem.RWMol(molecule)
     for number in centres:
         copy.GetAtomWithIdx(number).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    absolute = _getters().absolute
-    copy.SetStereoGroups([g for g in copy.GetStereoGroups() if g.GetGroupType() == absolute])
+    copy.SetStereoGroups([])  # a group of absolute centres says nothing more than their tags
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True, flagPossibleStereoCenters=True)
     return copy.GetMol()
 
@@ -185,6 +175,17 @@ def remember(molecule: Mol, labels: Configurations) -> None:
     for i, label in labels.bonds.items():
         molecule.GetBondWithIdx(i).SetProp(_REMEMBERED, label)
     molecule.SetBoolProp(_REMEMBERED, True)
+
+
+def _relative_groups(molecule: Mol) -> list[StereoGroup]:
+    """The enhanced groups of which a sample holds both forms, or one that is unknown."""
+    groups = molecule.GetStereoGroups()
+    if not len(groups):
+        return []
+    from rdkit.Chem import StereoGroupType
+
+    absolute = StereoGroupType.STEREO_ABSOLUTE
+    return [group for group in groups if group.GetGroupType() != absolute]
 
 
 def _remembered(molecule: Mol) -> Configurations:
@@ -271,29 +272,23 @@ class _Getters(NamedTuple):
     chiral: QueryAtom
     remembered: QueryAtom
     stereo: Callable[[Bond], BondStereo]
-    tetrahedral: frozenset[object]
-    planar: frozenset[object]
-    any: object
-    absolute: object
+    tetrahedral: frozenset[int]
+    planar: frozenset[int]
+    any: int
 
 
 @functools.cache
 def _getters() -> _Getters:
-    from rdkit.Chem import Bond, BondStereo, ChiralType, StereoGroupType, rdqueries
+    from rdkit.Chem import Bond, BondStereo, ChiralType, rdqueries
+
+    tetrahedral = (ChiralType.CHI_TETRAHEDRAL_CW, ChiralType.CHI_TETRAHEDRAL_CCW)
+    planar = ("STEREOE", "STEREOZ", "STEREOCIS", "STEREOTRANS")
 
     return _Getters(
         chiral=rdqueries.HasChiralTagQueryAtom(),
         remembered=rdqueries.HasPropQueryAtom(_REMEMBERED),
         stereo=Bond.GetStereo,
-        tetrahedral=frozenset({ChiralType.CHI_TETRAHEDRAL_CW, ChiralType.CHI_TETRAHEDRAL_CCW}),
-        planar=frozenset(
-            {
-                BondStereo.STEREOE,
-                BondStereo.STEREOZ,
-                BondStereo.STEREOCIS,
-                BondStereo.STEREOTRANS,
-            }
-        ),
-        any=BondStereo.STEREOANY,
-        absolute=StereoGroupType.STEREO_ABSOLUTE,
+        tetrahedral=frozenset(map(int, tetrahedral)),
+        planar=frozenset(int(getattr(BondStereo, name)) for name in planar),
+        any=int(BondStereo.STEREOANY),
     )

@@ -13,6 +13,7 @@ from gattn.data.fingerprints import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules import Molecules
 from gattn.data.plain import plain, written_places
 from gattn.data.smiles import parse_any_size
+from gattn.data.stereo import configurations
 from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
@@ -90,7 +91,7 @@ def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
             molecule = plain(parse_any_size(smiles), smiles)
             symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
             places = tuple(written_places(smiles, len(symbols)))
-            environments = _environments(molecule, smiles)
+            environments = _environments(molecule)
             shares = descriptor_shares(molecule)
             made.append(MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares))
     return made
@@ -220,14 +221,14 @@ def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
     return counts.clamp(max=255).to(torch.uint8)
 
 
-def _environments(molecule: Mol, smiles: str) -> Environments:
+def _environments(molecule: Mol) -> Environments:
     """Name the environments that :func:`gattn.data.fingerprints.count_environments` counts."""
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)
     places: list[int] = []
     members: list[tuple[int, int]] = []
-    for codes in ([], atom_codes(molecule, smiles) or []):
+    for codes in ([], atom_codes(molecule, configurations(molecule))):
         found = rdFingerprintGenerator.AdditionalOutput()
         found.AllocateBitInfoMap()
         morgan_counter().GetCountFingerprint(
