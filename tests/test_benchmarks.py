@@ -394,3 +394,29 @@ def test_commands_say_what_they_take(name: str, capsys) -> None:
     assert ended.value.code == 0
     module = "benchmarks" if name == "__main__" else f"benchmarks.{name}"
     assert f"usage: python -m {module}" in capsys.readouterr().out
+
+
+def test_forms_of_stereochemistry_are_compared(tmp_path, capsys):
+    pytest.importorskip("rdkit")
+    from benchmarks.molecules import stereo
+
+    table = tmp_path / "table.csv"
+    lines = [
+        f"{'C' * n}[C{turn}H](N)C(=O){tail},{n + sign}"
+        for n in range(1, 11)
+        for tail in ("O", "N")
+        for turn, sign in (("@", 2), ("@@", 0))
+    ]
+    table.write_text("\n".join(["smiles,y", *lines, "bad(,1", f"{lines[0].split(',')[0]},"]))
+    out = tmp_path / "runs.jsonl"
+    options = ["--target", "y", "--models", "ridge", "--seeds", "0", "--out", str(out)]
+    assert stereo.main([str(table), *options]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[2] for line in told[2:]] == list(stereo.COUNTS)
+    runs = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {run["molecules"] for run in runs} == {40}
+    assert {run["test_pairs"] for run in runs} == {2}
+    plain, both = (next(run for run in runs if run["counts"] == c) for c in ("plain", "both"))
+    assert plain["measured"] == 2
+    assert plain["pairs"] == pytest.approx(2)
+    assert both["pairs"] < 1
