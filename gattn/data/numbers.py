@@ -35,7 +35,7 @@ __all__ = [
 # fmt: off
 Kind = Literal[
     "plain", "missing", "infinite", "censored", "thousands", "decimal", "comma", "point",
-    "plus_minus", "percent", "unit", "bare", "range", "power", "hexadecimal", "date", "text",
+    "plus_minus", "percent", "unit", "bare", "range", "power", "hexadecimal", "date", "odd", "text",
 ]
 # fmt: on
 Separators = tuple[str, str]
@@ -69,6 +69,10 @@ PARTS = re.compile(
 PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
 POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
+EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
+"""A superscript behind digits is a power, not a unit."""
+FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
+"""A number of Fortran, as 1.2D-3."""
 HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
 INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
 MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
@@ -116,6 +120,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "power": ("is written as a power of ten", "are written as powers of ten"),
     "hexadecimal": ("is a hexadecimal number", "are hexadecimal numbers"),
     "date": ("is a date or a time", "are dates or times"),
+    "odd": (
+        "is made of digits in a way that is not read",
+        "are made of digits in a way that is not read",
+    ),
     "infinite": ("is no finite number", "are no finite numbers"),
     "text": ("is a text that is no number", "are texts that are no numbers"),
 }
@@ -345,12 +353,16 @@ def classify(cell: str) -> Cell:
         return Cell("power")
     if (found := RANGE.fullmatch(text)) and _matches(found["first"]):
         return Cell("range")
+    if FORTRAN.fullmatch(text):
+        return Cell("odd")
     found = PARTS.fullmatch(text)
     if found is None or not (ways := _matches(found["body"])):
-        return Cell("text")
+        return Cell(_text_kind(text))
     relation, spread, unit = (found[name] or "" for name in ("relation", "spread", "unit"))
     if spread and not _matches(spread):
-        return Cell("text")
+        return Cell(_text_kind(text))
+    if EXPONENT.match(unit):
+        return Cell("power")
     unit = _unit(unit)
     if relation:
         kind: Kind = "censored"
@@ -361,6 +373,17 @@ def classify(cell: str) -> Cell:
     else:
         kind = _kind(ways)
     return Cell(kind, found["body"], relation, spread, unit)
+
+
+def _text_kind(text: str) -> Kind:
+    """Tell a number in a way of writing that is not read from a text.
+
+    A cell with digits and no letters is a number to whoever wrote it: (0.164) of accounting, $1.0,
+    1_006, ="1.0", 1e 3, digits of another script. To leave such cells out would select labels.
+    """
+    letters = re.sub(r"(?<=[\d.])\s*[eE](?=\s*[+-]?\s*\d)", "", text)
+    digits = any(character.isdigit() for character in text)
+    return "text" if not digits or any(map(str.isalpha, letters)) else "odd"
 
 
 def read_numbers(

@@ -224,7 +224,8 @@ def test_a_class_that_a_part_lacks_is_named(train):
         _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split"
     )
     assert code == 0, told
-    note = "The test part has no label of class 'active' of 'kind': its ROC AUC is not defined."
+    note = "The test part has no label of class 'active' of 'kind': its ROC AUC and PR AUC are not "
+    note += "defined."
     assert note in told
     assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
     assert _metrics(folder)["labels"]["kind"]["test"] == {"active": 0, "idle": 10}

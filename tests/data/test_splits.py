@@ -140,7 +140,7 @@ def test_a_column_names_the_parts():
     split = split_by_names(["train", " TEST", "valid", "Training", "val"], protocol="column:part")
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0, 3], [2, 4], [1])
     assert split.protocol == "column:part"
-    with pytest.raises(ValueError, match="train, val or test; row 1 says ''"):
+    with pytest.raises(ValueError, match="1 row has another, the first is row 1: ''"):
         split_by_names(["train", ""])
 
 

@@ -93,7 +93,7 @@ MANY = [str(n + 0.5) for n in range(40)]
             ["see note", "see note", "other"],
             "3 of 43 labels are texts, as 'see note' in line 41",
         ),
-        (["１２", "1_000", "٣"], "3 of 43 labels are texts"),
+        (["１２", "1_000", "٣"], "3 labels are made of digits in a way that is not read"),
     ],
 )
 def test_a_loss_that_depends_on_the_value_is_an_error(extra, told):
@@ -348,3 +348,17 @@ def test_a_search_goes_on_where_it_was_left(tmp_path):
         tune(estimator, train, val, 3, whole)
     first = json.loads((parted / "tuning.log").read_text().splitlines()[0])
     assert first["study_name"] == "gattn"  # plain JSON, a line a step
+
+
+@pytest.mark.parametrize("cell", ["(0.3)", "$1.0", "1_006", "1e 3", "1.2D-3", "10\u00b3"])
+def test_one_label_of_odd_digits_among_many_is_an_error(cell):
+    cells = [[f"{i / 7:.3f}"] for i in range(110)] + [[cell]]
+    with pytest.raises(ValueError, match=r"column 'y': 1 label .*: write plain numbers"):
+        read_labels(cells, ["y"])
+    assert read_labels(cells, ["y"], skip_bad=True).y.shape == (111, 1)
+
+
+def test_two_whole_numbers_as_labels_are_noted():
+    labels = read_labels([[str(1 + i % 2)] for i in range(40)], ["y"])
+    assert labels.task == "regression"
+    assert any("--task classification reads them as two classes" in note for note in labels.notes)

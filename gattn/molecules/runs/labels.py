@@ -199,7 +199,7 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
     numbers = {style.parse(cell) for cell in kinds}
     if numbers <= {0.0, 1.0}:
         return "classification"
-    words = {cell for cell in kinds if classify(cell).kind in ("text", "censored", "range")}
+    words = {cell for cell in kinds if classify(cell).kind in ("text", "odd", "censored", "range")}
     if numbers == {None} and len(kinds) <= 2 and words == kinds:
         return "classification"
     texts = [row for row, cell in enumerate(column) if cell in words and _is_text(cell)]
@@ -290,6 +290,11 @@ def _notes(
         shown = ", ".join(f"{value:g}" for value in different)
         yield (
             f"its labels {shown} are read as numbers; classes are two, in a column of 0 and 1 each."
+        )
+    if guessed and whole and len(different) == 2 and read.labelled >= 4 * len(different):
+        yield (
+            f"its labels {different[0]:g} and {different[1]:g} are read as numbers; "
+            "--task classification reads them as two classes."
         )
     if whole and len(different) == len(read.values) > FEW and (np.diff(read.values) == 1).all():
         yield "its labels count the rows, as the numbers of rows or of compounds do."
