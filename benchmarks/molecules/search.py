@@ -25,6 +25,7 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
+from gattn.data.splits import murcko_scaffold
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.expanded import ExpandedInputs
 from gattn.molecules.inputs import MoleculeInputs, featurise
@@ -131,9 +132,11 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
         return [head | {"variant": variant} | _metrics(data, split, found) | used]
     shown = VARIANTS[variant].shown(data.inputs)
     settings = replace(VARIANTS[variant].settings, seed=seed)
+    texts = [data.molecules.smiles[row] for row in split.val.tolist()]
     model = MoleculePredictor.fit(
-        shown[split.train], data.y[split.train], shown[split.val], data.y[split.val], task, settings
-    )
+        shown[split.train], data.y[split.train], shown[split.val], data.y[split.val], task,
+        settings, groups=list(map(murcko_scaffold, texts)) if which == "scaffold" else None,
+    )  # fmt: skip
     used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
     made = {"val": model.validation, "test": model.predict(shown[split.test])}
     rows = [

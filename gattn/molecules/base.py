@@ -147,10 +147,15 @@ class MoleculeEstimator(KeptEstimator):
         train: Labelled,
         val: Labelled,
         *,
+        groups: Sequence[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train on molecules that :meth:`read` gave, one part for training, one for validation."""
+        """Train on molecules that :meth:`read` gave, one part for training, one for validation.
+
+        ``groups`` names the group of each validation molecule, as its scaffold, if whole groups
+        were held out; by default each molecule is a group. See :meth:`MoleculePredictor.fit`.
+        """
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
                 raise ValueError(
@@ -159,8 +164,8 @@ class MoleculeEstimator(KeptEstimator):
                 )
         self.predictor_ = MoleculePredictor.fit(
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
-            groups=val.canonical, folder=None if folder is None else Path(folder),
-            progress=progress,
+            groups=val.canonical if groups is None else groups,
+            folder=None if folder is None else Path(folder), progress=progress,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
         self.seen_ = marks([*train.canonical, *val.canonical]).unique()

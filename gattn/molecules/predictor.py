@@ -121,8 +121,9 @@ class MoleculePredictor:
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
             settings: those of the model and its training.
-            groups: the identity of each of the m molecules: rows of one molecule are left out
-                together; by default every row is a molecule of its own.
+            groups: the group of each of the m rows: those of one group are left out together.
+                Rows of one molecule belong to one group, and so do the molecules of one scaffold
+                where scaffolds were held out. By default each row is a group.
             folder: where checkpoints of the networks go; training goes on from what lies there.
             progress: whether to show a bar.
 

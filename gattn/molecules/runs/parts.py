@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
-from gattn.data.splits import read_positions, split_from_positions
+from gattn.data.splits import murcko_scaffold, read_positions, split_from_positions
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.training.runs import Json
 
-__all__ = ["PARTS", "choose_parts", "splits_record"]
+__all__ = ["PARTS", "choose_parts", "splits_record", "validation_groups"]
 
 PARTS = ("train", "val", "test")
 LEAST = 10
@@ -60,6 +60,22 @@ def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> tuple
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
     return split, notes
+
+
+def validation_groups(spec: str, val: Labelled) -> list[str] | None:
+    """Name the group of each validation molecule: its scaffold in a split by scaffold.
+
+    The test part of such a split has scaffolds that were not learned. So the kernel ridge predicts
+    a validation molecule without all others of its scaffold, too.
+
+    Args:
+        spec: what ``--split`` says.
+        val: the validation part.
+
+    Returns:
+        k scaffolds; None for another split.
+    """
+    return list(map(murcko_scaffold, val.canonical)) if spec == "scaffold" else None
 
 
 def _other_data(spec: str, found: Mapping[str, Any], source: Source) -> list[str]:

@@ -31,7 +31,7 @@ from gattn.molecules.runs.measure import (
     undefined,
 )
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
-from gattn.molecules.runs.parts import PARTS, choose_parts, splits_record
+from gattn.molecules.runs.parts import PARTS, choose_parts, splits_record, validation_groups
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.store import fingerprint
@@ -136,11 +136,15 @@ def train_run(
         record = splits_record(split, known, source)
         begin(out, settings, record, ("row", "line", "text", "reason"), left_out)
     train, val = known[split.train], known[split.val]
+    groups = validation_groups(settings.split, val)
     if settings.tune:
         from gattn.molecules.runs.tuning import tune
 
-        estimator.set_params(**tune(estimator, train, val, settings.tune, out, say))
-    estimator.fit_labelled(train, val, folder=out / CHECKPOINTS, progress=progress)
+        estimator.set_params(**tune(estimator, train, val, settings.tune, out, say, groups=groups))
+    estimator.fit_labelled(
+        train, val, groups=groups, folder=out / CHECKPOINTS,
+        progress=progress,
+    )  # fmt: skip
     say("now the model and its baselines predict the test part, and the report is written")
     run = _judge(settings, source, known, split, estimator, notes)
     run.metrics.update(duplicates)

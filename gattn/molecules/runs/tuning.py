@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +30,8 @@ def tune(
     trials: int,
     out: Path,
     say: Callable[[str], None] = lambda line: None,
+    *,
+    groups: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Try settings, and give those with which the validation part is predicted best.
 
@@ -44,6 +46,7 @@ def tune(
         trials: how many settings to try, at least 1.
         out: the folder of the run.
         say: told of every trial in a line.
+        groups: the group of each validation molecule; see :meth:`MoleculeEstimator.fit_labelled`.
 
     Returns:
         The settings found, by name.
@@ -68,7 +71,7 @@ def tune(
     def objective(trial: Trial) -> float:
         made = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
         made.targets_, made.single_target_ = estimator.targets_, estimator.single_target_
-        made.fit_labelled(train, val)
+        made.fit_labelled(train, val, groups=groups)
         return measure(made.task, val.y, made.predictor_.validation.mean)[metric]
 
     for number in range(_done(study), trials):
