@@ -70,7 +70,7 @@ def read(path: Path, smiles: str, target: str, log: bool, rows: int, seed: int) 
     """Read a table; of many constitutions so many rows, those with several isomers first."""
     from rdkit import Chem, rdBase
 
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    labels: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with rdBase.BlockLogs(), path.open(newline="", encoding="utf-8-sig") as file:
         for row in csv.DictReader(file):
             molecule = Chem.MolFromSmiles(row[smiles])
@@ -78,9 +78,9 @@ def read(path: Path, smiles: str, target: str, log: bool, rows: int, seed: int) 
                 continue
             value = float(row[target])
             flat = Chem.MolToSmiles(molecule, isomericSmiles=False)
-            found[flat][Chem.MolToSmiles(molecule)].append(math.log10(value) if log else value)
-    order = np.random.default_rng(seed).permutation(len(found))
-    groups = [list(found.items())[i] for i in order]
+            labels[flat][Chem.MolToSmiles(molecule)].append(math.log10(value) if log else value)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    groups = [list(labels.items())[i] for i in order]
     groups.sort(key=lambda group: -min(len(group[1]), 2))
     some, total = [], 0
     for flat, isomers in groups:
@@ -95,9 +95,9 @@ def inputs_of(smiles: Sequence[str], graph: str, counts: str) -> ExpandedInputs:
     """Make the inputs of a model in which stereochemistry has this form."""
     from rdkit import Chem
 
-    found = featurise(smiles).inputs
+    inputs = featurise(smiles).inputs
     molecules = [Chem.MolFromSmiles(text) for text in smiles]
-    graphs = found.molecules
+    graphs = inputs.molecules
     arrays = graphs.arrays.copy()
     if graph != "cip":
         first = ATOM_FEATURES.index("chirality=none")
@@ -111,12 +111,12 @@ def inputs_of(smiles: Sequence[str], graph: str, counts: str) -> ExpandedInputs:
         first = BOND_FEATURES.index("stereo=none")
         arrays.edge_attr[:, first : BOND_FEATURES.index("stereo=other") + 1] = 0
         arrays.edge_attr[:, first] = 1
-    held = found.counts
+    morgan = inputs.counts
     if counts in ("plain", "chiral"):
-        held = _counts(molecules, chiral=counts == "chiral")
+        morgan = _counts(molecules, chiral=counts == "chiral")
     if counts == "cip":
-        held = held - _counts(molecules, chiral=False)
-    return ExpandedInputs(replace(graphs, arrays=arrays), held, found.descriptors)
+        morgan = morgan - _counts(molecules, chiral=False)
+    return ExpandedInputs(replace(graphs, arrays=arrays), morgan, inputs.descriptors)
 
 
 def _counts(molecules: Sequence[Mol], *, chiral: bool) -> Tensor:
@@ -129,13 +129,15 @@ def _counts(molecules: Sequence[Mol], *, chiral: bool) -> Tensor:
     return torch.from_numpy(np.minimum(np.stack(rows), 255).astype(np.uint8))
 
 
-def measure(known: Labelled, variant: tuple[str, str, str], options: argparse.Namespace, seed: int):
+def measure(
+    labelled: Labelled, variant: tuple[str, str, str], options: argparse.Namespace, seed: int
+):
     """Train one variant on one split, and measure its test part."""
     model, graph, counts = variant
-    inputs = inputs_of(known.smiles, graph, counts)
-    parts = random_split(len(inputs), seed=seed, groups=known.groups)
+    inputs = inputs_of(labelled.smiles, graph, counts)
+    parts = random_split(len(inputs), seed=seed, groups=labelled.groups)
     settings = MoleculeSettings(model=model, epochs=options.epochs, seed=seed)
-    begin, y = time.perf_counter(), known.y
+    begin, y = time.perf_counter(), labelled.y
     predictor = MoleculePredictor.fit(
         inputs[parts.train], y[parts.train], inputs[parts.val], y[parts.val],
         "regression", settings,
@@ -144,17 +146,19 @@ def measure(known: Labelled, variant: tuple[str, str, str], options: argparse.Na
     predicted = dict(zip(test, predictor.predict(inputs[test]).mean[:, 0].tolist()))
     errors = [predicted[i] - float(y[i]) for i in test]
     pairs = [
-        (i, j) for i, j in itertools.permutations(test, 2) if known.groups[i] == known.groups[j]
+        (i, j)
+        for i, j in itertools.permutations(test, 2)
+        if labelled.groups[i] == labelled.groups[j]
     ]
     true = np.array([float(y[i] - y[j]) for i, j in pairs])
-    told = np.array([predicted[i] - predicted[j] for i, j in pairs])
-    flat = not len(told) or told.std() == 0
+    differences = np.array([predicted[i] - predicted[j] for i, j in pairs])
+    flat = not len(differences) or differences.std() == 0
     return {
         "model": model, "graph": graph, "counts": counts, "seed": seed, "epochs": options.epochs,
         "molecules": len(inputs), "test": len(test), "test_pairs": len(pairs) // 2,
-        "rmse": _root_mean_square(errors), "pairs": _root_mean_square(told - true),
+        "rmse": _root_mean_square(errors), "pairs": _root_mean_square(differences - true),
         "measured": _root_mean_square(true), "seconds": seconds,
-        "correlation": 0.0 if flat else float(np.corrcoef(told, true)[0, 1]),
+        "correlation": 0.0 if flat else float(np.corrcoef(differences, true)[0, 1]),
     }  # fmt: skip
 
 
@@ -162,13 +166,13 @@ def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(values)))) if len(values) else math.nan
 
 
-def table(found: Sequence[record.Record]) -> str:
+def table(runs: Sequence[record.Record]) -> str:
     """One line a variant: means over the splits."""
     names = ("rmse", "pairs", "measured", "correlation")
     lines = ["| model | graph | counts | RMSE | pairs | measured | correlation |"]
     lines.append("|---|---|---|---:|---:|---:|---:|")
-    for variant in dict.fromkeys((one["model"], one["graph"], one["counts"]) for one in found):
-        some = [one for one in found if (one["model"], one["graph"], one["counts"]) == variant]
+    for variant in dict.fromkeys((one["model"], one["graph"], one["counts"]) for one in runs):
+        some = [one for one in runs if (one["model"], one["graph"], one["counts"]) == variant]
         means = (f"{np.mean([one[name] for one in some]):.3f}" for name in names)
         lines.append(f"| {' | '.join((*variant, *means))} |")
     return "\n".join(lines)
@@ -179,21 +183,21 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
     environment = record.environment("benchmarks.molecules.stereo", arguments)
-    known = read(
+    labelled = read(
         options.csv, options.smiles, options.target, options.log, options.rows, options.seeds[0]
     )
-    found = []
+    runs = []
     for seed in options.seeds:
         for variant in VARIANTS:
             if variant[0] in options.models:
-                one = measure(known, variant, options, seed)
-                found.append(one)
-                told = f"{'/'.join(variant)} seed {seed}: RMSE {one['rmse']:.3f}"
-                print(f"{told}, {one['seconds']:.0f} s", file=sys.stderr, flush=True)
+                one = measure(labelled, variant, options, seed)
+                runs.append(one)
+                line = f"{'/'.join(variant)} seed {seed}: RMSE {one['rmse']:.3f}"
+                print(f"{line}, {one['seconds']:.0f} s", file=sys.stderr, flush=True)
                 if options.out:
                     data = {"data": options.csv.stem, "target": options.target, "log": options.log}
                     record.append(options.out, {**environment, **data, **one})
-    print(table(found))
+    print(table(runs))
     return 0
 
 

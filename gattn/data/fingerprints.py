@@ -93,17 +93,17 @@ def count_environments(
     columns, places, counts = [], [], []
     # Asked for all at once RDKit takes two thirds of the time.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
-    for position, found in enumerate(flat):
-        held = found.GetNonzeroElements()
+    for position, fingerprint in enumerate(flat):
+        environments = fingerprint.GetNonzeroElements()
         if position in labels:
             molecule = molecules[position]
             codes = atom_codes(molecule, labels[position])
             marked = morgan_counter().GetCountFingerprint(molecule, customAtomInvariants=codes)
             for place, count in marked.GetNonzeroElements().items():
-                held[place] = held.get(place, 0) + count
-        columns.append(len(held))
-        places += held.keys()
-        counts += held.values()
+                environments[place] = environments.get(place, 0) + count
+        columns.append(len(environments))
+        places += environments.keys()
+        counts += environments.values()
     times = np.full(len(columns), 2)
     times[list(labels)] = 1  # both counts are summed already
     every = np.array(counts, np.int64) * times.repeat(columns)
@@ -123,7 +123,7 @@ def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
 
     Returns:
         [n] codes of 32 bits, for RDKit's generator; where no atom has a configuration these are
-        the generator's own.
+        those of the generator.
     """
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
 

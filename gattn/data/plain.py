@@ -28,12 +28,13 @@ def plain(molecule: Mol, smiles: str) -> Mol:
       E or Z: they are counted with the atom that holds them. A hydrogen alone, in H2, or between
       two atoms stays an atom.
 
-    A configuration that a hydrogen defines stays known (:func:`gattn.data.stereo.configurations`);
-    one that only an isotope of hydrogen defines does not.
+    A configuration that a hydrogen defines keeps its label, which
+    :func:`gattn.data.stereo.configurations` reads; one that only an isotope of hydrogen defines
+    does not.
 
     Args:
         molecule: what RDKit read; it is not changed.
-        smiles: the text, by which most molecules are known to need no change.
+        smiles: the text, which tells of most molecules that they need no change.
 
     Returns:
         The molecule itself, or a copy with fewer atoms in the same order.

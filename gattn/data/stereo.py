@@ -234,7 +234,7 @@ def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configura
     place = {atom: new for new, atom in enumerate(order)}
     copy = Chem.MolFromSmiles(text, sanitize=False)
     if copy is None or copy.GetNumAtoms() != molecule.GetNumAtoms():
-        raise RuntimeError(f"RDKit does not read its own canonical SMILES {text!r} back")
+        raise RuntimeError(f"RDKit wrote the canonical SMILES {text!r} and does not read it back")
     Chem.SanitizeMol(copy)
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True)
     if not _assign(copy, MOST_STEPS):
@@ -263,8 +263,8 @@ def _assign(molecule: Mol, steps: int) -> bool:
 def _codes(
     get: Callable[[int], Atom] | Callable[[int], Bond], numbers: list[int]
 ) -> dict[int, str]:
-    found = ((number, get(number)) for number in numbers)
-    return {number: thing.GetProp(_CODE) for number, thing in found if thing.HasProp(_CODE)}
+    things = ((number, get(number)) for number in numbers)
+    return {number: thing.GetProp(_CODE) for number, thing in things if thing.HasProp(_CODE)}
 
 
 class _Getters(NamedTuple):

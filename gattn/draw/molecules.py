@@ -221,10 +221,10 @@ def _laid_out(molecule: Drawable) -> Mol:
     from rdkit.Chem.Draw import rdMolDraw2D
 
     flat = mol.GetNumConformers() > 0 and not mol.GetConformer().Is3D()
-    made = rdMolDraw2D.PrepareMolForDrawing(mol, addChiralHs=False, forceCoords=not flat)
+    ready = rdMolDraw2D.PrepareMolForDrawing(mol, addChiralHs=False, forceCoords=not flat)
     if not flat:
-        _set_apart(made)
-    return made
+        _set_apart(ready)
+    return ready
 
 
 def _set_apart(mol: Mol) -> None:

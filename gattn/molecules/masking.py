@@ -229,12 +229,12 @@ def _environments(molecule: Mol) -> Environments:
     places: list[int] = []
     members: list[tuple[int, int]] = []
     for codes in ([], atom_codes(molecule, configurations(molecule))):
-        found = rdFingerprintGenerator.AdditionalOutput()
-        found.AllocateBitInfoMap()
+        output = rdFingerprintGenerator.AdditionalOutput()
+        output.AllocateBitInfoMap()
         morgan_counter().GetCountFingerprint(
-            molecule, customAtomInvariants=codes, additionalOutput=found
+            molecule, customAtomInvariants=codes, additionalOutput=output
         )
-        for place, where in found.GetBitInfoMap().items():
+        for place, where in output.GetBitInfoMap().items():
             for centre, radius in where:
                 members += [(len(places), atom) for atom in within[radius][centre]]
                 places.append(place)
