@@ -58,9 +58,14 @@ def test_the_spread_over_weights_is_told_from_that_over_parts():
     assert (alone.of_weights, alone.of_parts != alone.of_parts) == (pytest.approx(2**0.5), True)
 
 
+def test_the_mean_over_trainings_is_that_of_float64():
+    found = spread(_attempts([[0.9, 0.9]]), "accuracy")
+    assert (found.mean, found.of_weights) == (0.9, 0.0)
+
+
 def test_a_public_split_is_trained_on_from_many_weights():
     assert plan(3, 7, drawn=False) == [(0, 7), (0, 8), (0, 9)]
-    assert {one.part for one in plan(100, 0, drawn=True)} == set(range(10))
+    assert {one.split for one in plan(100, 0, drawn=True)} == set(range(10))
 
 
 def test_label_propagation_solves_the_harmonic_equations():

@@ -101,4 +101,4 @@ def test_only_small_graphs_and_layers_of_one_kind_are_stacked():
     planned = plan(25, 0, drawn=True)
     made = stacks(planned, 4)
     assert [one for stack in made for one in stack] == planned
-    assert all(len({one.part for one in stack}) == 1 and len(stack) <= 4 for stack in made)
+    assert all(len({one.split for one in stack}) == 1 and len(stack) <= 4 for stack in made)

@@ -62,7 +62,7 @@ def judge(
         "baselines": {name: measure(task, y[test], p[test]) for name, p in baselines.items()},
         "runs": {"count": len(attempts), "kept": attempts.index(kept), "test": spreads},
         "intervals": measure_intervals(estimator, y[test], made[test], settings.coverage),
-        "split": splits[kept.planned.part].protocol,
+        "split": splits[kept.planned.split].protocol,
         "nodes": {
             "train": len(split.train), "val": len(split.val), "test": len(test),
             "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),

@@ -37,9 +37,14 @@ SIDE_BY_SIDE = 4
 
 
 class Planned(NamedTuple):
-    """A training to come: which parts, and the seed of weights and dropout."""
+    """A training to come: the number of its split, and the seed of weights and dropout.
 
-    part: int
+    Attributes:
+        split: the position of its parts among the splits of the run, from 0.
+        seed: of first weights and dropout.
+    """
+
+    split: int
     seed: int
 
 
@@ -106,7 +111,7 @@ class Trainer:
     ) -> list[Attempt]:
         """Train together what has the same parts, and measure what came of it."""
         estimators = [copy.copy(self.estimator).set_params(seed=one.seed) for one in planned]
-        fit_together(estimators, self.encoded, self.y, self.splits[planned[0].part], tick=learned)
+        fit_together(estimators, self.encoded, self.y, self.splits[planned[0].split], tick=learned)
         return [self._measure(*one) for one in zip(planned, estimators)]
 
     def _measure(self, planned: Planned, estimator: NodeEstimator) -> Attempt:
@@ -141,7 +146,7 @@ def stacks(planned: Sequence[Planned], size: int) -> list[list[Planned]]:
     >>> [len(stack) for stack in stacks(plan(16, 0, drawn=True), 3)]
     [3, 1, 3, 1, 3, 1, 3, 1]
     """
-    parts = [list(same) for _, same in groupby(planned, key=lambda one: one.part)]
+    parts = [list(same) for _, same in groupby(planned, key=lambda one: one.split)]
     return [same[i : i + size] for same in parts for i in range(0, len(same), size)]
 
 
@@ -219,8 +224,8 @@ def spread(attempts: Sequence[Attempt], metric: str) -> Spread:
     Returns:
         The spread; NaN where there are too few trainings to tell.
     """
-    values = torch.tensor([one.test[metric] for one in attempts]).double()
-    part = torch.tensor([one.planned.part for one in attempts])
+    values = torch.tensor([one.test[metric] for one in attempts], dtype=torch.float64)
+    part = torch.tensor([one.planned.split for one in attempts])
     groups = [values[part == number] for number in part.unique()]
     mean, std = float(values.mean()), float(values.std()) if len(values) > 1 else math.nan
     freedom = len(values) - len(groups)

@@ -80,7 +80,7 @@ def train_run(
     planned = plan(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
     drawn = [
         make_split(settings, graph, y, estimator.task, number)
-        for number in range(planned[-1].part + 1)
+        for number in range(planned[-1].split + 1)
     ]
     splits, graph = [split for split, _ in drawn], graph.with_notes(*drawn[0][1])
     column = split_column(settings)
