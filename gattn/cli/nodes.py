@@ -49,7 +49,10 @@ Thousands = Annotated[
 ]
 Missing = Annotated[
     list[str] | None,
-    option("A word for a missing attribute, as NA; give it once for each.", "empty cells"),
+    option(
+        "A word for a missing attribute, as NA; give it once for each.",
+        "empty cells, and NA and the like in columns of numbers",
+    ),
 ]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,26 @@ __all__ = [
     "AttributedGraph",
     "GraphError",
     "LeftOut",
+    "Where",
+    "at_row",
     "attributed_graph",
     "check_names",
     "edges_by_name",
     "held",
 ]
+
+
+Where: TypeAlias = Callable[[int], str]
+"""The words for the position of a node, as ``"at node 'n0' (line 2)"``."""
+
+
+def at_row(place: int) -> str:
+    """The words for a position in values that come without the names of nodes.
+
+    >>> at_row(4)
+    'in row 4 (counted from 0)'
+    """
+    return f"in row {place:,} (counted from 0)"
 
 
 class GraphError(ValueError):
@@ -58,6 +74,7 @@ class AttributedGraph:
         unreadable: attributes that are not in the table, by name, and why they cannot be read. They
             are an error only where they are needed.
         tensor_labels: whether the column ``y`` comes from a tensor, where -1 is no class.
+        lines: the line of each node in its file, from 1; empty where there are no lines.
     """
 
     names: list[Hashable]
@@ -69,9 +86,19 @@ class AttributedGraph:
     left_out: tuple[LeftOut, ...] = ()
     unreadable: Mapping[Hashable, str] = field(default_factory=dict)
     tensor_labels: bool = False
+    lines: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def node(self, place: int) -> str:
+        """The words for the node at a position: its name, and its line where that is known."""
+        line = f" (line {self.lines[place]:,})" if self.lines else ""
+        return f"node {self.names[place]!r}{line}"
+
+    def where(self, place: int) -> str:
+        """The words for the position of a cell of a node, as ``"at node 'n0' (line 2)"``."""
+        return f"at {self.node(place)}"
 
     def column(self, name: str) -> pd.Series:
         """An attribute of the nodes.
@@ -130,6 +157,7 @@ def attributed_graph(
     left_out: Sequence[LeftOut] = (),
     unreadable: Mapping[Hashable, str] | None = None,
     tensor_labels: bool = False,
+    lines: Sequence[int] = (),
 ) -> AttributedGraph:
     """Check a graph, and make its edges what layers read: once each, both ways, no self-loop.
 
@@ -143,6 +171,7 @@ def attributed_graph(
         left_out: edges that were left out before.
         unreadable: see :class:`AttributedGraph`.
         tensor_labels: see :class:`AttributedGraph`.
+        lines: see :class:`AttributedGraph`.
 
     Returns:
         The graph, whose notes say how many edges were doubled and how many nodes have none.
@@ -152,7 +181,7 @@ def attributed_graph(
     """
     if not len(names):
         raise GraphError("the graph has no nodes")
-    check_names(names)
+    check_names(names, lines=lines)
     told, nodes = list(notes), len(names)
     source, destination = edge_index
     kept = source != destination
@@ -171,7 +200,7 @@ def attributed_graph(
         )
     return AttributedGraph(
         list(names), once, table.reset_index(drop=True), x, directed, tuple(told), tuple(left_out),
-        unreadable or {}, tensor_labels,
+        unreadable or {}, tensor_labels, tuple(lines),
     )  # fmt: skip
 
 
@@ -213,17 +242,26 @@ def _is_gap(name: Hashable) -> bool:
     return name is None or name is pd.NA or name != name
 
 
-def check_names(names: Sequence[Hashable], where: str = "") -> None:
-    """Raise where two nodes share a name, and say where the names come from."""
+def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[int] = ()) -> None:
+    """Raise where two nodes share a name.
+
+    Args:
+        names: of the n nodes.
+        where: the words for the column that holds the names.
+        lines: of the n nodes in their file; empty where there are no lines.
+
+    Raises:
+        GraphError: two names are the same.
+    """
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if not doubled:
         return
     first = doubled[0]
-    rows = ", ".join(str(row) for row, name in enumerate(names) if name == first)
+    rows = [row for row, name in enumerate(names) if name == first]
+    places = ", ".join(str(lines[row] if lines else row) for row in rows)
+    title = f"lines {places}" if lines else f"rows {places} (from 0)"
     more = f", and {len(doubled) - 1} more names" if len(doubled) > 1 else ""
-    raise GraphError(
-        f"names of nodes{where} must differ; rows {rows} (from 0) are all {first!r}{more}"
-    )
+    raise GraphError(f"names of nodes{where} must differ; {title} are all {first!r}{more}")
 
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.parts import MASKS, VALIDATION, mask_columns, masked_parts, random_parts
@@ -104,7 +105,7 @@ class NodeEstimator(KeptEstimator):
         self.settings()  # a wrong setting is told before anything is read
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)
-        labels = self.learn_labels(values)
+        labels = self.learn_labels(values, read.where)
         split, decided = self._parts(read, labels)
         encoded = self.encode(read.with_notes(*notes, *decided), values.name)
         return self.fit_parts(encoded, labels, split, tick=tick)
@@ -150,10 +151,27 @@ class NodeEstimator(KeptEstimator):
             The estimator itself.
 
         Raises:
-            GraphError: a part without a labelled node.
+            GraphError: a part without a labelled node, or a training part of one class only.
         """
+        notes = self.check_split(y, split)
+        encoded = replace(encoded, notes=(*encoded.notes, *notes))
         fit_together([self], encoded, y, split, tick=tick)
         return self
+
+    def check_split(self, y: Tensor, split: Split) -> list[str]:
+        """Check the labels of the parts before training.
+
+        Args:
+            y: [n] float64, NaN where unknown.
+            split: positions of nodes.
+
+        Returns:
+            Notes on what the parts lack, a sentence each; empty for labels that are numbers.
+
+        Raises:
+            GraphError: the training part holds one class only.
+        """
+        return []
 
     def settings(self) -> NodeSettings:
         """The settings of the model."""
@@ -219,7 +237,7 @@ class NodeEstimator(KeptEstimator):
         """The graph to score on, and its labels: without arguments those of no part of ``fit``."""
         read = self.read(graph)
         if graph is not None or y is not None:
-            return read, self.encode_labels(self._read_labels(read, y)[0])
+            return read, self.encode_labels(self._read_labels(read, y)[0], read.where)
         rest = self.y_.clone()
         rest[torch.cat([self.split_.train, self.split_.val])] = torch.nan
         if not rest.isfinite().any():
@@ -232,12 +250,12 @@ class NodeEstimator(KeptEstimator):
         """How many numbers the network gives of a node."""
 
     @abstractmethod
-    def learn_labels(self, values: pd.Series) -> Tensor:
-        """Remember what labels there are, and encode them."""
+    def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
+        """Remember the labels that there are, and encode them as :meth:`encode_labels`."""
 
     @abstractmethod
-    def encode_labels(self, values: pd.Series) -> Tensor:
-        """Labels [n] float64, NaN where unknown."""
+    def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
+        """Labels [n] float64, NaN where unknown; ``where`` puts a position into words."""
 
     @abstractmethod
     def _calibrate(self, y: Tensor, made: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
 
 
 def flat_table(
-    table: pd.DataFrame,
+    table: pd.DataFrame, names: Sequence[Hashable] | None = None
 ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
     """Give every column one value a node.
 
@@ -44,6 +44,7 @@ def flat_table(
 
     Args:
         table: n rows of attributes.
+        names: of the n nodes; None to number them from 0.
 
     Returns:
         The table; what was decided, in a sentence each; and the attributes that cannot be read,
@@ -71,7 +72,7 @@ def flat_table(
             notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
         else:
             try:
-                parts.append(_numbers(values))
+                parts.append(_numbers(values, range(len(table)) if names is None else names))
             except GraphError as error:
                 unreadable[name] = str(error)
     flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
@@ -95,21 +96,21 @@ def _joined(values: pd.Series) -> pd.Series:
     return pd.Series(texts, values.index, dtype=object, name=values.name)
 
 
-def _numbers(values: pd.Series) -> pd.DataFrame:
+def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
     """Each place of the lists as a column; NaN where a node has no list."""
     lists = [
         None if gone else _list_of_numbers(value, values.name)
         for value, gone in zip(values, is_missing(values))
     ]
-    width = next(len(one) for one in lists if one is not None)
+    first, width = next((row, len(one)) for row, one in enumerate(lists) if one is not None)
     rows = np.full((len(lists), width), np.nan)
     for row, one in enumerate(lists):
         if one is None:
             continue
         if len(one) != width:
             raise GraphError(
-                f"attribute {values.name!r} must hold as many numbers for every node; the first "
-                f"has {width}, that in row {row} has {len(one)}"
+                f"attribute {values.name!r} must hold as many numbers for every node; that of "
+                f"node {names[first]!r} has {width}, that of node {names[row]!r} has {len(one)}"
             )
         rows[row] = one
     return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")

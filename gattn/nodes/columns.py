@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from gattn.data.numbers import NumberFormat, classify, read_numbers
-from gattn.nodes.attributed import held
+from gattn.nodes.attributed import Where, at_row, held
 from gattn.nodes.notation import looks_numeric, told_patterns
 from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing
 
@@ -27,6 +27,9 @@ HASHES = 2**16
 """Places that words are hashed to; a column keeps those that its nodes use."""
 LEAST = 2
 """A word that fewer nodes hold says nothing of others."""
+LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
+LEAVE_EMPTY = "write numbers there, or leave these cells empty"
+"""What to do about cells that no option reads as numbers, in training and in prediction."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,10 @@ class Column:
         counts = {"category": len(self.categories), "text": len(self.places)}
         return counts.get(self.kind, 1 + self.gaps)
 
-    def features(self, values: pd.Series) -> sp.csr_matrix:
-        """The features [n, width] of n values."""
+    def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
+        """The features [n, width] of n values, whose positions ``where`` puts into words."""
         if self.kind == "number":
-            return self._numbers(values)
+            return self._numbers(values, where)
         texts = as_texts(values)
         if self.kind == "category":
             place = pd.Index(self.categories).get_indexer(pd.Index(texts))
@@ -75,8 +78,8 @@ class Column:
         norm = np.sqrt(np.asarray(weighed.multiply(weighed).sum(1)).ravel())
         return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
 
-    def _numbers(self, values: pd.Series) -> sp.csr_matrix:
-        numbers = _checked_numbers(values, self.unit)
+    def _numbers(self, values: pd.Series, where: Where) -> sp.csr_matrix:
+        numbers = _checked_numbers(values, where, self.unit)
         missing = np.isnan(numbers)
         scaled = np.where(missing, 0.0, (numbers - self.mean) / self.std)
         columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
@@ -115,7 +118,9 @@ class Column:
         return cls(**{**state, **lists})
 
 
-def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Column], list[str]]:
+def learn_columns(
+    table: pd.DataFrame, names: Sequence[str], where: Where = at_row
+) -> tuple[list[Column], list[str]]:
     """Learn how columns become features.
 
     A column of numbers is standardised. One of texts is of categories where they are few and come
@@ -127,6 +132,7 @@ def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Colum
     Args:
         table: of the nodes that there are, labelled or not.
         names: the columns to use.
+        where: the words for the position of a node.
 
     Returns:
         The columns that give features, and notes.
@@ -138,15 +144,22 @@ def learn_columns(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[Colum
     """
     found, notes = [], []
     for name in names:
-        column, told = _learn(name, table[name])
+        column, told = _learn(name, table[name], where)
         if column is not None:
             found.append(column)
         notes += told
     return found, notes
 
 
-def write_features(columns: Sequence[Column], table: pd.DataFrame) -> sp.csr_matrix:
+def write_features(
+    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
+) -> sp.csr_matrix:
     """The features of all columns side by side: [n, d] float32.
+
+    Args:
+        columns: what :func:`learn_columns` gave.
+        table: of n nodes.
+        where: the words for the position of a node.
 
     Raises:
         ValueError: a column is missing, or one of numbers holds a text.
@@ -156,11 +169,11 @@ def write_features(columns: Sequence[Column], table: pd.DataFrame) -> sp.csr_mat
             raise ValueError(
                 f"the nodes have no attribute {column.name!r}, which the model reads; {held(table)}"
             )
-    blocks = [column.features(table[column.name]) for column in columns]
+    blocks = [column.features(table[column.name], where) for column in columns]
     return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
 
 
-def _learn(name: str, values: pd.Series) -> tuple[Column | None, list[str]]:
+def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:
     missing, numbers = is_missing(values), as_numbers(values)
     texts = as_texts(values)
     known = Counter(text for text, gone in zip(texts, missing) if not gone)
@@ -169,21 +182,22 @@ def _learn(name: str, values: pd.Series) -> tuple[Column | None, list[str]]:
         return None, [f"Column {name!r} says nothing: it is {told}."]
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
-        return _learn_numbers(name, values, "")
+        return _learn_numbers(name, values, "", where)
     total, notes = known.total(), []
     written = read_numbers(texts if looks_numeric(texts) else ())
     recognised = sum(pattern.count for pattern in written.recognised())
     if recognised == total and all(classify(text).unit == "%" for text in known):
-        column, notes = _learn_numbers(name, values, "%")
+        column, notes = _learn_numbers(name, values, "%", where)
         if column is not None:
             return column, notes
     if 2 * (total - len(words) + recognised) >= total and recognised:
-        patterns = told_patterns(written.patterns)
+        patterns = told_patterns(written.patterns, where, LEAVE_OUT)
         notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
     elif len(words) < total:
         notes.append(
             f"Column {name!r} holds {total - len(words):,} numbers and {len(words):,} texts, "
-            f"as {words[0][:40]!r}: all are read as texts."
+            f"as {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as texts. "
+            f"If the column is to be numbers, {LEAVE_OUT}."
         )
     notes += _told_words(name, values)
     if _is_category(known):
@@ -192,19 +206,21 @@ def _learn(name: str, values: pd.Series) -> tuple[Column | None, list[str]]:
     return column, notes + more
 
 
-def _learn_numbers(name: str, values: pd.Series, unit: str) -> tuple[Column | None, list[str]]:
+def _learn_numbers(
+    name: str, values: pd.Series, unit: str, where: Where
+) -> tuple[Column | None, list[str]]:
     """A column of numbers, each with the unit behind it; None where some are not written so."""
     missing, words = is_missing(values, numbers=True), gap_words(values)
     if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
         return None, []
-    numbers, notes = _checked_numbers(values, unit)[~missing], []
+    numbers, notes = _checked_numbers(values, where, unit)[~missing], []
     if unit:
         notes.append(f"Column {name!r} is read as numbers before {unit!r}.")
     if words:
         notes.append(f"Column {name!r} is missing where it holds {_counts(words)}.")
     texts = [value for value in values.tolist() if isinstance(value, str)]
     notes += [
-        f"Column {name!r}: {told_patterns([doubt])}."
+        f"Column {name!r}: {told_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
     ]
     # Equal numbers differ from their mean by rounding.
@@ -251,12 +267,12 @@ def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 
 
-def _checked_numbers(values: pd.Series, unit: str = "") -> NDArray[np.float64]:
+def _checked_numbers(values: pd.Series, where: Where, unit: str = "") -> NDArray[np.float64]:
     numbers = as_numbers(values, NumberFormat(unit=unit))
     strange = np.isnan(numbers) & ~is_missing(values, numbers=True)
     if strange.any():
         texts = ["" if gone else str(value) for value, gone in zip(values, ~strange)]
-        patterns = told_patterns(read_numbers(texts).patterns)
+        patterns = told_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
         text = texts[int(strange.argmax())]
         raise ValueError(
             f"attribute {values.name!r} must hold numbers, as in training; got {text!r}: {patterns}"

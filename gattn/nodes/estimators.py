@@ -12,9 +12,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor
 
-from gattn.nodes.attributed import GraphError
+from gattn.data import Split
+from gattn.nodes.attributed import GraphError, Where, at_row
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.labels import encode_classes, encode_numbers, find_classes
+from gattn.nodes.parts import missing_classes
 from gattn.nodes.reading import GraphLike
 from gattn.nodes.settings import NodeTask
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
@@ -133,14 +135,18 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         """How many classes there are."""
         return len(self.classes_)
 
-    def learn_labels(self, values: pd.Series) -> Tensor:
+    def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Remember the labels that there are, and encode them as :meth:`encode_labels`."""
-        self.classes_ = find_classes(values)
-        return self.encode_labels(values)
+        self.classes_ = find_classes(values, where)
+        return self.encode_labels(values, where)
 
-    def encode_labels(self, values: pd.Series) -> Tensor:
-        """Labels [n] float64, NaN where unknown."""
+    def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
+        """Labels [n] float64, NaN where unknown; ``where`` puts a position into words."""
         return encode_classes(values, self.classes_)
+
+    def check_split(self, y: Tensor, split: Split) -> list[str]:
+        """Notes on the classes that parts lack, as :func:`gattn.nodes.parts.missing_classes`."""
+        return missing_classes(y, split, self.classes_.tolist())
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         self.calibrator_ = LabelSetCalibrator.fit(y, made[:, None])
@@ -229,16 +235,16 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         """One number."""
         return 1
 
-    def learn_labels(self, values: pd.Series) -> Tensor:
+    def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Remember the labels that there are, and encode them as :meth:`encode_labels`."""
-        y = self.encode_labels(values)
+        y = self.encode_labels(values, where)
         if len(y[y.isfinite()].unique()) < 2:
             raise GraphError("labels must be at least two different numbers")
         return y
 
-    def encode_labels(self, values: pd.Series) -> Tensor:
-        """Labels [n] float64, NaN where unknown."""
-        return encode_numbers(values)
+    def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
+        """Labels [n] float64, NaN where unknown; ``where`` puts a position into words."""
+        return encode_numbers(values, where)
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         self.calibrator_ = IntervalCalibrator.fit(y, made, torch.ones_like(made))

@@ -76,7 +76,7 @@ class FeatureEncoder:
                 raise GraphError(f"{fault}. Name the attributes to read with features (--features)")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names
         try:
-            columns, notes = learn_columns(graph.table, list(used))
+            columns, notes = learn_columns(graph.table, list(used), graph.where)
         except ValueError as error:
             raise GraphError(str(error)) from None
         if columns:
@@ -102,7 +102,7 @@ class FeatureEncoder:
                 raise GraphError(f"x must have {self.width} features, as in training; got {came}")
             return graph.x
         try:
-            matrix = write_features(self.columns, graph.table)
+            matrix = write_features(self.columns, graph.table, graph.where)
         except ValueError as error:
             raise GraphError(str(error)) from None
         if matrix.nnz > DENSE * len(graph) * self.width:

@@ -97,7 +97,8 @@ def _read(
     if ending not in TABLES + LISTS:
         ends = ", ".join([*MARKUP, *TABLES, *LISTS])
         raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
-    table, semicolons = None, False
+    table, separator = None, ""
+    node_lines: list[int] = []
     if ending in LISTS:
         edges, lines, notes = read_list(path, encoding)
     else:
@@ -106,14 +107,16 @@ def _read(
     if edges.empty and nodes is None:
         raise GraphError("it has no edges")
     if nodes is not None:
-        table, _, separator = _read_table(Path(nodes), encoding)
-        semicolons = separator == ";"
+        table, node_lines, separator = _read_table(Path(nodes), encoding)
         if table.empty:
             raise GraphError(f"{nodes} has no nodes")
-    graph = from_tables(edges, table, directed=bool(directed), lines=lines, notes=notes)
+    graph = from_tables(
+        edges, table, directed=bool(directed), lines=lines,
+        node_lines=node_lines if separator else (), notes=notes,
+    )  # fmt: skip
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
-    return graph, semicolons
+    return graph, separator == ";"
 
 
 def _marked_up(path: Path) -> networkx.Graph:

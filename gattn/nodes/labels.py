@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.numbers import read_numbers
-from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.cells import LISTS, shape_fault
 from gattn.nodes.notation import told_patterns
 from gattn.nodes.values import as_numbers, as_texts, gap_words, is_empty, is_missing
@@ -29,6 +29,7 @@ Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
 UNLABELLED = -1
 """The class of a node without a label in tensors, as PyG's data sets have it."""
+EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
@@ -73,11 +74,11 @@ def read_labels(
         is_tensor = graph.tensor_labels and name == "y"
     told: list[str] = []
     if is_tensor and classes:
-        values, told = _without_unlabelled(values)
+        values, told = _without_unlabelled(values, graph)
     return values, [*notes, *(told or _told_missing(values))]
 
 
-def _without_unlabelled(values: pd.Series) -> tuple[pd.Series, list[str]]:
+def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
     """The labels of a tensor, in which -1 is None; where there are fractions, as they are."""
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
@@ -85,8 +86,8 @@ def _without_unlabelled(values: pd.Series) -> tuple[pd.Series, list[str]]:
     low = np.flatnonzero(numbers < UNLABELLED)
     if len(low):
         raise GraphError(
-            f"y must hold classes from 0 on, and {UNLABELLED} for a node without a label; node "
-            f"{low[0]} has {numbers[low[0]]:g}. For numbers take NodeRegressor"
+            f"y must hold classes from 0 on, and {UNLABELLED} for a node without a label; "
+            f"{graph.node(int(low[0]))} has {numbers[low[0]]:g}. For numbers take NodeRegressor"
         )
     gone = numbers == UNLABELLED
     if not gone.any():
@@ -115,8 +116,12 @@ def _told_missing(values: pd.Series) -> list[str]:
     return notes
 
 
-def find_classes(values: pd.Series) -> np.ndarray:
+def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
     """The different labels, sorted; as texts where some are.
+
+    Args:
+        values: the labels of n nodes.
+        where: the words for the position of a node.
 
     Raises:
         GraphError: there are fewer than two, or so many that they are no classes.
@@ -134,7 +139,7 @@ def find_classes(values: pd.Series) -> np.ndarray:
         held = f"one: {kinds[0]!r}" if kinds else "none"
         raise GraphError(f"labels{_of(values)} must have at least two classes; there is {held}")
     if len(kinds) > max(20, len(known) / 2):
-        patterns = told_patterns(read_numbers(as_texts(values)).recognised())
+        patterns = told_patterns(read_numbers(as_texts(values)).recognised(), where)
         raise GraphError(
             f"labels{_of(values)} must be classes; {len(kinds):,} of {len(known):,} nodes have "
             "different ones. For numbers take NodeRegressor (--task regression)"
@@ -162,8 +167,12 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
     return torch.from_numpy(y)
 
 
-def encode_numbers(values: pd.Series) -> Tensor:
+def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
     """Labels that are numbers: [n] float64, NaN where unknown.
+
+    Args:
+        values: the labels of n nodes.
+        where: the words for the position of a node.
 
     Raises:
         GraphError: one is no number, or infinite.
@@ -173,7 +182,7 @@ def encode_numbers(values: pd.Series) -> Tensor:
     if strange.any():
         label = values.tolist()[strange.argmax()]
         texts = ["" if gone else str(value) for value, gone in zip(values.tolist(), ~strange)]
-        patterns = told_patterns(read_numbers(texts).patterns)
+        patterns = told_patterns(read_numbers(texts).patterns, where, EMPTY)
         raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}: {patterns}")
     if np.isinf(numbers).any():
         raise GraphError(f"labels{_of(values)} must be finite; one is infinite")

@@ -17,7 +17,7 @@ from gattn.data.numbers import (
     python_argument,
     read_numbers,
 )
-from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.attributed import AttributedGraph, Where
 from gattn.nodes.values import as_texts
 
 __all__ = ["looks_numeric", "told_patterns", "with_numbers"]
@@ -111,21 +111,30 @@ def looks_numeric(texts: Sequence[str]) -> bool:
     return 3 * sum(kind != "text" for kind in kinds) >= len(kinds) > 0
 
 
-def told_patterns(patterns: Iterable[Pattern]) -> str:
-    """Say which patterns the cells of n nodes have, and which option reads them.
+def told_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "") -> str:
+    """Say which patterns the cells of n nodes have, and what to do about them.
 
-    >>> told_patterns(read_numbers(["1", "0,5"]).patterns)
-    "1 cell looks like a number with a decimal comma, as '0,5' at node 2 \
+    Args:
+        patterns: of the cells that were not read as numbers.
+        where: the words for the position of a node.
+        remedy: what to do about cells that no option reads; empty for no advice.
+
+    Returns:
+        The patterns with the option that reads each, and the remedy where a pattern has none.
+
+    >>> told_patterns(read_numbers(["1", "0,5"]).patterns, "at node {}".format, "write numbers")
+    "1 cell looks like a number with a decimal comma, as '0,5' at node 1 \
 (--decimal , / decimal=',' reads it)"
+    >>> told_patterns(read_numbers(["1", ">10"]).patterns, "at node {}".format, "write numbers")
+    "1 cell is a censored value, as '>10' at node 1: write numbers"
     """
-    return "; ".join(
-        pattern.sentence(_where, _option if pattern.kind in OPTIONS else None)
+    patterns = list(patterns)
+    told = [
+        pattern.sentence(where, _option if pattern.kind in OPTIONS else None)
         for pattern in patterns
-    )
-
-
-def _where(place: int) -> str:
-    return f"at node {place + 1:,}"
+    ]
+    has_option = all(pattern.kind in OPTIONS and pattern.settings for pattern in patterns)
+    return "; ".join(told) + f": {remedy}" * (bool(remedy) and not has_option)
 
 
 def _option(name: str, value: str) -> str:

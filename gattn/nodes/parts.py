@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import torch
@@ -19,6 +19,7 @@ __all__ = [
     "VALIDATION",
     "mask_columns",
     "masked_parts",
+    "missing_classes",
     "named_parts",
     "per_class_parts",
     "random_parts",
@@ -34,6 +35,14 @@ MASKS = tuple(name for names in PARTS.values() for name in names)
 VALIDATION = 0.2
 """The share of the training part that validation gets where nothing names a validation part."""
 TRAIN, VAL = 20, 30  # nodes of a class
+SHOWN = 10
+"""The classes that a sentence names at most."""
+LACKING = {
+    "train": ("training", "the model does not learn to predict {it}"),
+    "val": ("validation", "the choice of the epoch does not depend on {it}"),
+    "test": ("test", "the scores of the test part say nothing about {it}"),
+}
+"""The title of each part, and the effect of a class that the part lacks."""
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
@@ -89,6 +98,13 @@ def masked_parts(
             f"'test_mask'; {held(graph.table)}"
         )
     marks = {part: _mask(graph, name) for part, name in columns.items()}
+    there = {*graph.table.columns, *graph.unreadable}
+    unread = [
+        f"{name} is not read: {columns[part]} marks the {LACKING[part][0]} part."
+        for part, names in PARTS.items()
+        for name in names
+        if name in there and name != columns[part]
+    ]
     faults = [
         _overlap(graph, (columns[a], marks[a]), (columns[b], marks[b]))
         for a, b in combinations(marks, 2)
@@ -96,13 +112,14 @@ def masked_parts(
     ]
     if faults:
         raise GraphError(f"a node must be in one part; {'; '.join(faults)}")
-    return _complete(marks, columns, y, seed, fraction, by_class, "public")
+    split, notes = _complete(marks, columns, y, seed, fraction, by_class, "public")
+    return split, [*unread, *notes]
 
 
 def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:
     both = (one[1] & other[1]).nonzero().flatten()
     nodes = f"{len(both):,} node{'s' * (len(both) > 1)}"
-    return f"{one[0]} and {other[0]} share {nodes}, as {graph.names[int(both[0])]!r}"
+    return f"{one[0]} and {other[0]} share {nodes}, as {graph.node(int(both[0]))}"
 
 
 def _complete(
@@ -188,9 +205,11 @@ TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
     """[n] bool, of an attribute that holds no other words than these."""
     words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
-    strange = next((word for word in words if word and word not in TRUTH), None)
-    if strange is not None:
-        raise GraphError(f"{name} must hold true and false; it holds {strange!r}")
+    for row, word in enumerate(words):
+        if word and word not in TRUTH:
+            raise GraphError(
+                f"{name} must hold true and false; it holds {word!r} {graph.where(row)}"
+            )
     return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
 
@@ -224,7 +243,7 @@ def named_parts(
         if name and name not in NAMES:
             raise GraphError(
                 f"column {column!r}: the part of a node must be train, val or test, or empty; "
-                f"node {graph.names[row]!r} has {name!r}"
+                f"{graph.node(row)} has {name!r}"
             )
     parts = [NAMES.get(name) for name in names]
     marks = {part: torch.tensor([one == part for one in parts]) for part in PARTS}
@@ -281,6 +300,70 @@ def random_parts(
         second = round((fractions[0] + fractions[1]) * len(members))
         parts.append(members.tensor_split([first, max(first, second)]))
     return _joined(parts, f"random {ratio} of every class (seed {seed})")
+
+
+def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:
+    """Name the classes that the parts of a split lack.
+
+    Args:
+        y: [n] classes from 0, NaN where unknown.
+        split: the parts, drawn or read.
+        classes: the name of each class.
+
+    Returns:
+        A sentence for each part that has labelled nodes and lacks classes of the data; empty where
+        every part holds every class.
+
+    Raises:
+        GraphError: the labelled nodes of the training part are of one class, and the data hold
+            several.
+
+    >>> y, (train, val) = torch.tensor([0.0, 0, 1, 1, 2]), torch.arange(5).split([4, 1])
+    >>> split = Split(train, val, torch.tensor([], dtype=torch.int64), "public")
+    >>> missing_classes(y, split, ["a", "b", "c"])[0]
+    "The training part holds no node of class 'c' (1 labelled node in the data): the model does \
+not learn to predict it."
+    """
+    total = _class_counts(y, len(classes))
+    there = total > 0
+    notes = []
+    for part, (title, effect) in LACKING.items():
+        counts = _class_counts(y[getattr(split, part)], len(classes))
+        labelled = int(counts.sum())
+        if not labelled:
+            continue
+        if part == "train" and int((counts > 0).sum()) == 1 and int(there.sum()) > 1:
+            only = classes[int(counts.argmax())]
+            raise GraphError(
+                f"the training part must hold two classes or more; its {labelled:,} labelled "
+                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the data "
+                f"hold {_named_classes(classes, total, there)} (split: {split.protocol})"
+            )
+        lacks = there & (counts == 0)
+        if lacks.any():
+            it = "it" if int(lacks.sum()) == 1 else "them"
+            notes.append(
+                f"The {title} part holds no node of {_named_classes(classes, total, lacks)}: "
+                f"{effect.format(it=it)}."
+            )
+    return notes
+
+
+def _class_counts(y: Tensor, classes: int) -> Tensor:
+    """The number of labelled nodes of each class: [c] int64."""
+    return torch.bincount(y[y.isfinite()].long(), minlength=classes)
+
+
+def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
+    """Some classes with the number of labelled nodes that each has in the data."""
+    places = which.nonzero().flatten().tolist()
+    shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
+    if len(places) == 1:
+        nodes = int(counts[places[0]])
+        many = "s" * (nodes > 1)
+        return f"class {classes[places[0]]!r} ({nodes:,} labelled node{many} in the data)"
+    more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
+    return f"the {len(places):,} classes {shown}{more} (labelled nodes in the data)"
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> list[Tensor]:

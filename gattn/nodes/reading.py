@@ -82,7 +82,7 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     )
     ends = list(graph.edges())
     pairs, _ = edges_by_name(names, [a for a, _ in ends], [b for _, b in ends])
-    table, notes, unreadable = flat_table(table)
+    table, notes, unreadable = flat_table(table, names)
     held = dict.fromkeys(name for *_, held in graph.edges(data=True) for name in held)
     notes = [*not_read(name for name in held if name != "id"), *notes]  # GEXF numbers edges
     if graph.is_directed() and directed is None:

@@ -14,6 +14,7 @@ from gattn.nodes.attributed import (
     AttributedGraph,
     GraphError,
     LeftOut,
+    at_row,
     attributed_graph,
     check_names,
     edges_by_name,
@@ -45,6 +46,7 @@ def from_tables(
     *,
     directed: bool = False,
     lines: Sequence[int] | None = None,
+    node_lines: Sequence[int] = (),
     notes: Sequence[str] = (),
 ) -> AttributedGraph:
     """Read a table of edges and, where there is one, a table of nodes.
@@ -62,6 +64,7 @@ def from_tables(
         nodes: a row a node, in order; without it the nodes are those of the edges.
         directed: whether messages follow the edges' direction alone.
         lines: of the edges in their file.
+        node_lines: of the nodes in their file; empty where there are no lines.
         notes: what was decided before.
 
     Returns:
@@ -82,7 +85,7 @@ def from_tables(
     if nodes is None:
         names, table = list(named), pd.DataFrame(index=range(len(named)))
     else:
-        names, table, told, unreadable = _named_nodes(nodes, named)
+        names, table, told, unreadable = _named_nodes(nodes, named, node_lines)
         notes += told
     _check_header(first, second, names)
     pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
@@ -97,7 +100,7 @@ def from_tables(
         notes.append(_told_left_out(left_out, len(edges), absent))
     return attributed_graph(
         names, pairs, table, directed=directed, notes=notes, left_out=left_out,
-        unreadable=unreadable,
+        unreadable=unreadable, lines=node_lines,
     )  # fmt: skip
 
 
@@ -174,7 +177,7 @@ class _Names:
 
 
 def _named_nodes(
-    nodes: pd.DataFrame, ends: NDArray
+    nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
     """The names of nodes, their other attributes, what was decided, and unreadable attributes."""
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
@@ -193,7 +196,7 @@ def _named_nodes(
         names = _as_names(nodes.index.to_series())
     else:
         names = _as_names(nodes.iloc[:, place])
-        _check_names(names, columns, place)
+        _check_names(names, columns, place, lines)
     told += [
         f"Column {columns[i]!r} of the nodes numbers the rows, as pandas writes its index: it is "
         "not read."
@@ -201,11 +204,13 @@ def _named_nodes(
         if i != place
     ]
     rest = [i for i in others if i != place]
-    table, notes, unreadable = flat_table(nodes.iloc[:, rest].reset_index(drop=True))
+    table, notes, unreadable = flat_table(nodes.iloc[:, rest].reset_index(drop=True), list(names))
     return list(names), table, [*told, *notes], unreadable
 
 
-def _check_names(names: pd.Series, columns: Sequence[Hashable], place: int) -> None:
+def _check_names(
+    names: pd.Series, columns: Sequence[Hashable], place: int, lines: Sequence[int]
+) -> None:
     column = columns[place]
     if list(columns).count(column) > 1:
         raise GraphError(
@@ -214,8 +219,9 @@ def _check_names(names: pd.Series, columns: Sequence[Hashable], place: int) -> N
         )
     if names.isna().any():
         row = int(np.flatnonzero(names.isna())[0])
-        raise GraphError(f"every node needs a name; column {column!r} has none in row {row}")
-    check_names(list(names), f", which column {column!r} holds,")
+        where = f"in line {lines[row]}" if lines else at_row(row)
+        raise GraphError(f"every node needs a name; column {column!r} has none {where}")
+    check_names(list(names), f", which column {column!r} holds,", lines=lines)
 
 
 def _choose_names(

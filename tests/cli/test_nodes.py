@@ -279,6 +279,49 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, 
     assert "Split random does not read train_mask, test_mask." in " ".join(told.split())
 
 
+@pytest.mark.parametrize("split", ["public", "column:side"])
+def test_a_training_part_of_one_class_is_refused(folder, gattn, tmp_path, split):
+    table = pd.read_csv(folder / "nodes.csv")
+    table["train_mask"], table["test_mask"] = table["group"] == "left", table["group"] == "right"
+    table["side"] = np.where(table["train_mask"], "train", "test")
+    table.to_csv(tmp_path / "nodes.csv", index=False)
+    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
+    options = ["--features", "size", "--split", split, *NETWORK]
+    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 2
+    assert "are of class 'left' only, and the data hold the 2 classes 'left' (27)" in told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("split", ["random", "random-per-class"])
+def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, monkeypatch, split):
+    leave_blank(monkeypatch)
+    table = pd.read_csv(folder / "nodes.csv")
+    table.loc[0, "group"] = "alone"
+    table.to_csv(tmp_path / "nodes.csv", index=False)
+    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
+    options = ["--features", "size", "--split", split, "--runs", 2, *NETWORK]
+    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 0, told
+    words = " ".join(told.split())
+    for part in ("validation", "test"):
+        sentence = f"The {part} part holds no node of class 'alone' (1 labelled node in the data)"
+        assert words.count(sentence) == 1, words
+    assert list(_rows(tmp_path / "run" / "runs.csv")[1].items())[:2] == [
+        ("split", "1"),
+        ("seed", "1"),
+    ]
+
+
+def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("train", "predict", "embed"):
+        code, told = gattn(command, "--help")
+        assert code == 0
+        words = " ".join(told.replace("│", " ").split())
+        assert "default: empty cells, and NA and the like in columns of numbers" in words
+
+
 def test_presets_are_the_papers():
     assert override(None, None, {"data": "pubmed"}).model.output_heads == 8
     assert override(None, "pubmed", {"data": "mine.csv", "heads": 4}).model.heads == 4

@@ -30,7 +30,10 @@ def test_lists_of_texts_become_one_text_and_tables_are_left_out():
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ([[1], [1, 2]], "as many numbers for every node; the first has 1, that in row 1 has 2"),
+        (
+            [[1], [1, 2]],
+            "as many numbers for every node; that of node 0 has 1, that of node 1 has 2",
+        ),
         ([[1], 7], "must hold lists only; got 7"),
         ([[1], [object()]], "must hold lists of numbers or of texts"),
     ],

@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
+from gattn.nodes.files import read_graph_file
 from gattn.nodes.parts import masked_parts, named_parts
 from gattn.nodes.reading import read_graph
 
@@ -125,12 +126,12 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
     [
         (
             {"train_mask": ~VAL, "val_mask": VAL, "test_mask": TEST},
-            "in one part; train_mask and test_mask share 15 nodes, as 40$",
+            "in one part; train_mask and test_mask share 15 nodes, as node 40$",
         ),
         (
             {"train_mask": TRAIN | TEST, "val_mask": VAL | TEST, "test_mask": TEST},
-            "train_mask and val_mask share 15 nodes, as 40; train_mask and test_mask share 15 "
-            "nodes, as 40; val_mask and test_mask share 15 nodes",
+            "train_mask and val_mask share 15 nodes, as node 40; train_mask and test_mask share "
+            "15 nodes, as node 40; val_mask and test_mask share 15 nodes",
         ),
         ({"test_mask": ~torch.zeros(NODES, dtype=torch.bool)}, "nothing is left to train on"),
         ({"train_mask": torch.ones(NODES, 10)}, r"it is \(60, 10\): .* as train_mask\[:, 0\]"),
@@ -145,6 +146,53 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
 def test_masks_that_contradict_are_errors(masks, message):
     with pytest.raises(GraphError, match=message):
         NodeClassifier(**SMALL).fit(_data(**masks))
+
+
+def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
+    edges, nodes = _table(train_mask=TRAIN.numpy(), test_mask=(TEST | VAL).numpy())
+    nodes.loc[3, "test_mask"] = True
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    with pytest.raises(GraphError, match=r"and test_mask share 1 node, as node '3'$"):
+        NodeClassifier(**SMALL).fit((edges, nodes))
+    graph = read_graph_file(tmp_path / "edges.csv", tmp_path / "nodes.csv")
+    with pytest.raises(GraphError, match=r"share 1 node, as node '3' \(line 5\)$"):
+        masked_parts(graph, Y.double(), 0, by_class=True)
+
+
+def test_a_second_mask_of_validation_is_not_read_and_a_note_says_so():
+    model = NodeClassifier(**SMALL).fit(_data(**MASKS, valid_mask=TEST))
+    assert model.split_.val.tolist() == AS_GIVEN["val"]
+    assert "valid_mask is not read: val_mask marks the validation part." in model.notes_
+
+
+@pytest.mark.parametrize("kind", [_data, _table])
+def test_a_training_part_of_one_class_is_an_error(kind):
+    masks = {"train_mask": (Y == 0).numpy(), "test_mask": (Y > 0).numpy()}
+    message = (
+        r"training part must hold two classes or more; its \d+ labelled nodes are of class 0 only, "
+        r"and the data hold the 3 classes 0 \(20\), 1 \(20\), 2 \(20\)"
+    )
+    with pytest.raises(GraphError, match=message):
+        NodeClassifier(label="y", **SMALL).fit(kind(**masks))
+    regressor = NodeRegressor(label="y", features=["size"] if kind is _table else None, **SMALL)
+    assert len(regressor.fit(kind(**masks)).split_.test) == 40
+
+
+def test_classes_that_parts_lack_are_named_with_their_counts():
+    model = NodeClassifier(**SMALL).fit(
+        _data(train_mask=TRAIN & (Y != 2), val_mask=VAL & (Y == 0), test_mask=TEST & (Y != 1))
+    )
+    assert [told for told in model.notes_ if "part holds no node" in told] == [
+        "The training part holds no node of class 2 (20 labelled nodes in the data): the model "
+        "does not learn to predict it.",
+        "The validation part holds no node of the 2 classes 1 (20), 2 (20) (labelled nodes in the "
+        "data): the choice of the epoch does not depend on them.",
+        "The test part holds no node of class 1 (20 labelled nodes in the data): the scores of the "
+        "test part say nothing about it.",
+    ]
+    whole = NodeClassifier(**SMALL).fit(_data(**MASKS))
+    assert not [told for told in whole.notes_ if "part holds no node" in told]
 
 
 def test_masks_over_nodes_without_a_label_are_counted():

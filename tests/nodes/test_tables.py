@@ -200,6 +200,33 @@ def test_what_keeps_a_column_from_being_numbers_is_said(cells, pattern):
     assert re.search(pattern, told), told
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f">{i}" for i in range(40)],
+        [f"{i} nM" for i in range(40)],
+        [f"{i}-{i + 5}" for i in range(40)],
+        [*map(str, range(38)), "old", "new"],
+        ["old", *map(str, range(3)), *["new"] * 36],
+    ],
+)
+def test_cells_that_no_option_reads_have_a_remedy(tmp_path, cells):
+    nodes = "id,c\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))
+    graph = _read(tmp_path, "source,target\n0,1\n", nodes)
+    _, (told, *_) = learn_columns(graph.table, ["c"], graph.where)
+    assert "write numbers there, or leave the column out with --features" in told, told
+    place = next(i for i, cell in enumerate(cells) if not cell.isdigit())
+    assert f"at node '{place}' (line {place + 2})" in told
+    with pytest.raises(GraphError, match=rf"at node '{place}' \(line {place + 2}\).*leave these"):
+        NodeRegressor(label="c", features=[], **SMALL).fit(graph)
+
+
+def test_cells_that_an_option_reads_have_the_option_alone():
+    _, (told,) = learn_columns(pd.DataFrame({"c": COMMAS}), ["c"])
+    assert "--decimal ," in told
+    assert "--features" not in told
+
+
 def test_percents_and_unicode_minus_are_numbers():
     table = pd.DataFrame({"share": ["5 %", "7%", None, "−2 %"], "t": ["−1.5", "2", "−3", "4"]})
     (share, t), notes = learn_columns(table, list(table))

@@ -82,7 +82,9 @@ def train_run(
         make_split(settings, graph, y, estimator.task, number)
         for number in range(planned[-1].split + 1)
     ]
-    splits, graph = [split for split, _ in drawn], graph.with_notes(*drawn[0][1])
+    splits = [split for split, _ in drawn]
+    lacking = (note for split in splits for note in estimator.check_split(y, split))
+    graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(lacking))
     column = split_column(settings)
     encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
     for line in (_read(settings, estimator, encoded, y), *encoded.notes):
@@ -111,7 +113,7 @@ def _labelled(
     }  # fmt: skip
     task = settings.task if settings.task != "auto" else _task(values)
     estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
-    return estimator, graph.with_notes(*notes), estimator.learn_labels(values)
+    return estimator, graph.with_notes(*notes), estimator.learn_labels(values, graph.where)
 
 
 def _task(values: pd.Series) -> str:
