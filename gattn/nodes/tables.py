@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pandas as pd
@@ -95,9 +96,10 @@ def from_tables(
             raise GraphError(
                 f"no edge joins two nodes of the table: the first, {left_out[0].text}, does not "
                 f"since {left_out[0].reason}; the table's first node is "
-                f"{names[0] if names else None!r}{absent and f'. {absent}'}{_better(table, named)}"
+                f"{names[0] if names else None!r}{absent and f'. {absent}'}"
+                f"{_better(table, named, names)}"
             )
-        notes.append(_told_left_out(left_out, len(edges), absent))
+        notes.append(_told_left_out(left_out, len(edges), absent) + _alike(named, names))
     return attributed_graph(
         names, pairs, table, directed=directed, notes=notes, left_out=left_out,
         unreadable=unreadable, lines=node_lines,
@@ -270,17 +272,60 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
     return f"{told} {absent}" if absent else told
 
 
-def _better(table: pd.DataFrame, ends: NDArray) -> str:
-    """A hint at another column of the nodes that holds names which edges use."""
-    texts = {str(end) for end in ends}
+def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
+    """A hint at the same names written differently, or at a column with most of the absent names.
+
+    A column with an empty cell or with equal cells cannot name the nodes.
+    """
+    if alike := _alike(ends, names):
+        return alike
+    absent = np.array([end for end in ends.tolist() if end not in set(names)], dtype=object)
     shares = {
-        name: len(texts & {str(value) for value in _as_names(table[name]).dropna()})
-        for name in table.columns
+        name: _Names("", None, _as_names(table[name])).share(absent) for name in table.columns
     }
     best = max(shares, key=lambda name: shares[name], default=None)
-    if best is None or not shares[best]:
+    if best is None or 2 * shares[best] <= len(absent):
         return ""
-    return f" Column {best!r} holds {shares[best]:,} of them: call it 'id' if it names the nodes."
+    return (
+        f" Column {best!r} holds {shares[best]:,} of the {len(absent):,} absent names: call it "
+        "'id' if it names the nodes."
+    )
+
+
+def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
+    """A sentence on names that the edges and the table of nodes write differently; else empty."""
+    known = set(names)
+    absent = [str(end) for end in ends.tolist() if end not in known]
+    for form, reason in (
+        (_number_form, "are the same number"),
+        (str.casefold, "are the same name"),
+    ):
+        by_form = {form(str(name)): str(name) for name in reversed(names)}
+        by_form.pop("", None)
+        pairs = [(end, by_form[form(end)]) for end in absent if form(end) in by_form]
+        if pairs:
+            edge, node = pairs[0]
+            others = f" ({len(pairs):,} names of the edges differ so)" * (len(pairs) > 1)
+            return (
+                f" {edge!r} in the edges and {node!r} in the table {reason} written differently"
+                f"{others}: write the names alike."
+            )
+    return ""
+
+
+def _number_form(name: str) -> str:
+    """One text for all ways to write a finite number; empty for a name that is no number."""
+    try:
+        number = Decimal(name)
+    except InvalidOperation:
+        return ""
+    if not number.is_finite() or "_" in name:
+        return ""
+    # Decimal.normalize rounds to 28 digits, which would make long names equal.
+    sign, digits, exponent = number.as_tuple()
+    whole = "".join(map(str, digits)).lstrip("0")
+    short = whole.rstrip("0")
+    return f"{sign}:{short}:{int(exponent) + len(whole) - len(short)}" if short else "0"
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:

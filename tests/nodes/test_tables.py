@@ -104,6 +104,45 @@ def test_names_that_the_table_does_not_have_are_counted(tmp_path):
     assert graph.left_out[-1].text == "9 - (empty)"
 
 
+@pytest.mark.parametrize(
+    ("edges", "ids", "told"),
+    [
+        (["4.0", "5.0"], ["4", "5"], "'4.0' in the edges and '4' in the table are the same number"),
+        (["4", "5"], ["04", "05"], "'4' in the edges and '04' in the table are the same number"),
+        (["4e0", "5"], ["4.0", "05"], "'4e0' in the edges and '4.0' in the table are the same num"),
+        (["Ann", "Bob"], ["ann", "bob"], "'Ann' in the edges and 'ann' in the table are the same"),
+    ],
+)
+def test_names_that_are_written_differently_are_said(tmp_path, edges, ids, told):
+    ends = f"source,target\n{edges[0]},{edges[1]}\n"
+    nodes = f"id,x\n{ids[0]},4.0\n{ids[1]},5.0\n"
+    with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
+        _read(tmp_path, ends, nodes)
+    assert told in str(caught.value)
+    assert "written differently (2 names of the edges differ so): write the names" in str(
+        caught.value
+    )
+    assert "call it 'id'" not in str(caught.value)
+    graph = _read(tmp_path, ends + "k,m\n", nodes + "k,1\nm,2\n")
+    (note,) = (note for note in graph.notes if "left out" in note)
+    assert told in note
+
+
+def test_a_column_is_hinted_at_only_where_it_holds_most_absent_names(tmp_path):
+    ends = "source,target\n21,22\n23,24\n"
+    some = "id,x,code\na,21,p\nb,22,q\nc,7,r\nd,8,s\n"
+    with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
+        _read(tmp_path, ends, some)
+    assert "call it 'id'" not in str(caught.value)
+    most = "id,x,code\na,21,p\nb,22,q\nc,23,r\nd,8,s\n"
+    with pytest.raises(GraphError, match="Column 'x' holds 3 of the 4 absent names: call it 'id'"):
+        _read(tmp_path, ends, most)
+    twice = "id,x\na,21\nb,22\nc,23\nd,24\ne,24\n"  # a column with equal cells names no nodes
+    with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
+        _read(tmp_path, ends, twice)
+    assert "call it 'id'" not in str(caught.value)
+
+
 @pytest.mark.parametrize("header", ["0,1", "5,6", "1.0,2.0"])
 def test_a_table_of_edges_without_a_header_is_refused(tmp_path, header):
     with pytest.raises(GraphError, match="begins with a line of names"):
