@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +25,8 @@ __all__ = [
     "edges_by_name",
     "held",
 ]
+
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 Where: TypeAlias = Callable[[int], str]
@@ -122,11 +126,20 @@ class AttributedGraph:
 
         Args:
             words: texts that stand for a missing value, compared without the space around them.
+                One that is a number, as ``-1``, also stands for cells that are that number.
         """
         gaps = {word.strip() for word in words}
         if not gaps:
             return self
-        is_gap = self.table.map(lambda cell: isinstance(cell, str) and cell.strip() in gaps)
+        numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
+
+        def stands_for_gap(cell: object) -> bool:
+            if isinstance(cell, str):
+                return cell.strip() in gaps
+            is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+            return is_number and cell in numbers
+
+        is_gap = self.table.map(stands_for_gap)
         counts = {name: int(is_gap[name].sum()) for name in self.table.columns}
         notes = [
             f"Column {name!r}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "

@@ -30,6 +30,8 @@ USUAL = ("y", "label")
 UNLABELLED = -1
 """The class of a node without a label in tensors, as PyG's data sets have it."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
+MANY = 20
+"""Labels of more different numbers than this are rather numbers than classes."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
@@ -75,7 +77,7 @@ def read_labels(
     told: list[str] = []
     if is_tensor and classes:
         values, told = _without_unlabelled(values, graph)
-    return values, [*notes, *(told or _told_missing(values))]
+    return values, [*notes, *(told or [*_told_missing(values), *_told_negative(values)])]
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
@@ -114,6 +116,32 @@ def _told_missing(values: pd.Series) -> list[str]:
             "missing. If such a word stands for a gap, name it with --missing."
         )
     return notes
+
+
+def _told_negative(values: pd.Series) -> list[str]:
+    """A note on one negative number among other labels, which may stand for a missing label.
+
+    There is none where several labels are negative, or where without it one class is left.
+    """
+    if any(isinstance(value, LISTS) for value in values):
+        return []
+    numbers = as_numbers(values)
+    negative, there = numbers < 0, ~is_missing(values)
+    others = _stripped(values).loc[there & ~negative]
+    count = int(negative.sum())
+    if len(np.unique(numbers[negative])) != 1 or others.nunique() < 2:
+        return []
+    is_class = others.nunique() <= MANY and not (numbers[np.isfinite(numbers)] % 1 != 0).any()
+    if count < 2 and not is_class:
+        return []
+    first = values.tolist()[int(negative.argmax())]
+    sign = first.strip() if isinstance(first, str) else f"{numbers[negative][0]:g}"
+    title = "The label" if values.name is None else f"Label {values.name!r}"
+    return [
+        f"{title} has the {'class' if is_class else 'number'} {sign} ({count:,} "
+        f"node{'s' * (count > 1)}). If it stands for a missing label, name it with --missing "
+        f"{sign}; in Python, replace it with None or NaN."
+    ]
 
 
 def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:

@@ -106,3 +106,55 @@ def test_labels_that_do_not_fit_are_named_with_their_attribute():
 def test_labels_may_be_a_tensor():
     values, _ = read_labels(read_graph(_graph()), y=torch.tensor([1, 0, 1, 1]))
     assert encode_classes(values, find_classes(values)).tolist() == [1, 0, 1, 1]
+
+
+NEGATIVE = (
+    "If it stands for a missing label, name it with --missing {0}; in Python, replace it with None "
+    "or NaN."
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["-1", "0", "1"], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
+        ([-1, 0, 1], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
+        ([-1.0, 0.0, 1.0], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
+        (["-1.0", "2", "3"], "has the class -1.0 (10 nodes). " + NEGATIVE.format("-1.0")),
+        ([-999, 2, 3], "has the class -999 (10 nodes). " + NEGATIVE.format("-999")),
+        (["-1", "a", "b"], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
+        ([-1, 0.5, 1.5], "has the number -1 (10 nodes). " + NEGATIVE.format("-1")),
+        ([-1, 1, 1], None),  # without -1 one class would be left
+        ([-2, -1, 3], None),
+        ([0, 1, 2], None),
+        (["-a", "b", "c"], None),
+    ],
+)
+def test_one_negative_label_stays_and_is_said(labels, told):
+    values, notes = read_labels(read_graph(_graph(y=labels * 10)), classes=True)
+    assert values.tolist() == labels * 10
+    expected = [] if told is None else [f"Label 'y' {told}"]
+    assert notes == ["The labels are attribute 'y'.", *expected]
+    values, notes = read_labels(read_graph(_graph(age=range(30))), y=labels * 10, classes=True)
+    assert notes == ([] if told is None else [f"The label {told}"])
+
+
+def test_negative_labels_of_networkx_are_said_and_those_of_tensors_are_none():
+    graph = networkx.path_graph(9)
+    networkx.set_node_attributes(graph, {node: node % 3 - 1 for node in graph}, "y")
+    _, notes = read_labels(read_graph(graph), classes=True)
+    assert notes[-1].startswith("Label 'y' has the class -1 (3 nodes).")
+    values, notes = read_labels(read_graph(graph), y=torch.arange(9) % 3 - 1, classes=True)
+    assert values.isna().sum() == 3
+    assert notes == ["y is -1 for 3 of 9 nodes: they have no label."]
+
+
+@pytest.mark.parametrize("cells", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])
+def test_a_number_may_be_named_as_missing(cells):
+    graph = read_graph(_graph(y=cells * 4)).with_gaps(["-1"])
+    values, notes = read_labels(graph, classes=True)
+    assert int(values.isna().sum()) == 4
+    assert encode_classes(values, find_classes(values)).isnan().sum() == 4
+    assert find_classes(values).tolist() == cells[1:]
+    assert "Column 'y': 4 cells with '-1' are missing." in graph.notes
+    assert not any("has the class" in note for note in notes)
