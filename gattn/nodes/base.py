@@ -18,10 +18,18 @@ from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
-from gattn.nodes.parts import MASKS, VALIDATION, mask_columns, masked_parts, random_parts
+from gattn.nodes.parts import (
+    MASKS,
+    VALIDATION,
+    mask_columns,
+    masked_parts,
+    part_notes,
+    random_parts,
+)
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeModel, NodeSettings
+from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
 from gattn.training.records import EpochRecord
@@ -120,7 +128,8 @@ class NodeEstimator(KeptEstimator):
             label: the attribute that holds the labels; None where they were given beside the
                 graph: then those that are called as labels usually are may hold them, too, and are
                 no features unless ``features`` names them.
-            leave: attributes that are no features, besides the label and the masks.
+            leave: attributes that are no features, besides the label and the masks. Columns that
+                hold parts or row numbers are none either unless ``features`` names them.
         """
         left = [name for name in (label, self.label, *leave, *MASKS) if name is not None]
         if label is None:
@@ -129,6 +138,11 @@ class NodeEstimator(KeptEstimator):
             graph = graph.with_notes(
                 *(f"Attribute {name!r} may hold the labels: it is no feature." for name in doubtful)
             )
+        if self.features is None and graph.x is None:
+            decided = row_number_notes(graph) | part_notes(graph)
+            decided = {name: note for name, note in decided.items() if name not in left}
+            left += decided
+            graph = graph.with_notes(*decided.values())
         return encode_graph(graph, self.features, left)
 
     def fit_parts(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 
 import torch
@@ -21,6 +22,7 @@ __all__ = [
     "masked_parts",
     "missing_classes",
     "named_parts",
+    "part_notes",
     "per_class_parts",
     "random_parts",
 ]
@@ -32,6 +34,17 @@ PARTS = {
 }
 """The attributes that may mark a part; the first one that the nodes have does."""
 MASKS = tuple(name for names in PARTS.values() for name in names)
+MASK_TITLE = re.compile(
+    r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
+    r"([ _.-]?(mask|set|part|split|flag))?",
+    re.IGNORECASE,
+)
+"""The name of a column that marks a part where it holds true and false."""
+PART_TITLES = (
+    *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
+    *("dataset", "phase", "role"),
+)
+"""The names of columns of parts, in which other words may stand beside those of parts."""
 VALIDATION = 0.2
 """The share of the training part that validation gets where nothing names a validation part."""
 TRAIN, VAL = 20, 30  # nodes of a class
@@ -58,6 +71,57 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
     there = {*graph.table.columns, *graph.unreadable}
     first = {part: next((n for n in names if n in there), None) for part, names in PARTS.items()}
     return {part: name for part, name in first.items() if name is not None}
+
+
+def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
+    """Say which columns, other than the masks, hold the parts of nodes, and how to use them.
+
+    Such a column holds words for at least two parts and nothing else, or is called ``split`` or the
+    like and holds one such word; or it is called ``train``, ``is_test`` or the like, and holds true
+    and false.
+
+    Returns:
+        A sentence for each such column, by its name; empty where there is none.
+
+    >>> import pandas as pd
+    >>> from gattn.nodes.reading import read_graph
+    >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    >>> nodes = pd.DataFrame({"id": ["a", "b"], "fold": ["train", "test"], "train": [1, 0]})
+    >>> list(part_notes(read_graph((edges, nodes))))
+    ['fold', 'train']
+    """
+    notes: dict[Hashable, str] = {}
+    for name in graph.table.columns:
+        if name in MASKS:
+            continue
+        mask = MASK_TITLE.fullmatch(str(name).strip())
+        values = graph.table[name]
+        if mask is None and values.dtype.kind in "biufcmM":
+            continue
+        words = {text.strip().lower() for text in as_texts(values, gaps=True)} - {""}
+        parts = {NAMES[word] for word in words if word in NAMES}
+        advice = f"name it with --features {name} to read it as one"
+        if mask is not None and words and words <= set(TRUTH):
+            part = NAMES.get(mask["part"].lower(), "val")
+            notes[name] = (
+                f"Column {name!r} marks nodes as a mask of the {part} part does: it is no feature. "
+                f"Call it {PARTS[part][0]!r} to use it as the mask (--split public), or {advice}."
+            )
+        elif words <= set(NAMES) and len(parts) > 1:
+            notes[name] = (
+                f"Column {name!r} names the parts {', '.join(filter(parts.__contains__, PARTS))}: it is no feature. "
+                f"To train on its parts, give --split column:{name}; in Python, make the masks "
+                f"train_mask, val_mask and test_mask of it; or {advice}."
+            )
+        elif parts and str(name).strip().lower() in PART_TITLES:
+            other = next(iter(sorted(words - set(NAMES))), None)
+            beside = "" if other is None else f" beside {other!r}"
+            notes[name] = (
+                f"Column {name!r} names the part {min(parts)}{beside}: it is no feature. --split "
+                f"column:{name} reads its parts where they are train, val or test or empty; or "
+                f"{advice}."
+            )
+    return notes
 
 
 def masked_parts(

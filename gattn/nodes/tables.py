@@ -23,7 +23,7 @@ from gattn.nodes.attributed import (
 from gattn.nodes.cells import flat_table
 from gattn.nodes.values import as_numbers
 
-__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read"]
+__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read", "row_number_notes"]
 
 SOURCES = (
     *("source", "src", "from", "u", "node1", "citing", "fromnodeid", "source_id", "sourceid"),
@@ -191,7 +191,9 @@ def _named_nodes(
     others = [i for i in places if i not in numbering]
     place = _place(nodes, others, IDS, None)
     if place is None:
-        place, told = _choose_names(nodes, others, numbering, ends)
+        moved = [i for i in others if _is_moved_index(columns[i], nodes.iloc[:, i])]
+        rest = [i for i in others if i not in moved]
+        place, told = _choose_names(nodes, rest, [*numbering, *moved], ends)
     else:
         told = [f"Nodes are named by column {columns[place]!r}."]
     if place is None:
@@ -260,6 +262,34 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
     if is_unnamed:
         return len(np.unique(numbers)) == len(numbers)
     return bool((numbers == np.arange(len(numbers))).all())
+
+
+def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
+    """Whether a column holds row numbers in another order, as after sorting and reset_index."""
+    if str(name).strip().lower() not in RESET or not len(column):
+        return False
+    numbers = as_numbers(column)
+    is_count = not np.isnan(numbers).any() and (numbers % 1 == 0).all() and (numbers >= 0).all()
+    return bool(is_count) and len(np.unique(numbers)) == len(numbers)
+
+
+def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
+    """Say which attributes hold row numbers: they are called ``index`` or ``level_0``.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        A sentence for each attribute of different whole numbers from 0 on, by its name; empty where
+        there is none.
+    """
+    return {
+        name: f"Column {name!r} of the nodes holds a different whole number for every node, as "
+        "reset_index of pandas writes row numbers: it is no feature. Name it with --features "
+        f"{name} to read it as one."
+        for name in graph.table.columns
+        if _is_moved_index(name, graph.table[name])
+    }
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:

@@ -316,3 +316,76 @@ def test_only_named_attributes_are_read(bad):
         NodeClassifier(label="club", features=[bad], **SMALL).fit(graph)
     with pytest.raises(GraphError, match=f"attribute '{bad}' must hold"):
         NodeClassifier(label=bad, features=["score"], **SMALL).fit(graph)
+
+
+WORDS = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+
+
+def _features(graph, **options):
+    model = NodeClassifier(label="y", **options, **SMALL).fit(graph)
+    return [column.name for column in model.predictor_.encoder.columns], model.notes_
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "told"),
+    [
+        ("split", WORDS, "names the parts train, val, test: it is no feature."),
+        ("stage", [word.title() for word in WORDS], "give --split column:stage"),
+        ("fold", ["train"] * 50 + [None] * 10, "names the part train: it is no feature."),
+        ("set", ["train"] * 50 + ["holdout"] * 10, "the part train beside 'holdout'"),
+        ("train", [1, 0] * 30, "Call it 'train_mask' to use it as the mask (--split public)"),
+        ("val", ["true", "false"] * 30, "Call it 'val_mask' to use it as the mask"),
+        ("test", [True, False] * 30, "Call it 'test_mask' to use it as the mask"),
+        ("is_train", [1.0, None] * 30, "Call it 'train_mask' to use it as the mask"),
+        ("Dev_Mask", ["0", "1"] * 30, "Call it 'val_mask' to use it as the mask"),
+    ],
+)
+def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, told):
+    graph = _table(**{name: cells})
+    columns, notes = _features(graph)
+    assert columns == ["size"]
+    (note,) = (note for note in notes if f"Column {name!r}" in note)
+    assert told in note
+    assert f"--features {name}" in note
+    several = len({cell for cell in cells if cell is not None}) > 1  # a constant says nothing
+    expected = ["size", name] if several else ["size"]
+    assert _features(graph, features=["size", name])[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("test", range(60)),
+        ("train", ["bus", "tram"] * 30),
+        ("set", ["red", "blue"] * 30),
+        ("place", ["train", "bus"] * 30),
+    ],
+)
+def test_columns_that_only_sound_like_parts_are_features(name, cells):
+    assert _features(_table(**{name: cells}))[0] == ["size", name]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 100])
+@pytest.mark.parametrize("name", ["index", "level_0"])
+def test_row_numbers_in_another_order_are_no_feature(name, offset):
+    moved = [offset + node * 7 % NODES for node in range(NODES)]
+    columns, notes = _features(_table(**{name: moved}))
+    assert columns == ["size"]
+    (note,) = (note for note in notes if f"Column {name!r}" in note)
+    assert "it is no feature" in note
+    assert _features(_table(**{name: moved}), features=[name])[0] == [name]
+    assert _features(_table(**{name: [1, 2, 3] * 20}))[0] == ["size", name]
+    graph = networkx.cycle_graph(NODES)
+    networkx.set_node_attributes(
+        graph,
+        {node: {name: moved[node], "y": node % 3, "size": node} for node in graph},
+    )
+    assert _features(graph)[0] == ["size"]
+
+
+def test_row_numbers_in_another_order_name_no_nodes_beside_their_names():
+    edges, nodes = _table()
+    people = nodes.rename(columns={"id": "person"}).sample(frac=1, random_state=0)
+    graph = read_graph((edges, people.reset_index()))
+    assert graph.names == people["person"].tolist()
+    assert graph.column("y").tolist() == people["y"].tolist()
