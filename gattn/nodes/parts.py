@@ -109,7 +109,8 @@ def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
             )
         elif words <= set(NAMES) and len(parts) > 1:
             notes[name] = (
-                f"Column {name!r} names the parts {', '.join(filter(parts.__contains__, PARTS))}: it is no feature. "
+                f"Column {name!r} names the parts "
+                f"{', '.join(filter(parts.__contains__, PARTS))}: it is no feature. "
                 f"To train on its parts, give --split column:{name}; in Python, make the masks "
                 f"train_mask, val_mask and test_mask of it; or {advice}."
             )
