@@ -119,6 +119,8 @@ def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
 def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
     if not isinstance(value, LISTS):
         raise GraphError(f"attribute {name!r} must hold lists only; got {value!r}")
+    if any(np.iscomplexobj(each) for each in value):
+        raise GraphError(f"attribute {name!r} must hold real numbers; got {value!r}")
     try:
         return np.asarray(list(value), np.float64).ravel()
     except (TypeError, ValueError):

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from gattn.data.numbers import NumberFormat, classify, read_numbers
 from gattn.nodes.attributed import Where, at_row, held
 from gattn.nodes.notation import looks_numeric, told_patterns
-from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing
+from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing, time_words
 
 __all__ = ["Column", "learn_columns", "write_features"]
 
@@ -190,7 +190,12 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
         column, notes = _learn_numbers(name, values, "%", where)
         if column is not None:
             return column, notes
-    if 2 * (total - len(words) + recognised) >= total and recognised:
+    if times := time_words(values):
+        notes.append(
+            f"Column {name!r} is read as texts, not as numbers: {times}. For a number make one of "
+            "it, as days since a date or total_seconds() of a duration."
+        )
+    elif 2 * (total - len(words) + recognised) >= total and recognised:
         patterns = told_patterns(written.patterns, where, LEAVE_OUT)
         notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
     elif len(words) < total:

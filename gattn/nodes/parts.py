@@ -99,7 +99,8 @@ def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
         if mask is None and values.dtype.kind in "biufcmM":
             continue
         words = {text.strip().lower() for text in as_texts(values, gaps=True)} - {""}
-        parts = {NAMES[word] for word in words if word in NAMES}
+        named = {NAMES[word] for word in words if word in NAMES}
+        parts = [part for part in PARTS if part in named]
         advice = f"name it with --features {name} to read it as one"
         if mask is not None and words and words <= set(TRUTH):
             part = NAMES.get(mask["part"].lower(), "val")
@@ -118,7 +119,7 @@ def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
             other = next(iter(sorted(words - set(NAMES))), None)
             beside = "" if other is None else f" beside {other!r}"
             notes[name] = (
-                f"Column {name!r} names the part {min(parts)}{beside}: it is no feature. --split "
+                f"Column {name!r} names the part {parts[0]}{beside}: it is no feature. --split "
                 f"column:{name} reads its parts where they are train, val or test or empty; or "
                 f"{advice}."
             )

@@ -127,6 +127,11 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
     if x is not None:
         if x.dim() not in (1, 2):
             raise GraphError(f"x must be [n, d], a row a node; it is {(*x.shape,)}")
+        if x.is_complex():
+            raise GraphError(
+                "x must hold real numbers; it holds complex ones: give their real and imaginary "
+                "parts as columns, as torch.cat([x.real, x.imag], 1)"
+            )
         x = x.float() if x.dim() == 2 else x.float()[:, None]
         x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
         if not (x if x.layout == torch.strided else x.values()).isfinite().all():

@@ -7,10 +7,13 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
+from torch_geometric.data import Data
 
+from gattn.nodes.attributed import GraphError
 from gattn.nodes.columns import Column, learn_columns, write_features
 from gattn.nodes.features import EncodedGraph, FeatureEncoder
 from gattn.nodes.fields import FieldInput, csr_tensor, read_features, receptive_field, whole_graph
+from gattn.nodes.labels import encode_numbers
 from gattn.nodes.network import make_network
 from gattn.nodes.reading import read_graph
 from gattn.nodes.settings import NodeSettings
@@ -124,3 +127,72 @@ def test_a_receptive_field_gives_the_outputs_of_the_whole_graph(model, sparse):
     whole = network(FieldInput(x, whole_graph(edges, 40, 3)))
     assert torch.allclose(some, whole[seeds], atol=1e-6)
     assert field.layers[-1][0].num_edges < len(edges.T)
+
+
+COMPLEX = np.array([1 + 2j, 3 - 1j] * 10)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (COMPLEX, "attribute 'signal' must hold real numbers; got complex ones"),
+        (COMPLEX.astype(np.complex64), "attribute 'signal' must hold real numbers"),
+        (COMPLEX.astype(object), "attribute 'signal' must hold real numbers; got complex ones"),
+        ([1 + 2j, None] * 10, "attribute 'signal' must hold real numbers; got complex ones"),
+        ([[1 + 2j, 0]] * 20, "attribute 'signal' must hold real numbers"),
+        ([np.array([1 + 2j, 0])] * 20, "attribute 'signal' must hold real numbers"),
+    ],
+)
+def test_complex_numbers_are_an_error_where_they_are_used(cells, message):
+    edges = pd.DataFrame({"source": range(20), "target": [*range(1, 20), 0]})
+    nodes = pd.DataFrame({"id": range(20), "signal": cells, "size": range(20)})
+    graph = read_graph((edges, nodes))
+    with pytest.raises(GraphError, match=message):
+        FeatureEncoder.fit(graph, None, [])
+    with pytest.raises(GraphError, match=message):
+        FeatureEncoder.fit(graph, ["signal"], [])
+    encoder, _ = FeatureEncoder.fit(graph, ["size"], [])
+    assert [column.name for column in encoder.columns] == ["size"]
+
+
+def test_complex_labels_and_complex_x_are_errors():
+    nodes = pd.Series([1j, 2.0, 3.0], name="y")
+    with pytest.raises(GraphError, match="attribute 'y' must hold real numbers"):
+        encode_numbers(nodes)
+    pairs = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(GraphError, match="x must hold real numbers"):
+        read_graph(Data(x=torch.ones(3, 2, dtype=torch.complex64), edge_index=pairs))
+
+
+DAYS = pd.date_range("2020-01-01", periods=40).to_series()
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (DAYS, "40 cells are dates or times, as '2020-01-01'"),
+        (DAYS.dt.tz_localize("UTC"), "40 cells are dates or times, as '2020-01-01 00:00:00+00:00'"),
+        (DAYS.dt.date, "40 cells are dates or times, as '2020-01-01'"),
+        (DAYS.astype(object), "40 cells are dates or times, as '2020-01-01'"),
+        (DAYS.dt.to_period("D"), "40 cells are dates or times, as '2020-01-01'"),
+        (DAYS.where(DAYS.dt.day > 1), "38 cells are dates or times, as '2020-01-02'"),
+        (DAYS - DAYS.iloc[0], "40 cells are durations, as '0 days 00:00:00'"),
+        ((DAYS - DAYS.iloc[0]).astype(object), "40 cells are durations, as '0 days"),
+    ],
+)
+def test_dates_and_durations_of_data_frames_are_texts_and_that_is_said(cells, told):
+    table = pd.DataFrame({"at": list(cells)} if cells.dtype == object else {"at": cells.array})
+    columns, notes = learn_columns(table, ["at"])
+    assert all(column.kind != "number" for column in columns)
+    assert notes[0].startswith(f"Column 'at' is read as texts, not as numbers: {told}")
+
+
+def test_dates_of_data_frames_have_the_features_of_their_texts():
+    texts = DAYS.dt.strftime("%Y-%m-%d")
+    typed, _ = learn_columns(pd.DataFrame({"at": DAYS.array}), ["at"])
+    written, _ = learn_columns(pd.DataFrame({"at": texts.array}), ["at"])
+    assert typed == written
+    assert len(typed) == 1
+    found = write_features(typed, pd.DataFrame({"at": DAYS.array}))
+    theirs = write_features(written, pd.DataFrame({"at": texts.array}))
+    assert (found != theirs).nnz == 0
