@@ -316,7 +316,10 @@ def test_numbers_of_every_type_are_read_exactly(y, expected):
         ),
         ([*range(29), ">10"], "1 value is a censored value, as '>10' in row 29, column 0"),
         ([*range(29), "3 nM"], "1 value has a unit, as '3 nM' in row 29"),
-        ([*range(29), "1_000"], "1 value is made of digits in a way that is not read, as '1_000' in row 29"),
+        (
+            [*range(29), "1_000"],
+            "1 value is made of digits in a way that is not read, as '1_000' in row 29",
+        ),
         (["2021-03-12"] * 30, "30 values are dates or times, as '2021-03-12' in row 0"),
         (["inf", *range(29)], "row 0, column 0 is 'inf'"),
         (pd.to_datetime(pd.Series(["2021-03-12"] * 30)), r"holds dates or times \(datetime64"),
