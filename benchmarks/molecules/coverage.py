@@ -58,10 +58,9 @@ def main(arguments: list[str]) -> None:
 def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[float]]]:
     """Name, SMILES and labels of every data set."""
     if options.csv is not None:
-        rows = list(open_table(options.csv, [options.smiles, options.target]).rows())
-        head = open_table(options.csv).columns
-        places = [head.index(name) for name in (options.smiles, options.target)]
-        smiles, labels = zip(*((row.cells[places[0]], row.cells[places[1]]) for row in rows))
+        opened = open_table(options.csv, [options.smiles, options.target])
+        places = [opened.place(name) for name in (options.smiles, options.target)]
+        smiles, labels = zip(*([row.cells[place] for place in places] for row in opened.rows()))
         return [(Path(options.csv).stem, list(smiles), [float(text) for text in labels])]
     sources = []
     for name in options.datasets:

@@ -117,10 +117,10 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
             RESULTS.print(line)
         if len(lines) > SHOWN:
             RESULTS.print(f"and so it is for {len(lines) - SHOWN:,} more targets")
-    elif held.get("mean_width") == math.inf and (known := metrics[item].get("val")):
+    elif held.get("mean_width") == math.inf and (count := metrics[item].get("val")):
         RESULTS.print(
-            f"{known:,} validation {item} are too few to promise that: the intervals are infinite; "
-            f"a --coverage of up to {math.floor(100 * known / (known + 1)) / 100} has finite ones"
+            f"{count:,} validation {item} are too few to promise that: the intervals are infinite; "
+            f"a --coverage of up to {math.floor(100 * count / (count + 1)) / 100} has finite ones"
         )
 
 
@@ -128,14 +128,14 @@ def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
     """Say of each target whether its validation labels are too few for a coverage."""
     from gattn.training.conformal import least_rows
 
-    for target, counts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
-        known = counts.get("val")
-        if known is None or known >= least_rows(coverage):
+    for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
+        count = parts.get("val")
+        if count is None or count >= least_rows(coverage):
             continue
-        told = f"{known:,} validation label{'s' * (known != 1)} of {target!r} {_are(known)} too few"
-        told += " to promise that: its intervals are infinite"
-        most = math.floor(100 * known / (known + 1)) / 100
-        yield f"{told}; a --coverage of up to {most} has finite ones" if known else told
+        line = f"{count:,} validation label{'s' * (count != 1)} of {target!r} {_are(count)} too few"
+        line += " to promise that: its intervals are infinite"
+        most = math.floor(100 * count / (count + 1)) / 100
+        yield f"{line}; a --coverage of up to {most} has finite ones" if count else line
 
 
 def _are(count: int) -> str:

@@ -141,7 +141,7 @@ _CENTRES, _PLANES = (
     {label: place * unit for place, label in enumerate((*labels, OTHER))}
     for labels, unit in ((CHIRALITIES, 0x9E3779B1), (STEREOS, 0x85EBCA6B))
 )
-"""What labels add to the code of an atom: multiples of numbers whose bits are mixed."""
+"""Numbers added to the code of an atom for each label; their bits are mixed."""
 
 
 @functools.cache

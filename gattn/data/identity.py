@@ -19,12 +19,12 @@ IDENTITY = "identity 2"
 """The version of the rule, for caches."""
 
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
-"""What in a canonical SMILES may depend on the text: atom maps, hydrogens and dative bonds."""
+"""Atom maps, hydrogens and dative bonds, by which a canonical SMILES may depend on the text."""
 READINGS = 4
 """A text is read again at most so often; of all molecules tried the second time changed nothing."""
 METAL_STEREO = re.compile(r"@(SP|TB|OH)\d")
 AUTOMORPHISMS = 2000
-"""So many numberings of one molecule are compared: an octahedron of one ligand has 720."""
+"""Bound on the atom numberings compared for one molecule; an octahedron of like ligands has 720."""
 
 
 def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:

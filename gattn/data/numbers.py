@@ -190,15 +190,17 @@ class Pattern(NamedTuple):
 (--thousands , reads them)"
         """
         them = "it" if self.count == 1 else "them"
-        told = f"{self.count:,} {noun}{'s' * (self.count != 1)} {WORDS[self.kind][self.count != 1]}"
-        told += f", as {self.example!r} {where(self.place)}"
+        words = (
+            f"{self.count:,} {noun}{'s' * (self.count != 1)} {WORDS[self.kind][self.count != 1]}"
+        )
+        words += f", as {self.example!r} {where(self.place)}"
         ways = [" ".join(option(*one) for one in way) for way in self.settings] if option else []
         hints = [self.detail] if self.detail else []
         if len(ways) == 1:
             hints.append(f"{ways[0]} reads {them}" + " as such" * (self.kind == "point"))
         elif ways:
             hints.append(f"{' or '.join(ways)} decides")
-        return told + f" ({'; '.join(hints)})" * bool(hints)
+        return words + f" ({'; '.join(hints)})" * bool(hints)
 
 
 class NumberColumn(NamedTuple):

@@ -221,11 +221,15 @@ class MoleculePredictor:
         self, members: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The parts' means [P, k, t], and what :meth:`_sources` gives of them."""
+        stacked = torch.stack(self._parts(members, mean))
+        return stacked, self._sources(stacked, members, variance)
+
+    def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
+        """The mean of each part, [k, t], from those of the networks and of the kernel ridge."""
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             parts.append(mean.clamp(0, 1) if self.task == "classification" else mean)
-        stacked = torch.stack(parts)
-        return stacked, self._sources(stacked, members, variance)
+        return parts
 
     def _leave_out(
         self, val: MoleculeInputs, learned: Tensor, group: Tensor, folds: Tensor
@@ -353,13 +357,10 @@ class MoleculePredictor:
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Every part's mean [k, t], the networks' [K, k, t], the kernel's variance [k, t]."""
         members = self.in_units(predict_members(self.networks, inputs, self.targets))
-        made, variance = [], torch.zeros(len(inputs), self.targets, dtype=torch.float64)
-        if self.networks:
-            made.append(members.mean(0))
+        mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
-            made.append(mean.clamp(0, 1) if self.task == "classification" else mean)
-        return dict(zip(self._names, made)), members, variance
+        return dict(zip(self._names, self._parts(members, mean))), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """What may tell how large an error is: [s, k, t], in squares of the target's unit."""

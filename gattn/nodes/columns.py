@@ -29,7 +29,7 @@ LEAST = 2
 """A word that fewer nodes hold says nothing of others."""
 LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
 LEAVE_EMPTY = "write numbers there, or leave these cells empty"
-"""What to do about cells that no option reads as numbers, in training and in prediction."""
+"""Advice on cells that no option reads as numbers, in training and in prediction."""
 
 
 @dataclass(frozen=True)

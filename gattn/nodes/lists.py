@@ -170,7 +170,7 @@ def _split(line: _Line, separator: str) -> list[str]:
 
 
 def _cells(line: _Line, separator: str) -> list[str]:
-    """What stands between separators; nothing where quotes do not fit to them."""
+    """The fields between separators; none if quotes and separators do not fit."""
     reader = csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
     try:
         return [cell.strip() for cell in next(reader)]
@@ -179,7 +179,7 @@ def _cells(line: _Line, separator: str) -> list[str]:
 
 
 def _words(line: _Line) -> list[str]:
-    """What stands between white space."""
+    """The fields between white space."""
     if '"' not in line.text:
         return line.text.split()
     return [

@@ -251,7 +251,7 @@ def _numbers(
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """What to do about labels of patterns that no option given so far reads."""
+    """Say how to read labels whose patterns the current options do not read."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
         selected = "Labels left out by the way they are written would select the labels by value"
