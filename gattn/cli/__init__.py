@@ -34,11 +34,30 @@ def main() -> None:
             raise
         extra = "nodes" if "nodes" in sys.argv[1:2] else "molecules"
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
-    except OSError as error:
-        of_system = error.strerror and error.filename  # otherwise the message is gattn's own
-        _fail(f"{error.filename}: {error.strerror}" if of_system else str(error))
-    except (ValueError, ImportError, RuntimeError) as error:
-        _fail(str(error))
+    except Exception as error:
+        if code := _signal_behind(error):
+            _fail(WORDS[code], code)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            _fail(f"{error.filename}: {error.strerror}")
+        if isinstance(error, OSError | ValueError | ImportError | RuntimeError):
+            _fail(str(error))
+        raise
+
+
+def _signal_behind(error: BaseException) -> int | None:
+    """The exit code of the signal during whose handling an error was raised, or None.
+
+    A library that cleans up after an interrupt may fail at it and raise an error of its own:
+    Optuna's journal does, for a lock that the interrupt left half taken.
+    """
+    context: BaseException | None = error
+    while context is not None:
+        if isinstance(context, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(context, SystemExit) and context.code == TERMINATED:
+            return TERMINATED
+        context = context.__cause__ or context.__context__
+    return None
 
 
 @contextmanager

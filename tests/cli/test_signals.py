@@ -103,6 +103,25 @@ def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("error", [RuntimeError("no such lock"), KeyError("state")])
+def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, number, error):
+    """As Optuna's journal raises when it is interrupted while it releases its lock."""
+    code, word = CODES[number]
+
+    def interrupted(*args, **options):
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        finally:
+            raise error from None
+
+    monkeypatch.setattr("gattn.molecules.runs.predict.predict_table", interrupted)
+    arguments = ("molecules", "predict", "run", "in.csv", "--out", "out.csv")
+    assert run_command(monkeypatch, *arguments) == code
+    assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
 @pytest.mark.parametrize(
