@@ -12,7 +12,7 @@ from gattn.cli.console import counted, say, show_metrics
 from gattn.cli.options import option
 from gattn.molecules.explanations import PICTURES
 from gattn.molecules.runs.config import RunSettings, override
-from gattn.training.words import amount
+from gattn.pipeline.text import amount
 
 if TYPE_CHECKING:
     from gattn.molecules.runs.predict import Counts

@@ -11,11 +11,11 @@ from typer import Argument, Option
 from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.options import option
 from gattn.nodes.runs.config import NodeRunSettings, override
-from gattn.training.words import amount
+from gattn.pipeline.text import amount
 
 if TYPE_CHECKING:
-    from gattn.nodes.runs.repeat import Attempt
-    from gattn.training.records import EpochRecord
+    from gattn.nodes.runs.trials import Attempt
+    from gattn.training.types import EpochRecord
 
 __all__ = ["app"]
 

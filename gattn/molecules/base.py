@@ -23,7 +23,7 @@ from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, war
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
-from gattn.training.words import beside_error
+from gattn.pipeline.text import beside_error
 
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gattn.data import BadRow
 from gattn.molecules.inputs import MoleculeInputs, Read
-from gattn.training.words import amount
+from gattn.pipeline.text import amount
 
 __all__ = [
     "Labelled",

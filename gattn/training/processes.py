@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "is_first_process"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -33,6 +33,11 @@ PAUSE = 0.5
 """Seconds after which a process asks again whether its parent lives."""
 KEPT_BACK = "ignore:Sparse CSR tensor support is in beta"
 """What torch says of sparse rows that are sent to a process, before that could filter it."""
+
+
+def is_first_process() -> bool:
+    """Return True if this process writes the files: torchrun starts several and numbers them."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def in_order(

@@ -8,10 +8,10 @@ import torch
 from gattn.nodes.baselines import propagate_labels
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.parts import per_class_parts, random_parts
-from gattn.nodes.runs.repeat import Planned, plan, spread
+from gattn.nodes.runs.trials import Planned, plan, spread
 from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.losses import squared_error
-from gattn.training.records import TrainingError
+from gattn.training.types import TrainingError
 
 
 def test_parts_share_no_node_and_leave_out_the_unlabelled():

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from gattn.nodes.fields import FieldInput, receptive_field, whole_graph
 from gattn.nodes.network import make_network
-from gattn.nodes.runs.repeat import plan, stacks
+from gattn.nodes.runs.trials import plan, stacks
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.stack import apply_stacked, can_stack, stack_size
 from gattn.training.full_batch import (

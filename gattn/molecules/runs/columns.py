@@ -10,7 +10,7 @@ from torch import Tensor
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.training.words import beside_error
+from gattn.pipeline.text import beside_error
 
 __all__ = ["prediction_cells", "prediction_columns"]
 

@@ -24,9 +24,9 @@ from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_ov
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
-from gattn.training.runs import write_json
+from gattn.pipeline.text import amount
+from gattn.training.model_io import write_json
 from gattn.training.sections import write_plots
-from gattn.training.words import amount
 
 __all__ = ["evaluate_table"]
 

@@ -21,7 +21,7 @@ from gattn.data.numbers import (
 )
 from gattn.data.tables import LARGEST
 from gattn.molecules.settings import Task
-from gattn.training.words import amount
+from gattn.pipeline.text import amount
 
 __all__ = ["Labels", "LostLabel", "read_labels"]
 

@@ -14,7 +14,7 @@ from gattn.data.identity import flat, parent
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
-from gattn.training.words import amount
+from gattn.pipeline.text import amount
 
 __all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "training_overlap"]
 

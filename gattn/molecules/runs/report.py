@@ -17,9 +17,9 @@ from gattn.training.calibration import (
     interval_reliability,
     probability_reliability,
 )
+from gattn.training.model_io import read_model
 from gattn.training.report import Cell, Figure, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
-from gattn.training.runs import read_model
 from gattn.training.sections import TARGETS, Words, write_plots
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gattn.data.numbers import NumberFormat, classify
 from gattn.data.tables import SEPARATORS, Table, TableRow, as_number, open_table
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
-from gattn.training.folder import file_hash
+from gattn.pipeline.run_folder import file_hash
 
 __all__ = ["Source", "built_in", "read_source"]
 

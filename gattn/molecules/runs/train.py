@@ -31,20 +31,20 @@ from gattn.molecules.runs.measure import (
     undefined,
 )
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
-from gattn.molecules.runs.parts import PARTS, choose_parts, splits_record, validation_groups
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
+from gattn.molecules.runs.splits import PARTS, choose_parts, splits_record, validation_groups
 from gattn.molecules.store import fingerprint
-from gattn.training.folder import (
+from gattn.pipeline.run_folder import (
     CHECKPOINTS,
     begin,
     check_place,
     finish,
-    is_first_process,
     metrics_of_whole,
 )
-from gattn.training.runs import write_model
-from gattn.training.words import amount
+from gattn.pipeline.text import amount
+from gattn.training.model_io import write_model
+from gattn.training.processes import is_first_process
 
 __all__ = ["Run", "train_run"]
 

@@ -12,7 +12,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.measure import measure
 from gattn.training.metrics import undefined_metrics
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 
 if TYPE_CHECKING:
     from optuna import Study, Trial

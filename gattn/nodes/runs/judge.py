@@ -21,7 +21,7 @@ from gattn.nodes.runs.measure import (
     undefined_scores,
 )
 from gattn.nodes.runs.records import NodeRun
-from gattn.nodes.runs.repeat import Attempt, choose, spread, undefined_spread
+from gattn.nodes.runs.trials import Attempt, choose, spread, undefined_spread
 
 __all__ = ["judge"]
 

@@ -16,7 +16,7 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
 from gattn.training.checks import check_share
-from gattn.training.runs import read_model
+from gattn.training.model_io import read_model
 
 __all__ = [
     "embed_graph",

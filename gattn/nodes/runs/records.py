@@ -12,7 +12,7 @@ from gattn.data import Split
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.runs.repeat import Attempt
+from gattn.nodes.runs.trials import Attempt
 
 __all__ = ["NodeRun"]
 

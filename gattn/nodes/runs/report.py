@@ -15,17 +15,17 @@ from torch import Tensor
 from gattn.draw import draw_network
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
-from gattn.nodes.runs.repeat import choose
+from gattn.nodes.runs.trials import choose
 from gattn.training import plots
 from gattn.training.calibration import (
     Reliability,
     interval_reliability,
     probability_reliability,
 )
+from gattn.training.model_io import read_model
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Section, Table, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
-from gattn.training.runs import read_model
 from gattn.training.sections import CLASSES, themed, write_plots
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from gattn.nodes.parts import (
 )
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeTask
-from gattn.training.folder import file_hash
+from gattn.pipeline.run_folder import file_hash
 
 __all__ = ["is_drawn", "make_split", "split_column", "splits_record"]
 

@@ -19,13 +19,13 @@ from gattn.nodes.files import read_graph_file
 from gattn.nodes.labels import read_labels
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.judge import judge
-from gattn.nodes.runs.repeat import Attempt, Trainer, plan, train_all
 from gattn.nodes.runs.splits import is_drawn, make_split, split_column, splits_record
+from gattn.nodes.runs.trials import Attempt, Trainer, plan, train_all
 from gattn.nodes.runs.write import write_run
 from gattn.nodes.values import as_numbers, is_missing
-from gattn.training.folder import begin, check_place, metrics_of_whole
-from gattn.training.records import EpochRecord
-from gattn.training.words import amount
+from gattn.pipeline.run_folder import begin, check_place, metrics_of_whole
+from gattn.pipeline.text import amount
+from gattn.training.types import EpochRecord
 
 __all__ = ["train_run"]
 

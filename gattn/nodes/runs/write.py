@@ -9,10 +9,10 @@ from gattn.files import write_rows
 from gattn.nodes.estimators import NodeClassifier
 from gattn.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.nodes.runs.records import NodeRun
-from gattn.nodes.runs.repeat import Planned
 from gattn.nodes.runs.report import write_run_report
-from gattn.training.folder import finish
-from gattn.training.runs import write_model
+from gattn.nodes.runs.trials import Planned
+from gattn.pipeline.run_folder import finish
+from gattn.training.model_io import write_model
 
 __all__ = ["write_run"]
 

@@ -9,7 +9,7 @@ from gattn.data import Split, random_split, scaffold_split, split_by_names
 from gattn.data.splits import murcko_scaffold, read_positions, split_from_positions
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
-from gattn.training.runs import Json
+from gattn.training.model_io import Json
 
 __all__ = ["PARTS", "choose_parts", "splits_record", "validation_groups"]
 

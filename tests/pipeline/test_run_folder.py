@@ -4,8 +4,8 @@ import pytest
 
 from gattn.molecules.runs.config import RunSettings
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.training.folder import CHECKPOINTS, begin, check_place, metrics_of_whole
-from gattn.training.runs import RunError
+from gattn.pipeline.run_folder import CHECKPOINTS, begin, check_place, metrics_of_whole
+from gattn.training.model_io import RunError
 from gattn.training.settings import write_toml
 
 

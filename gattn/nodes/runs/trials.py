@@ -18,7 +18,7 @@ from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
 from gattn.nodes.stack import stack_size
 from gattn.training.processes import in_order
-from gattn.training.records import EpochRecord, History
+from gattn.training.types import EpochRecord, History
 
 __all__ = [
     "Attempt",

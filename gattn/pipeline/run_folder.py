@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from gattn.training.runs import Json, RunError, read_json, write_json
+from gattn.training.model_io import Json, RunError, read_json, write_json
+from gattn.training.processes import is_first_process
 from gattn.training.settings import SettingsError, read_toml, to_table, write_toml
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "check_place",
     "file_hash",
     "finish",
-    "is_first_process",
     "metrics_of_whole",
 ]
 
@@ -43,11 +42,6 @@ class AnyRunSettings(Protocol):
     def workers(self) -> int:
         """How many processes share the work."""
         ...
-
-
-def is_first_process() -> bool:
-    """Whether this is the process that writes: torchrun starts several and numbers them."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def metrics_of_whole(
