@@ -204,7 +204,7 @@ def predict(
     """
     from gattn.molecules.runs.predict import predict_table
 
-    with counted("predicting") as tick:
+    with counted("predicting") as on_progress:
         counts = predict_table(
             run,
             table,
@@ -213,7 +213,7 @@ def predict(
             encoding=encoding,
             coverage=coverage,
             workers=workers,
-            tick=tick,
+            on_progress=on_progress,
         )
     _tell(counts, table, out)
 
@@ -259,9 +259,15 @@ def embed(
     """Write the vectors that the networks predict from, those of an ensemble side by side."""
     from gattn.molecules.runs.embed import embed_table
 
-    with counted("embedding") as tick:
+    with counted("embedding") as on_progress:
         counts = embed_table(
-            run, table, out, smiles=smiles, encoding=encoding, workers=workers, tick=tick
+            run,
+            table,
+            out,
+            smiles=smiles,
+            encoding=encoding,
+            workers=workers,
+            on_progress=on_progress,
         )
     _tell(counts, table, out)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from gattn.files import new_file
 from gattn.molecules.loading import open_run
 from gattn.molecules.rows import spread
-from gattn.molecules.runs.predict import Counts, with_rows
+from gattn.molecules.runs.predict import Counts, row_errors, row_smiles
 
 __all__ = ["embed_table"]
 
@@ -26,7 +26,7 @@ def embed_table(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 2,
-    tick: Callable[[int], None] = lambda rows: None,
+    on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
     """Embed every molecule of a CSV file.
 
@@ -40,7 +40,7 @@ def embed_table(
         smiles: the column of SMILES; otherwise the one that the model was trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
         workers: processes that share the work.
-        tick: told how many rows were written, piece by piece.
+        on_progress: called with the number of rows in each piece that was written.
 
     Returns:
         The number of rows, and of those without an embedding.
@@ -60,13 +60,14 @@ def embed_table(
     )
     rows = bad = 0
     count, size, writer_of = table.count(), estimator.embedding_size, writers[out.suffix]
+    position = table.place(column)
     with new_file(out) as temporary, closing(writer_of(temporary, count, size)) as writer:
-        for kept, found, made in with_rows(table, column, estimator.embeddings):
-            errors = [row.problem or error for row, error in zip(kept, found.errors)]
-            texts = [row.cells[table.place(column)] for row in kept]
-            writer.write(texts, errors, spread(made, found).numpy())
-            rows, bad = rows + len(kept), bad + sum(map(bool, errors))
-            tick(len(kept))
+        for piece in estimator.embeddings(table.rows(), smiles=row_smiles(table, column)):
+            errors = [error for _, error in row_errors(piece)]
+            texts = [row.cells[position] for row in piece.items]
+            writer.write(texts, errors, spread(piece.result, piece).numpy())
+            rows, bad = rows + len(errors), bad + sum(map(bool, errors))
+            on_progress(len(errors))
     return Counts(rows, bad)
 
 

@@ -177,7 +177,7 @@ def train_all(
     several = workers > 1 and len(tasks) > 1 and len(planned) >= SIDE_BY_SIDE
     found = []
     made = (
-        in_order(trainer.train, tasks, workers)
+        (result for _, result in in_order(trainer.train, ((t, t) for t in tasks), workers))
         if several
         else (trainer.train(task, learned) for task in tasks)
     )
