@@ -12,7 +12,7 @@ from gattn.cli.console import counted, say, show_metrics
 from gattn.cli.options import option
 from gattn.molecules.explanations import PICTURES
 from gattn.molecules.runs.config import RunSettings, override
-from gattn.pipeline.text import amount
+from gattn.pipeline.text import plural
 
 if TYPE_CHECKING:
     from gattn.molecules.runs.predict import Counts
@@ -183,7 +183,7 @@ def train(
     settings = override(given.pop("config", None), given)
     from gattn.molecules.runs.train import train_run
 
-    show_metrics(train_run(settings, out, progress=True, say=say), "molecules")
+    show_metrics(train_run(settings, out, progress=True, log=say), "molecules")
     say(f"{out / 'report.html'} shows it all; gattn molecules predict {out} IN.csv --out OUT.csv")
 
 
@@ -242,7 +242,7 @@ def explain(
 
     counts = explain_table(
         run, table, out, methods=method or (), target=target, smiles=smiles, encoding=encoding,
-        workers=workers, pictures=pictures, say=say,
+        workers=workers, pictures=pictures, log=say,
     )  # fmt: skip
     _tell(counts, table, out)
 
@@ -307,7 +307,7 @@ def evaluate(
     numbers = {name: value for name, value in style.items() if value is not None}
     metrics = evaluate_table(
         run, table, out, smiles=smiles, targets=target, encoding=encoding, numbers=numbers,
-        skip_bad=skip_bad_labels, coverage=coverage, workers=workers, say=say,
+        skip_bad=skip_bad_labels, coverage=coverage, workers=workers, log=say,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
 
@@ -315,6 +315,6 @@ def evaluate(
 def _tell(counts: Counts, table: Path, out: Path) -> None:
     """How many rows came out; a table without any may be the wrong one."""
     if counts.rows:
-        say(f"{out}: {amount(counts.rows, 'row')}, {counts.bad:,} of them with an error")
+        say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:
         say(f"{table} has a header and no rows: there is nothing in {out} either")

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["amount", "beside_error"]
+__all__ = ["plural", "with_precision"]
 
 
-def amount(count: int, what: str) -> str:
-    """A number of things, of which the plural ends in s.
+def plural(count: int, noun: str) -> str:
+    """Write a count and its noun, with an s in the plural.
 
-    >>> amount(1, "row"), amount(1200, "row")
+    >>> plural(1, "row"), plural(1200, "row")
     ('1 row', '1,200 rows')
     """
-    return f"{count:,} {what}{'s' * (count != 1)}"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def beside_error(value: float, error: float, *, digits: int, of_error: int) -> str:
-    """Write a number to so many significant digits that its error shows in the last of them.
+def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
+    """Write a number with as many significant digits as its error warrants.
 
     Args:
         value: the number.
         error: its standard deviation, in the same unit.
-        digits: the least number of digits.
-        of_error: digits of the error that the number is to show.
+        digits: minimum number of digits, also used if the error is 0 or not finite.
+        error_digits: number of digits of the error that are visible in the number.
 
-    Returns:
-        The number; with the least number of digits where the error is 0 or not finite.
-
-    >>> beside_error(1000000.12345678, 0.001, digits=6, of_error=4)
+    >>> with_precision(1000000.12345678, 0.001, digits=6, error_digits=4)
     '1000000.123457'
-    >>> beside_error(5.0e-13, 1.0e-13, digits=6, of_error=4)
+    >>> with_precision(5.0e-13, 1.0e-13, digits=6, error_digits=4)
     '5e-13'
     """
     if value != 0 and 0 < error < math.inf and math.isfinite(value):
         places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
-        digits = min(max(digits, places + of_error), 17)
+        digits = min(max(digits, places + error_digits), 17)
     return f"{value:.{digits}g}"

@@ -37,9 +37,9 @@ def embed_table(
             ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
             numbers of an ensemble's networks stand side by side. A row that cannot be read holds
             NaN in the array and nulls in the table.
-        smiles: the column of SMILES; otherwise the one that the model was trained on.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        workers: processes that share the work.
+        smiles: the column of SMILES; by default the one that the model was trained on.
+        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        workers: number of processes that share the work.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
@@ -47,8 +47,8 @@ def embed_table(
 
     Raises:
         RunError: the folder holds no model that can be read.
-        FileExistsError: ``out`` is there already.
-        ValueError: the file or its column is not what was asked for, ``out`` ends otherwise, or
+        FileExistsError: ``out`` exists.
+        ValueError: the file or its column cannot be used, ``out`` ends otherwise, or
             the model has no network.
     """
     out = Path(out)

@@ -21,7 +21,7 @@ from gattn.data.numbers import (
 )
 from gattn.data.tables import LARGEST
 from gattn.molecules.settings import Task
-from gattn.pipeline.text import amount
+from gattn.pipeline.text import plural
 
 __all__ = ["Labels", "LostLabel", "read_labels"]
 
@@ -205,7 +205,7 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
     texts = [row for row, cell in enumerate(column) if cell in words and _is_text(cell)]
     if texts and numbers - {None} and numbers <= {0.0, 1.0, None}:
         raise ValueError(
-            f"column {target!r}: every number is 0 or 1, and {amount(len(texts), 'label')} "
+            f"column {target!r}: every number is 0 or 1, and {plural(len(texts), 'label')} "
             f"{'is a text' if len(texts) == 1 else 'are texts'}, the first "
             f"{column[texts[0]]!r} in line {lines[texts[0]]}: choose --task classification or "
             "--task regression, either of which leaves the texts out, or correct them"
@@ -274,16 +274,16 @@ def _notes(
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
-        yield f"{amount(read.dropped, 'censored label')} taken as missing (--censored drop)."
+        yield f"{plural(read.dropped, 'censored label')} taken as missing (--censored drop)."
     if style.censored == "bound":
         bounds = sum(bool(classify(cell).relation) for cell in column)
         if bounds:
-            yield f"the bound of {amount(bounds, 'censored label')} is taken as the value."
+            yield f"the bound of {plural(bounds, 'censored label')} is taken as the value."
     if style.unit and style.unit != "%":
         parts = [classify(cell) for cell in column]
         bare = sum(bool(part.body) and not part.unit for part in parts)
         if bare and bare < sum(bool(part.body) for part in parts):
-            yield f"{amount(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
+            yield f"{plural(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
     different = np.unique(read.values[~np.isnan(read.values)])
     whole = not (different % 1).any()
     if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
@@ -344,7 +344,7 @@ def _classes(
     if len(counts) > 2 or (len(counts) < 2 and learnable):
         kinds = sorted(counts, key=str)
         shown = ", ".join(
-            f"{kind!r} ({amount(counts[kind], 'label')}, first in line "
+            f"{kind!r} ({plural(counts[kind], 'label')}, first in line "
             f"{lines[next(i for i, cell in enumerate(column) if labels.get(cell) == kind)]})"
             for kind in kinds[:5]
         )
@@ -390,7 +390,7 @@ def _told_of(
     if read.unread:
         first, count = read.unread[0], len(read.unread)
         yield (
-            f"Column {target!r}: {amount(count, 'label')} left out, the first {column[first]!r} "
+            f"Column {target!r}: {plural(count, 'label')} left out, the first {column[first]!r} "
             f"in line {lines[first]}, which is not {wanted}."
         )
     yield from read.notes
@@ -410,7 +410,7 @@ def _missing_words(column: Sequence[str]) -> Counter[str]:
 
 
 def _joined(words: Counter[str]) -> str:
-    return ", ".join(f"{word!r} in {amount(count, 'cell')}" for word, count in words.items())
+    return ", ".join(f"{word!r} in {plural(count, 'cell')}" for word, count in words.items())
 
 
 def _objects(columns: Sequence[Sequence[object]], rows: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from gattn.data.identity import flat, parent
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
-from gattn.pipeline.text import amount
+from gattn.pipeline.text import plural
 
 __all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "training_overlap"]
 
@@ -172,9 +172,9 @@ def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
     for pair, entry in facts["overlaps"].items():
         a, b = pair.split("/")
         if n := entry["molecules"]:
-            rows = f"{amount(entry['rows'][b], 'row')} and {amount(entry['rows'][a], 'row')}"
+            rows = f"{plural(entry['rows'][b], 'row')} and {plural(entry['rows'][a], 'row')}"
             notes.append(
-                f"{amount(n, 'molecule')} of the {PARTS[b]} part {'is' if n == 1 else 'are'} also "
+                f"{plural(n, 'molecule')} of the {PARTS[b]} part {'is' if n == 1 else 'are'} also "
                 f"in the {PARTS[a]} part ({rows}; for example {_both(entry['example'])}): "
                 f"{HARM[pair]}."
             )
@@ -214,22 +214,22 @@ def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
         labels, lines = example["labels"], example["lines"]
         phrase = [f"{_label_text(label)} in line {line}" for label, line in zip(labels, lines)]
         labels_text = f"{example['smiles']}: {' and '.join(phrase)}"
-        has = f"{amount(n, 'molecule')} {'has' if n == 1 else 'have'}"
+        has = f"{plural(n, 'molecule')} {'has' if n == 1 else 'have'}"
         if "largest" in facts:
             notes.append(
                 f"{has} several labels of {target} that differ by more than {TOLERANCE:g} standard "
-                f"deviations ({facts['tolerance']:.3g}), in {amount(facts['rows'], 'row')}; the "
+                f"deviations ({facts['tolerance']:.3g}), in {plural(facts['rows'], 'row')}; the "
                 f"largest difference is {facts['largest']:.3g}, of {labels_text}. All rows are "
                 "used."
             )
         else:
             notes.append(
-                f"{has} both classes of {target}, in {amount(facts['rows'], 'row')}, for example "
+                f"{has} both classes of {target}, in {plural(facts['rows'], 'row')}, for example "
                 f"{labels_text}. All rows are used."
             )
     if len(facts_by_target) > TARGETS:
         more = len(facts_by_target) - TARGETS
-        notes.append(f"{amount(more, 'more target')} have such labels: metrics.json has them all.")
+        notes.append(f"{plural(more, 'more target')} have such labels: metrics.json has them all.")
     return notes
 
 

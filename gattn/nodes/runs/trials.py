@@ -1,4 +1,7 @@
-"""Several trainings of one graph: other first weights, and where parts are drawn, other parts."""
+"""Repeated training on one graph: with other first weights, and where parts are drawn, other parts.
+
+A *trial* is one training.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,28 @@ from gattn.training.processes import in_order
 from gattn.training.types import EpochRecord, History
 
 __all__ = [
-    "Attempt",
-    "Spread",
     "Trainer",
-    "choose",
-    "plan",
-    "spread",
-    "stacks",
-    "train_all",
-    "undefined_spread",
+    "Trial",
+    "TrialPlan",
+    "VarianceComponents",
+    "best_trial",
+    "group_trials",
+    "plan_trials",
+    "run_trials",
+    "undefined_in_trials",
+    "variance_components",
 ]
 
-SIDE_BY_SIDE = 4
-"""Fewer trainings end before other processes have started."""
+MIN_PARALLEL = 4
+"""Minimum number of trials worth starting worker processes for."""
 
 
-class Planned(NamedTuple):
-    """A training to come: the number of its split, and the seed of weights and dropout.
+class TrialPlan(NamedTuple):
+    """The parts and the seed of a trial.
 
     Attributes:
-        split: the position of its parts among the splits of the run, from 0.
-        seed: of first weights and dropout.
+        split: index of its parts among the splits of the run.
+        seed: seed of first weights and dropout.
     """
 
     split: int
@@ -49,37 +53,37 @@ class Planned(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Attempt:
-    """A training that was done.
+class Trial:
+    """A trained model and its metrics.
 
     Attributes:
-        planned: the parts and the seed.
+        plan: the parts and the seed.
         estimator: fitted, without its graph.
-        made: [n, outputs] predictions of all nodes.
+        predicted: [n, outputs] predictions of all nodes.
         val: metrics of the validation part.
         test: metrics of the test part.
     """
 
-    planned: Planned
+    plan: TrialPlan
     estimator: NodeEstimator
-    made: Tensor
+    predicted: Tensor
     val: dict[str, float]
     test: dict[str, float]
 
     @property
     def history(self) -> History:
-        """What was recorded."""
+        """The epochs of the training."""
         return self.estimator.history_[0]
 
 
-class Spread(NamedTuple):
-    """How a metric varies over trainings.
+class VarianceComponents(NamedTuple):
+    """Mean and variation of a metric over trials.
 
     Attributes:
         mean: over all.
-        std: over all, NaN of one.
+        std: standard deviation over all, NaN of one.
         of_weights: standard deviation over first weights, within the same parts.
-        of_parts: standard deviation that is due to the parts, beside that of weights.
+        of_parts: standard deviation due to the parts, in addition to that of the weights.
     """
 
     mean: float
@@ -90,13 +94,13 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """What all trainings share, which is sent to each process once.
+    """The inputs that all trials share, sent to each process once.
 
     Attributes:
-        estimator: knows the labels, is not fitted.
+        estimator: has the classes of the labels; not fitted.
         encoded: the graph.
         y: [n] labels.
-        splits: the parts that a plan numbers.
+        splits: the parts that the plans refer to.
     """
 
     estimator: NodeEstimator
@@ -106,134 +110,134 @@ class Trainer:
 
     def train(
         self,
-        planned: Sequence[Planned],
-        learned: Callable[[EpochRecord], None] = lambda record: None,
-    ) -> list[Attempt]:
-        """Train together what has the same parts, and measure what came of it."""
-        estimators = [copy.copy(self.estimator).set_params(seed=one.seed) for one in planned]
-        fit_together(estimators, self.encoded, self.y, self.splits[planned[0].split], tick=learned)
-        return [self._measure(*one) for one in zip(planned, estimators)]
+        plans: Sequence[TrialPlan],
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    ) -> list[Trial]:
+        """Train models with the same parts together, and measure them."""
+        estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
+        fit_together(estimators, self.encoded, self.y, self.splits[plans[0].split], tick=on_epoch)
+        return [self._measure(*pair) for pair in zip(plans, estimators)]
 
-    def _measure(self, planned: Planned, estimator: NodeEstimator) -> Attempt:
-        made = estimator.predictor_.predict(self.encoded.graph)
+    def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
+        predicted = estimator.predictor_.predict(self.encoded.graph)
         val, test = (
-            measure(estimator.task, self.y[part], made[part])
+            measure(estimator.task, self.y[part], predicted[part])
             for part in (estimator.split_.val, estimator.split_.test)
         )
-        del estimator.graph_  # the process that gets the estimator has it
-        return Attempt(planned, estimator, made, val, test)
+        del estimator.graph_  # the process that receives the estimator has it
+        return Trial(plan, estimator, predicted, val, test)
 
 
-def plan(runs: int, seed: int, *, drawn: bool) -> list[Planned]:
-    """Say which parts and seeds the trainings have.
+def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
+    """Choose the parts and the seeds of the trials.
 
     Args:
-        runs: how many.
-        seed: the first.
-        drawn: whether parts are drawn at random: then about the root of ``runs`` trainings share
-            one draw, so that both spreads can be told apart.
+        runs: number of trials.
+        seed: the first seed.
+        drawn: True if parts are drawn at random: then about the root of ``runs`` trials share one
+            draw, so that the variation over parts can be separated from that over weights.
 
-    >>> [tuple(one) for one in plan(5, 0, drawn=True)]
+    >>> [tuple(plan) for plan in plan_trials(5, 0, drawn=True)]
     [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)]
     """
     together = max(1, math.isqrt(runs)) if drawn else runs
-    return [Planned(i // together, seed + i) for i in range(runs)]
+    return [TrialPlan(i // together, seed + i) for i in range(runs)]
 
 
-def stacks(planned: Sequence[Planned], size: int) -> list[list[Planned]]:
-    """Say which trainings are done together: at most ``size`` one after the other of one part.
+def group_trials(plans: Sequence[TrialPlan], size: int) -> list[list[TrialPlan]]:
+    """Group consecutive trials of one split, at most ``size``, which are trained together.
 
-    >>> [len(stack) for stack in stacks(plan(16, 0, drawn=True), 3)]
+    >>> [len(group) for group in group_trials(plan_trials(16, 0, drawn=True), 3)]
     [3, 1, 3, 1, 3, 1, 3, 1]
     """
-    parts = [list(same) for _, same in groupby(planned, key=lambda one: one.split)]
-    return [same[i : i + size] for same in parts for i in range(0, len(same), size)]
+    by_split = [list(same) for _, same in groupby(plans, key=lambda plan: plan.split)]
+    return [same[i : i + size] for same in by_split for i in range(0, len(same), size)]
 
 
-def train_all(
+def run_trials(
     trainer: Trainer,
-    planned: Sequence[Planned],
+    plans: Sequence[TrialPlan],
     *,
     workers: int,
-    learned: Callable[[EpochRecord], None] = lambda record: None,
-    done: Callable[[Attempt], None],
-) -> list[Attempt]:
-    """Train as planned, side by side in several processes of one thread each.
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    on_run_end: Callable[[Trial], None],
+) -> list[Trial]:
+    """Run the trials, in several processes of one thread each.
 
     Steps on a small graph are too short for the threads of one training to share, and for Python
-    to keep up with: there a process trains several networks in one step, where the model can.
+    to keep up with: there a process trains several networks in one step, if the model can.
 
     Args:
-        trainer: what all trainings share.
-        planned: the trainings.
-        workers: processes; a few trainings are done one after the other here.
-        learned: told of each epoch where one process does it all: others have nobody to tell.
-        done: told of each training, in order.
+        trainer: the inputs that all trials share.
+        plans: the trials.
+        workers: number of processes; a few trials run one after the other in this process.
+        on_epoch: called after each epoch if one process runs all trials.
+        on_run_end: called after each trial, in order.
 
     Returns:
-        The trainings in order.
+        The trials in order.
     """
-    tasks = stacks(planned, stack_size(trainer.estimator.settings(), trainer.encoded.x))
-    several = workers > 1 and len(tasks) > 1 and len(planned) >= SIDE_BY_SIDE
-    found = []
-    made = (
-        (result for _, result in in_order(trainer.train, ((t, t) for t in tasks), workers))
-        if several
-        else (trainer.train(task, learned) for task in tasks)
-    )
-    for attempt in chain.from_iterable(made):
-        found.append(attempt)
-        done(attempt)
-    return found
+    groups = group_trials(plans, stack_size(trainer.estimator.settings(), trainer.encoded.x))
+    if workers > 1 and len(groups) > 1 and len(plans) >= MIN_PARALLEL:
+        tasks = ((group, group) for group in groups)
+        results = (result for _, result in in_order(trainer.train, tasks, workers))
+    else:
+        results = (trainer.train(group, on_epoch) for group in groups)
+    trials = []
+    for trial in chain.from_iterable(results):
+        trials.append(trial)
+        on_run_end(trial)
+    return trials
 
 
-def choose(attempts: Sequence[Attempt]) -> Attempt:
-    """The training whose chosen epoch has the lowest validation loss; the test part has no say."""
-    return min(attempts, key=lambda one: one.history.records[one.history.chosen].validation_loss)
+def best_trial(trials: Sequence[Trial]) -> Trial:
+    """Return the trial with the lowest validation loss; the test part is not considered."""
+    return min(trials, key=lambda one: one.history.records[one.history.chosen].validation_loss)
 
 
-def undefined_spread(attempts: Sequence[Attempt]) -> dict[str, str]:
-    """Say of each metric that some trainings leave undefined in how many of them it is.
+def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
+    """Explain for each metric in how many trials it is undefined.
 
     Args:
-        attempts: at least one.
+        trials: at least one.
 
     Returns:
-        A reason by the name of the metric; empty where every training has all metrics.
+        A reason by the name of the metric; empty if every trial has all metrics.
     """
-    missing = {
-        metric: sum(math.isnan(one.test[metric]) for one in attempts) for metric in attempts[0].test
+    counts = {
+        metric: sum(math.isnan(trial.test[metric]) for trial in trials) for metric in trials[0].test
     }
     return {
-        metric: f"undefined in {count:,} of {len(attempts):,} trainings, by their test parts"
-        for metric, count in missing.items()
+        metric: f"undefined in {count:,} of {len(trials):,} trainings, by their test parts"
+        for metric, count in counts.items()
         if count
     }
 
 
-def spread(attempts: Sequence[Attempt], metric: str) -> Spread:
-    """Tell the spread over first weights from that over parts.
+def variance_components(trials: Sequence[Trial], metric: str) -> VarianceComponents:
+    """Separate the variation over first weights from that over parts.
 
-    One-way analysis of variance: of groups of k trainings with the same parts, the variance within
-    is that of the weights; what the groups' means vary beyond a k-th of it is that of the parts.
+    One-way analysis of variance: of groups of k trials with the same parts, the variance within
+    is that of the weights; the variance of the groups' means beyond a k-th of it is that of the
+    parts.
 
     Args:
-        attempts: at least one.
-        metric: by its name.
+        trials: at least one.
+        metric: its name.
 
     Returns:
-        The spread; NaN where there are too few trainings to tell.
+        The standard deviations; NaN where there are too few trials to estimate one.
     """
-    values = torch.tensor([one.test[metric] for one in attempts], dtype=torch.float64)
-    part = torch.tensor([one.planned.split for one in attempts])
+    values = torch.tensor([trial.test[metric] for trial in trials], dtype=torch.float64)
+    part = torch.tensor([trial.plan.split for trial in trials])
     groups = [values[part == number] for number in part.unique()]
     mean, std = float(values.mean()), float(values.std()) if len(values) > 1 else math.nan
     freedom = len(values) - len(groups)
     if not freedom:
-        return Spread(mean, std, math.nan, math.nan)
+        return VarianceComponents(mean, std, math.nan, math.nan)
     within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / freedom
     if len(groups) < 2:
-        return Spread(mean, std, math.sqrt(within), math.nan)
+        return VarianceComponents(mean, std, math.sqrt(within), math.nan)
     share = sum(1 / len(group) for group in groups) / len(groups)
     between = float(torch.stack([group.mean() for group in groups]).var()) - within * share
-    return Spread(mean, std, math.sqrt(within), math.sqrt(max(between, 0.0)))
+    return VarianceComponents(mean, std, math.sqrt(within), math.sqrt(max(between, 0.0)))
