@@ -147,7 +147,7 @@ def read_json(
 
 
 def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
-    """Write JSON that every reader takes: NaN and infinity, which it has not, become null.
+    """Write JSON that every reader accepts: NaN and infinity become null.
 
     Args:
         path: the file, replaced at once or not at all.
@@ -186,7 +186,7 @@ def _finite(value: object) -> object:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """A copy that shares its memory with nothing, as safetensors wants it."""
+    """Copy a tensor to memory of its own, as safetensors requires."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 

@@ -1,4 +1,4 @@
-"""From a table of SMILES to a table or an array of embeddings, a row for a row."""
+"""Embed every molecule of a table of SMILES, and write one row for each."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class _ArrayWriter:
         header = {"descr": "<f4", "fortran_order": False, "shape": (rows, size)}
         np.lib.format.write_array_header_1_0(self.file, header)
 
-    def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
+    def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
         """Add the rows of a piece."""
-        self.file.write(made.astype("<f4").tobytes())
+        self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
-        """Bring everything to the disk."""
+        """Close the file."""
         self.file.close()
 
 
@@ -100,10 +100,10 @@ class _ParquetWriter:
         self.schema = pyarrow.schema([*texts, *numbers])
         self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
 
-    def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
+    def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
         """Add the rows of a piece."""
         bad = np.array([bool(error) for error in errors], bool)  # of none, too
-        numbers = [pyarrow.array(column, mask=bad) for column in made.T]
+        numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))
 
     def close(self) -> None:

@@ -280,7 +280,7 @@ def _summary(
 def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
     """Yield a header, then a row for each node: its name, part, label and prediction."""
     estimator = run.estimator
-    parts = ["none" if known else "unlabelled" for known in run.y.isfinite().tolist()]
+    parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
     for part in PARTS:
         for node in getattr(run.split, part).tolist():
             parts[node] = part
