@@ -87,7 +87,8 @@ def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_
 def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
     names = zipfile.ZipFile(pure_wheel).namelist()
     assert pure_wheel.name.endswith("-none-any.whl")
-    assert {"gattn/py.typed", "gattn/data/registry.toml", "gattn/functional.py"} <= set(names)
+    registry = "gattn/data/datasets/registry.toml"
+    assert {"gattn/py.typed", registry, "gattn/functional.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert [name for name in names if name.endswith(SOURCES)] == []
     tops = {name.split("/")[0] for name in names}

@@ -26,7 +26,7 @@ import torch
 from benchmarks.core import record, tables
 from benchmarks.molecules import parts
 from gattn.data import random_split
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.rows import Labelled
 

@@ -4,28 +4,28 @@ sampled neighbourhoods.
 RDKit is imported when a molecule is first read, not with this module.
 """
 
-from gattn.data._files import data_root
-from gattn.data.citation import load_citation
-from gattn.data.descriptors import DESCRIPTORS, molecule_descriptors
-from gattn.data.edge_files import map_edges
-from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
-from gattn.data.fingerprints import (
-    morgan_fingerprints,
-    tanimoto,
-    tanimoto_neighbours,
-    tanimoto_ridge,
-)
-from gattn.data.identity import molecule_identities
-from gattn.data.molecules import (
+from gattn.data.datasets.citation import load_citation
+from gattn.data.datasets.download import data_root
+from gattn.data.datasets.edge_files import map_edges
+from gattn.data.datasets.registry import DataFile, Dataset, Score, dataset, dataset_names
+from gattn.data.loaders.neighbor_loader import NeighborLoader
+from gattn.data.molecules.dataset import (
     BadRow,
     MoleculeError,
     Molecules,
     batch_molecules,
 )
-from gattn.data.neighbor_loader import NeighborLoader
-from gattn.data.reading import load_molecules, read_csv, read_smiles
-from gattn.data.registry import DataFile, Dataset, Score, dataset, dataset_names
-from gattn.data.smiles import mol_graph
+from gattn.data.molecules.descriptors import DESCRIPTORS, molecule_descriptors
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
+from gattn.data.molecules.fingerprints import (
+    morgan_fingerprints,
+    tanimoto,
+    tanimoto_neighbours,
+    tanimoto_ridge,
+)
+from gattn.data.molecules.identity import molecule_identities
+from gattn.data.molecules.reading import load_molecules, read_csv, read_smiles
+from gattn.data.molecules.smiles import mol_graph
 from gattn.data.splits import (
     Split,
     random_split,
@@ -33,7 +33,7 @@ from gattn.data.splits import (
     split_by_names,
     split_from_file,
 )
-from gattn.data.tables import Table, TableRow, open_table
+from gattn.data.tables.csv_table import Table, TableRow, open_table
 
 __all__ = [
     "ATOM_FEATURES",

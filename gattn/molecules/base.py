@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
-from gattn.data.features import FEATURISER
+from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
 from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from gattn.data.molecules import Molecules, Positions, positions_of
+from gattn.data.molecules.dataset import Molecules, Positions, positions_of
 
 __all__ = ["ExpandedInputs", "MoleculeInputs", "in_pieces", "places_of"]
 

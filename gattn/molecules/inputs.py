@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.packing import PackedInputs, read_packed
-from gattn.data.smiles import MAX_ATOMS, need_rdkit
+from gattn.data.molecules.packing import PackedInputs, read_packed
+from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
 from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
 from gattn.molecules.packed import InputsView, PackedArrays, decoded, joined
 from gattn.molecules.store import fingerprint, locked, read_inputs, write_inputs

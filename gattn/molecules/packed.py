@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS, Molecules
-from gattn.data.building import PackedMolecules, PackedRows
-from gattn.data.fingerprints import PackedCounts
-from gattn.data.molecules import Positions
-from gattn.data.packing import PackedInputs
+from gattn.data.molecules.building import PackedMolecules, PackedRows
+from gattn.data.molecules.dataset import Positions
+from gattn.data.molecules.fingerprints import PackedCounts
+from gattn.data.molecules.packing import PackedInputs
 from gattn.molecules.expanded import places_of
 
 __all__ = ["FIELDS", "POINTERS", "InputsView", "PackedArrays", "additions", "decoded", "joined"]

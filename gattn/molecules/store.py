@@ -22,11 +22,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from gattn.data import DESCRIPTORS
-from gattn.data.features import FEATURISER
-from gattn.data.fingerprints import COUNTS
-from gattn.data.identity import IDENTITY
-from gattn.data.packing import PackedInputs
-from gattn.data.smiles import READER
+from gattn.data.molecules.features import FEATURISER
+from gattn.data.molecules.fingerprints import COUNTS
+from gattn.data.molecules.identity import IDENTITY
+from gattn.data.molecules.packing import PackedInputs
+from gattn.data.molecules.smiles import READER
 from gattn.molecules.packed import FIELDS, POINTERS, PackedArrays, additions, decoded
 
 __all__ = ["fingerprint", "locked", "read_inputs", "write_inputs"]

@@ -13,7 +13,7 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import descriptor_row
+from gattn.data.molecules.descriptors import descriptor_row
 from gattn.molecules import masking
 from gattn.molecules.attributions import METHODS, attribute, attributions
 from gattn.molecules.expanded import ExpandedInputs

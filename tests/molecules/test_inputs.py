@@ -13,7 +13,7 @@ from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
 from gattn.data import DESCRIPTORS, molecule_descriptors, read_smiles
-from gattn.data.plain import plain
+from gattn.data.molecules.plain import plain
 from gattn.molecules import inputs
 from gattn.molecules.inputs import featurise, stream
 

@@ -110,7 +110,7 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
     >>> read_pickle(b"cos\\nsystem\\n(S'true'\\ntR.")
     Traceback (most recent call last):
         ...
-    gattn.data._pickle.PickleRefused: the name 'os system' is not allowed
+    gattn.data.datasets._pickle.PickleRefused: the name 'os system' is not allowed
     """
     try:
         with warnings.catch_warnings():  # of text with odd escapes, which is refused anyway

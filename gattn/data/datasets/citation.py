@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gattn.data._files import raw_files
-from gattn.data._pickle import PickleRefused, SparseMatrix, read_pickle
-from gattn.data.registry import dataset
+from gattn.data.datasets._pickle import PickleRefused, SparseMatrix, read_pickle
+from gattn.data.datasets.download import raw_files
+from gattn.data.datasets.registry import dataset
 
 __all__ = ["load_citation"]
 

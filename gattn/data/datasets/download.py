@@ -9,7 +9,7 @@ import os
 import urllib.request
 from pathlib import Path
 
-from gattn.data.registry import DataFile, Dataset
+from gattn.data.datasets.registry import DataFile, Dataset
 from gattn.files import whole_file
 
 TIMEOUT_SECONDS = 60

@@ -103,10 +103,10 @@ def _registry() -> dict[str, Dataset]:
 
 def _registry_text() -> str:
     """Read the copy inside the wheel, else the one of the source tree this file lies in."""
-    packaged = resources.files("gattn.data").joinpath("registry.toml")
+    packaged = resources.files("gattn.data.datasets").joinpath("registry.toml")
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")
-    source_tree = Path(__file__).resolve().parents[2] / "datasets" / "registry.toml"
+    source_tree = Path(__file__).resolve().parents[3] / "datasets" / "registry.toml"
     if source_tree.is_file():
         return source_tree.read_text(encoding="utf-8")
     raise FileNotFoundError(

@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from gattn.data._pyg_samplers import add_sample, pyg_sampler
+from gattn.data.loaders.pyg_samplers import add_sample, pyg_sampler
 from gattn.edges import check_count
 from gattn.graph import Graph
 from gattn.sampling.batch import EdgeType

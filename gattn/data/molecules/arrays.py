@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from gattn.data.features import ATOM_FEATURES, BOND_FEATURES
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES
 
 __all__ = ["MoleculeArrays", "join"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from gattn.data._arrays import MoleculeArrays
-from gattn.data.environments import environments
-from gattn.data.graph_reader import GraphReader, Graphs
-from gattn.data.kinds import ATOMS, BONDS, Table
-from gattn.data.molecules import Molecules
-from gattn.data.smiles_text import text_with_marks
-from gattn.data.stereo import Configurations
+from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.dataset import Molecules
+from gattn.data.molecules.environments import environments
+from gattn.data.molecules.graph_reader import GraphReader, Graphs
+from gattn.data.molecules.kinds import ATOMS, BONDS, Table
+from gattn.data.molecules.smiles_text import text_with_marks
+from gattn.data.molecules.stereo import Configurations
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

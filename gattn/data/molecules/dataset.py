@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torch_geometric.data import Data
 
-from gattn.data._arrays import MoleculeArrays, join
-from gattn.data._store import Lists, read_store, write_store
+from gattn.data.molecules.arrays import MoleculeArrays, join
+from gattn.data.molecules.store import Lists, read_store, write_store
 
 __all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "positions_of", "smiles_of"]
 

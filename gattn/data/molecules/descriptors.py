@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.environments import AtomMemory
-from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.plain import plain
-from gattn.data.smiles import need_rdkit, parse_any_size
+from gattn.data.molecules.dataset import Molecules, smiles_of
+from gattn.data.molecules.environments import AtomMemory
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from rdkit.Chem.rdMolDescriptors import Properties
 
-    from gattn.data.building import Skeletons
+    from gattn.data.molecules.building import Skeletons
 
 __all__ = [
     "DESCRIPTORS",
@@ -131,7 +131,7 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
 
     Args:
         molecules: k of them.
-        skeletons: theirs, :meth:`gattn.data.building.MoleculeBuilder.skeletons`.
+        skeletons: theirs, :meth:`gattn.data.molecules.building.MoleculeBuilder.skeletons`.
 
     Returns:
         [k, len(DESCRIPTORS)] float32, finite.

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gattn.data.stereo import CHIRALITIES, STEREOS, atom_configuration, bond_configuration
+from gattn.data.molecules.stereo import CHIRALITIES, STEREOS, atom_configuration, bond_configuration
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond
@@ -63,7 +63,7 @@ def atom_features(atom: Atom) -> list[float]:
     formal charge, chirality, hydrogens (those that are not atoms of the molecule), hybridisation.
     Then aromatic, in a ring (0 or 1), and the atomic mass in units of 100 Da, which tells isotopes
     of heavy atoms apart. The chirality is the CIP label, which does not depend on the order of
-    the atoms (:func:`gattn.data.stereo.configurations`).
+    the atoms (:func:`gattn.data.molecules.stereo.configurations`).
 
     Args:
         atom: an RDKit ``Atom`` of a sanitised molecule.

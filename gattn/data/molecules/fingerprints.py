@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.plain import plain
-from gattn.data.smiles import need_rdkit, parse_any_size
-from gattn.data.stereo import CHIRALITIES, OTHER, STEREOS, Configurations
+from gattn.data.molecules.dataset import Molecules, smiles_of
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles import need_rdkit, parse_any_size
+from gattn.data.molecules.stereo import CHIRALITIES, OTHER, STEREOS, Configurations
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -118,7 +118,7 @@ def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
     """Name what each atom is, with its configuration and those of its double bonds.
 
     Args:
-        molecule: n atoms; :func:`gattn.data.plain.plain` gave it.
+        molecule: n atoms; :func:`gattn.data.molecules.plain.plain` gave it.
         labels: its configurations.
 
     Returns:

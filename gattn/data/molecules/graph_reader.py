@@ -2,8 +2,8 @@
 
 RDKit tells 32-bit invariants of all atoms of a molecule (element, charge, hydrogens, mass, rings)
 in one call; with the bonds of an atom they determine what
-:func:`~gattn.data.features.atom_features` looks at. What they leave open is asked of single atoms,
-in the few molecules that have it.
+:func:`~gattn.data.molecules.features.atom_features` looks at. What they leave open is read from
+single atoms, in the few molecules that have it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gattn.data.environments import atom_keys
-from gattn.data.kinds import ATOMS, BONDS
-from gattn.data.stereo import CHIRALITIES, NONE, OTHER, STEREOS, Configurations, configurations
+from gattn.data.molecules.environments import atom_keys
+from gattn.data.molecules.kinds import ATOMS, BONDS
+from gattn.data.molecules.stereo import (
+    CHIRALITIES,
+    NONE,
+    OTHER,
+    STEREOS,
+    Configurations,
+    configurations,
+)
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
@@ -29,8 +36,8 @@ class Graphs(NamedTuple):
     """The graphs of some molecules, side by side.
 
     Attributes:
-        atoms: [n] int32, places in :data:`gattn.data.kinds.ATOMS`.
-        bonds: [b] int32, places in :data:`gattn.data.kinds.BONDS`.
+        atoms: [n] int32, places in :data:`gattn.data.molecules.kinds.ATOMS`.
+        bonds: [b] int32, places in :data:`gattn.data.molecules.kinds.BONDS`.
         ends: [b, 2] int32, the two atoms of each bond, which each molecule numbers from 0.
         sizes: [k, 2] int64, how many atoms and bonds each molecule has.
     """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.smiles import need_rdkit, parse_any_size
+from gattn.data.molecules.dataset import Molecules, smiles_of
+from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, atom_row, bond_row
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, atom_row, bond_row
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond

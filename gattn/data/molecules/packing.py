@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gattn.data.building import MoleculeBuilder, PackedMolecules
-from gattn.data.descriptors import descriptor_rows
-from gattn.data.fingerprints import PackedCounts, count_environments
-from gattn.data.identity import identity
-from gattn.data.plain import plain
-from gattn.data.smiles import parse_or_reason
+from gattn.data.molecules.building import MoleculeBuilder, PackedMolecules
+from gattn.data.molecules.descriptors import descriptor_rows
+from gattn.data.molecules.fingerprints import PackedCounts, count_environments
+from gattn.data.molecules.identity import identity
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles import parse_or_reason
 
 __all__ = ["PackedInputs", "read_packed"]
 
@@ -25,7 +25,7 @@ class PackedInputs(NamedTuple):
         counts: of their Morgan environments.
         descriptors: [k, len(DESCRIPTORS)] float32.
         errors: n texts, empty where the text could be read.
-        canonical: k texts, one a molecule (:func:`gattn.data.identity.identity`), or none.
+        canonical: k texts, one a molecule (:func:`gattn.data.molecule_identities`), or none.
     """
 
     molecules: PackedMolecules

@@ -6,8 +6,8 @@ import functools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from gattn.data.smiles_text import strip_blanks
-from gattn.data.stereo import configurations, remember
+from gattn.data.molecules.smiles_text import strip_blanks
+from gattn.data.molecules.stereo import configurations, remember
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol, RemoveHsParameters
@@ -29,8 +29,8 @@ def plain(molecule: Mol, smiles: str) -> Mol:
       two atoms stays an atom.
 
     A configuration that a hydrogen defines keeps its label, which
-    :func:`gattn.data.stereo.configurations` reads; one that only an isotope of hydrogen defines
-    does not.
+    :func:`gattn.data.molecules.stereo.configurations` reads; one that only an isotope of hydrogen
+    defines does not.
 
     Args:
         molecule: what RDKit read; it is not changed.

@@ -14,15 +14,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gattn.data._files import raw_files
-from gattn.data._store import StaleFile
-from gattn.data._table import Row, csv_rows, joined_rows
-from gattn.data.building import MoleculeBuilder
-from gattn.data.molecules import BadRow, MoleculeError, Molecules
-from gattn.data.plain import plain
-from gattn.data.registry import dataset
-from gattn.data.smiles import MAX_ATOMS, READER, need_rdkit, parse_or_reason
-from gattn.data.tables import as_number, open_table
+from gattn.data.datasets.download import raw_files
+from gattn.data.datasets.registry import dataset
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.dataset import BadRow, MoleculeError, Molecules
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.rows import Row, csv_rows, joined_rows
+from gattn.data.molecules.smiles import MAX_ATOMS, READER, need_rdkit, parse_or_reason
+from gattn.data.molecules.store import StaleFile
+from gattn.data.tables.csv_table import as_number, open_table
 
 OnError = Literal["raise", "skip"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.data.numbers import WORDS, read_numbers
-from gattn.data.tables import Table, as_number
+from gattn.data.tables.csv_table import Table, as_number
+from gattn.data.tables.numbers import WORDS, read_numbers
 
 __all__ = ["Row", "csv_rows", "joined_rows"]
 

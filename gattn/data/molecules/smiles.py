@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
 
-from gattn.data.building import MoleculeBuilder
-from gattn.data.plain import plain
-from gattn.data.smiles_text import check_single, likeness, split_text, strip_blanks
-from gattn.data.stereo import without_relative
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles_text import check_single, likeness, split_text, strip_blanks
+from gattn.data.molecules.stereo import without_relative
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

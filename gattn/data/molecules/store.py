@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data._arrays import MoleculeArrays
-from gattn.data.archives import BROKEN, read_archive, write_archive
-from gattn.data.features import ATOM_FEATURES, BOND_FEATURES, FEATURISER
+from gattn.data.molecules.archives import BROKEN, read_archive, write_archive
+from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, FEATURISER
 
 __all__ = ["Lists", "StaleFile", "read_store", "write_store"]
 

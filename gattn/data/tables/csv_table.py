@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from gattn.data._encoding import is_wide, marked_encoding
-from gattn.data.numbers import NumberFormat, is_missing
+from gattn.data.tables.encoding import is_wide, marked_encoding
+from gattn.data.tables.numbers import NumberFormat, is_missing
 
 __all__ = ["Table", "TableRow", "as_number", "is_missing", "open_table"]
 

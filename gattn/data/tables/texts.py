@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gattn.data._encoding import is_wide, marked_encoding
+from gattn.data.tables.encoding import is_wide, marked_encoding
 
 __all__ = ["read_text"]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import load_estimator
 from gattn.molecules.rows import Labelled, marks
@@ -59,8 +59,8 @@ def evaluate_table(
         targets: the columns of labels, in the order of the model's; otherwise those that it was
             trained on.
         encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        numbers: settings of :class:`gattn.data.numbers.NumberFormat` by name; otherwise those that
-            the model was trained with.
+        numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; otherwise
+            those that the model was trained with.
         skip_bad: leave out every label that cannot be read, however many there are.
         coverage: the promise of the intervals, above 0 and below 1.
         workers: processes that read SMILES.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gattn.data.tables import Table, TableRow
+from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.data.identity import flat, parent
+from gattn.data.molecules.identity import flat, parent
 from gattn.molecules.rows import Labelled
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
@@ -49,8 +49,9 @@ def duplicate_facts(
         for each pair of parts, ``"train/val"``, ``"train/test"`` and ``"val/test"``: the
         ``molecules`` that are in both, their ``rows`` in each, and an ``example`` or None. The
         molecules of ``overlaps`` are the same (:func:`gattn.data.molecule_identities`); those of
-        ``salt_forms`` have one parent (:func:`gattn.data.identity.parent`) in several forms, and
-        those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see :func:`conflicts`.
+        ``salt_forms`` have one parent (:func:`gattn.data.molecules.identity.parent`) in several
+        forms, and those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see
+        :func:`conflicts`.
     """
     parts = {part: getattr(split, part).tolist() for part in PARTS}
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gattn.data.tables import Table, TableRow
+from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
 from gattn.molecules.inputs import Read
 from gattn.molecules.loading import open_run

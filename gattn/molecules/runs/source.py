@@ -11,8 +11,8 @@ from sys import intern
 from typing import Literal
 
 from gattn.data import BadRow, dataset, load_molecules
-from gattn.data.numbers import NumberFormat, classify
-from gattn.data.tables import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.training.folder import file_hash

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
 from gattn.files import write_rows
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor

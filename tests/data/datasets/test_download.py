@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gattn.data import DataFile, data_root, dataset, load_citation, load_molecules
-from gattn.data._files import raw_files
+from gattn.data.datasets.download import raw_files
 
 CONTENT = b"smiles,y\nC,1\n"
 

@@ -9,7 +9,8 @@ import torch
 from pyarrow import csv, parquet
 
 from gattn import Graph
-from gattn.data import edge_files, map_edges
+from gattn.data import map_edges
+from gattn.data.datasets import edge_files
 
 NODES, EDGES = 50, 1000
 

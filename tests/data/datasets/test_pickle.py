@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gattn.data._pickle import PickleRefused, SparseMatrix, read_pickle
+from gattn.data.datasets._pickle import PickleRefused, SparseMatrix, read_pickle
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "f4", "f8"])

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gattn.data import Dataset, dataset, dataset_names, registry
+from gattn.data import Dataset, dataset, dataset_names
+from gattn.data.datasets import registry
 
-SOURCE_TREE = Path(__file__).parents[2] / "datasets" / "registry.toml"
+SOURCE_TREE = Path(__file__).parents[3] / "datasets" / "registry.toml"
 
 
 @pytest.mark.parametrize("name", dataset_names())

@@ -5,8 +5,8 @@ import pytest
 from rdkit import Chem
 
 from gattn.data import load_molecules, molecule_descriptors
-from gattn.data.building import MoleculeBuilder
-from gattn.data.environments import AtomMemory, environments
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.environments import AtomMemory, environments
 from gattn.molecules.inputs import featurise
 
 ODD = [
@@ -67,7 +67,7 @@ def test_codes_of_atoms_and_bonds_are_not_mixed_up():
 
 @pytest.mark.parametrize("most", [0, 100])
 def test_an_environment_is_described_once_until_there_are_too_many(most, monkeypatch):
-    monkeypatch.setattr("gattn.data.environments.MOST", most)
+    monkeypatch.setattr("gattn.data.molecules.environments.MOST", most)
     asked = []
 
     def describe(molecule):

@@ -13,7 +13,7 @@ from gattn.data import (
     mol_graph,
     open_table,
 )
-from gattn.data.plain import plain
+from gattn.data.molecules.plain import plain
 
 
 def _hot(values, names):

@@ -7,8 +7,8 @@ import pytest
 from rdkit import Chem, rdBase
 
 from gattn.data import dataset, load_molecules, molecule_identities
-from gattn.data.identity import flat, identity, parent
-from gattn.data.smiles import parse_smiles
+from gattn.data.molecules.identity import flat, identity, parent
+from gattn.data.molecules.smiles import parse_smiles
 
 
 def writings(molecule, rng):

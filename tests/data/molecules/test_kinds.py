@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from gattn.data import building, load_molecules
-from gattn.data.building import MoleculeBuilder
-from gattn.data.descriptors import COUNTED, DESCRIPTORS, descriptor_row, descriptor_rows
-from gattn.data.features import atom_features, bond_features
+from gattn.data import load_molecules
+from gattn.data.molecules import building
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.descriptors import COUNTED, DESCRIPTORS, descriptor_row, descriptor_rows
+from gattn.data.molecules.features import atom_features, bond_features
 
 ODD = [
     "C", "[12C]", "[13CH4]", "C[12CH2]C", "[2H]OC", "[235U]", "[9999C]", "*", "[Na+].[Cl-]",

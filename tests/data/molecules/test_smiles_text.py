@@ -15,7 +15,7 @@ from gattn.data import (
     read_smiles,
     scaffold_split,
 )
-from gattn.data.smiles import parse_smiles
+from gattn.data.molecules.smiles import parse_smiles
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import pytest
 import torch
 from rdkit import Chem
 
-from gattn.data import ATOM_FEATURES, BOND_FEATURES, mol_graph, stereo
-from gattn.data.plain import plain, written_places
-from gattn.data.stereo import configurations
+from gattn.data import ATOM_FEATURES, BOND_FEATURES, mol_graph
+from gattn.data.molecules import stereo
+from gattn.data.molecules.plain import plain, written_places
+from gattn.data.molecules.stereo import configurations
 
 PAIRS = {
     "enantiomers": ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O"),

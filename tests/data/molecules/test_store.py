@@ -15,14 +15,13 @@ import torch
 from gattn.data import (
     MoleculeError,
     Molecules,
-    features,
     load_molecules,
     mol_graph,
     read_csv,
     read_smiles,
-    reading,
 )
-from gattn.data.features import FEATURISER
+from gattn.data.molecules import features, reading
+from gattn.data.molecules.features import FEATURISER
 
 CSV = "smiles,a,b\nCCO,1,\nC1,2,3\nC[C@H](N)C(=O)O,,0.5\nC,4,5\n"
 FOUND = ["CCO", "C[C@H](N)C(=O)O", "C"]
@@ -103,7 +102,7 @@ def test_a_stale_cache_is_made_anew(path, tmp_path, monkeypatch, change):
     elif change == "max_atoms":
         options["max_atoms"] = 5
     elif change == "features":
-        monkeypatch.setattr("gattn.data._store.FEATURISER", "another")
+        monkeypatch.setattr("gattn.data.molecules.store.FEATURISER", "another")
     else:
         monkeypatch.setattr(rdkit, "__version__", "1900.1")
     with monkeypatch.context() as patch:
@@ -129,7 +128,7 @@ def test_a_cache_that_is_something_else_is_left_alone(path):
 
 def test_other_features_are_refused_with_what_to_do(path, tmp_path, monkeypatch):
     _read(path).save(tmp_path / "mols")
-    monkeypatch.setattr("gattn.data._store.FEATURISER", "7")
+    monkeypatch.setattr("gattn.data.molecules.store.FEATURISER", "7")
     with pytest.raises(ValueError, match=f"version {FEATURISER} .* this gattn has version 7: read"):
         Molecules.load(tmp_path / "mols")
 

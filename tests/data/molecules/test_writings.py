@@ -7,7 +7,7 @@ import torch
 from rdkit import Chem, rdBase
 
 from gattn.data import dataset, molecule_descriptors, morgan_fingerprints, open_table
-from gattn.data.packing import read_packed
+from gattn.data.molecules.packing import read_packed
 from tests.writings import HABITS, writings
 
 MOLECULES = [

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gattn.data.numbers import (
+from gattn.data.tables.numbers import (
     NumberFormat,
     classify,
     command_option,
