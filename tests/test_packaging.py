@@ -128,7 +128,7 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
 
 
 ABSENT = [
-    ("rdkit", "gattn.data.mol_graph('C')", "molecules"),
+    ("rdkit", "gattn.data.smiles_to_data('C')", "molecules"),
     ("rdkit", "gattn.data.load_molecules('esol', 'nowhere')", "molecules"),
     ("networkx", "gattn.graphs.to_networkx(gattn.graphs.causal([2]))", "networkx"),
     ("networkx", "__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),

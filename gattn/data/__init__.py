@@ -6,8 +6,14 @@ RDKit is imported when a molecule is first read, not with this module.
 
 from gattn.data.datasets.citation import load_citation
 from gattn.data.datasets.download import data_root
-from gattn.data.datasets.edge_files import map_edges
-from gattn.data.datasets.registry import DataFile, Dataset, Score, dataset, dataset_names
+from gattn.data.datasets.edge_files import open_edges
+from gattn.data.datasets.registry import (
+    DataFile,
+    DatasetRecord,
+    ReportedScore,
+    dataset_names,
+    get_dataset,
+)
 from gattn.data.loaders.neighbor_loader import NeighborLoader
 from gattn.data.molecules.dataset import (
     BadRow,
@@ -25,7 +31,7 @@ from gattn.data.molecules.fingerprints import (
 )
 from gattn.data.molecules.identity import molecule_identities
 from gattn.data.molecules.reading import load_molecules, read_csv, read_smiles
-from gattn.data.molecules.smiles import mol_graph
+from gattn.data.molecules.smiles import smiles_to_data
 from gattn.data.splits import (
     Split,
     random_split,
@@ -41,11 +47,11 @@ __all__ = [
     "DESCRIPTORS",
     "BadRow",
     "DataFile",
-    "Dataset",
+    "DatasetRecord",
     "MoleculeError",
     "Molecules",
     "NeighborLoader",
-    "Score",
+    "ReportedScore",
     "Split",
     "Table",
     "TableRow",
@@ -53,20 +59,20 @@ __all__ = [
     "batch_molecules",
     "bond_features",
     "data_root",
-    "dataset",
     "dataset_names",
+    "get_dataset",
     "load_citation",
     "load_molecules",
-    "map_edges",
-    "mol_graph",
     "molecule_descriptors",
     "molecule_identities",
     "morgan_fingerprints",
+    "open_edges",
     "open_table",
     "random_split",
     "read_csv",
     "read_smiles",
     "scaffold_split",
+    "smiles_to_data",
     "split_by_names",
     "split_from_file",
     "tanimoto",

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from gattn.data.datasets._pickle import PickleRefused, SparseMatrix, read_pickle
 from gattn.data.datasets.download import raw_files
-from gattn.data.datasets.registry import dataset
+from gattn.data.datasets.registry import get_dataset
 
 __all__ = ["load_citation"]
 
@@ -65,7 +65,7 @@ def load_citation(
         data = load_citation("cora", normalize_features=True)
         dense = data.x.to_dense()
     """
-    record = dataset(name)
+    record = get_dataset(name)
     if record.kind != "citation":
         raise ValueError(f"{record.name!r} is no citation network; load it with load_molecules")
     paths = raw_files(record, root, download=download, verify=verify)

@@ -9,7 +9,7 @@ import os
 import urllib.request
 from pathlib import Path
 
-from gattn.data.datasets.registry import DataFile, Dataset
+from gattn.data.datasets.registry import DataFile, DatasetRecord
 from gattn.files import whole_file
 
 TIMEOUT_SECONDS = 60
@@ -38,7 +38,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
 
 
 def raw_files(
-    dataset: Dataset,
+    dataset: DatasetRecord,
     root: str | os.PathLike[str] | None = None,
     *,
     download: bool = True,
@@ -78,14 +78,14 @@ def raw_files(
     return paths
 
 
-def _folder(dataset: Dataset, root: Path) -> Path:
+def _folder(dataset: DatasetRecord, root: Path) -> Path:
     full = Path(dataset.folder)
     candidates = [root / full, root / Path(*full.parts[1:])]
     present = [sum((c / file.name).is_file() for file in dataset.files) for c in candidates]
     return candidates[present.index(max(present))]
 
 
-def _package_folder(dataset: Dataset) -> Path:
+def _package_folder(dataset: DatasetRecord) -> Path:
     spec = importlib.util.find_spec(dataset.package)
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(
@@ -95,7 +95,7 @@ def _package_folder(dataset: Dataset) -> Path:
     return Path(spec.submodule_search_locations[0]) / dataset.folder
 
 
-def _missing(dataset: Dataset, path: Path) -> str:
+def _missing(dataset: DatasetRecord, path: Path) -> str:
     if dataset.package:
         return (
             f"{path} is missing: this build of {dataset.package} comes without its "
@@ -105,7 +105,7 @@ def _missing(dataset: Dataset, path: Path) -> str:
     return f"{path} is missing. {_by_hand(dataset)}; or let download=True fetch them"
 
 
-def _by_hand(dataset: Dataset) -> str:
+def _by_hand(dataset: DatasetRecord) -> str:
     names = ", ".join(file.name for file in dataset.files)
     return (
         f"Without a network: put the raw files of {dataset.name!r} ({names}) into the folder "

@@ -17,7 +17,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["map_edges"]
+__all__ = ["open_edges"]
 
 PIECE = 1 << 20
 """How many edges of a table are in memory at once."""
@@ -25,7 +25,7 @@ PIECE = 1 << 20
 INTEGERS = (np.dtype("int32"), np.dtype("int64"))
 
 
-def map_edges(
+def open_edges(
     path: str | os.PathLike[str],
     *,
     source: str = "source",
@@ -34,7 +34,7 @@ def map_edges(
 ) -> Tensor:
     """Open the edges of a file without reading them into memory.
 
-    ``Graph(map_edges(path), num_nodes)`` lays them out in 16 bytes an edge and holds no copy of
+    ``Graph(open_edges(path), num_nodes)`` lays them out in 16 bytes an edge and holds no copy of
     them: pages of the file come and go as the machine has room. A ``.npy`` file is itself what
     lies behind the tensor, which does not write to it. A table is rewritten piece by piece into a
     temporary file of 8 bytes an edge (16 where its columns are of 64 bits), which goes with the
@@ -60,7 +60,7 @@ def map_edges(
     >>> import numpy as np, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/edges.npy", np.array([[0, 1], [1, 2]]))
-    ...     map_edges(f"{folder}/edges.npy")
+    ...     open_edges(f"{folder}/edges.npy")
     tensor([[0, 1],
             [1, 2]])
     """

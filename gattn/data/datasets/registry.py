@@ -14,7 +14,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DataFile", "Dataset", "Score", "dataset", "dataset_names"]
+__all__ = ["DataFile", "DatasetRecord", "ReportedScore", "dataset_names", "get_dataset"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class Score:
+class ReportedScore:
     """A published result, to be read only together with its protocol and source."""
 
     model: str
@@ -37,7 +37,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class DatasetRecord:
     """What the registry says of one data set.
 
     ``folder`` is where the raw files lie, below the data root, or below the installed
@@ -59,7 +59,7 @@ class Dataset:
     package: str = ""
     smiles: str = ""
     targets: tuple[str, ...] = ()
-    scores: tuple[Score, ...] = ()
+    scores: tuple[ReportedScore, ...] = ()
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def dataset_names() -> tuple[str, ...]:
     return tuple(_registry())
 
 
-def dataset(name: str) -> Dataset:
+def get_dataset(name: str) -> DatasetRecord:
     """Look up one data set by its name, whatever its case.
 
     Args:
@@ -86,7 +86,7 @@ def dataset(name: str) -> Dataset:
     Raises:
         ValueError: no such data set; the message lists those there are.
 
-    >>> dataset("ESOL").metric
+    >>> get_dataset("ESOL").metric
     'RMSE'
     """
     found = _registry().get(name.lower()) if isinstance(name, str) else None
@@ -96,7 +96,7 @@ def dataset(name: str) -> Dataset:
 
 
 @functools.cache
-def _registry() -> dict[str, Dataset]:
+def _registry() -> dict[str, DatasetRecord]:
     tables = tomllib.loads(_registry_text())
     return {name: _record(name, table) for name, table in tables.items()}
 
@@ -114,12 +114,12 @@ def _registry_text() -> str:
     )
 
 
-def _record(name: str, table: dict[str, Any]) -> Dataset:
+def _record(name: str, table: dict[str, Any]) -> DatasetRecord:
     table = dict(table, name=name)
-    unknown = set(table) - {field.name for field in fields(Dataset)}
+    unknown = set(table) - {field.name for field in fields(DatasetRecord)}
     if unknown:
         raise ValueError(f"registry entry {name!r} has unknown fields: {sorted(unknown)}")
     table["files"] = tuple(DataFile(**entry) for entry in table["files"])
-    table["scores"] = tuple(Score(**entry) for entry in table.get("scores", ()))
+    table["scores"] = tuple(ReportedScore(**entry) for entry in table.get("scores", ()))
     table["targets"] = tuple(table.get("targets", ()))
-    return Dataset(**table)
+    return DatasetRecord(**table)

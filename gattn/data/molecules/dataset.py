@@ -239,8 +239,8 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     Raises:
         TypeError: for anything but molecules.
 
-    >>> from gattn.data import mol_graph
-    >>> batch = batch_molecules([mol_graph("CC"), mol_graph("O")])
+    >>> from gattn.data import smiles_to_data
+    >>> batch = batch_molecules([smiles_to_data("CC"), smiles_to_data("O")])
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """

@@ -44,7 +44,7 @@ def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
         k texts; no molecules give none.
 
     Raises:
-        ValueError: a SMILES that cannot be read; see :func:`mol_graph`.
+        ValueError: a SMILES that cannot be read; see :func:`smiles_to_data`.
         ImportError: RDKit is not installed.
 
     >>> molecule_identities(["OCC", "[CH3:1][CH2:2][OH:3]", "[H]OCC", "C[CH2][OH] ethanol"])

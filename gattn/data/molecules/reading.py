@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.datasets.download import raw_files
-from gattn.data.datasets.registry import dataset
+from gattn.data.datasets.registry import get_dataset
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.dataset import BadRow, MoleculeError, Molecules
 from gattn.data.molecules.plain import plain
@@ -41,7 +41,7 @@ def read_smiles(
         y: one number a molecule; None and NaN mean that it was not measured.
         on_error: ``"raise"`` reads them all and then reports every bad row in one error;
             ``"skip"`` leaves bad rows out and reports them in ``bad``.
-        max_atoms: see :func:`mol_graph`.
+        max_atoms: see :func:`smiles_to_data`.
 
     Returns:
         The molecules; an empty list gives none.
@@ -102,7 +102,7 @@ def read_csv(
         targets: the columns of numbers to predict, a list even if there is one.
         on_error: what to do about a bad SMILES, a row with too few or too many cells, and a
             target that is no finite number; see :func:`read_smiles`.
-        max_atoms: see :func:`mol_graph`.
+        max_atoms: see :func:`smiles_to_data`.
         cache: a file to keep the molecules in, written by :meth:`Molecules.save`. It is read in
             place of parsing where it was made from the same bytes, columns and ``max_atoms`` with
             the same RDKit and the same features, and made anew where it was not.
@@ -154,7 +154,7 @@ def load_molecules(
             lie in ``<root>/moleculenet/esol/raw`` or, as torch_geometric has it, in
             ``<root>/esol/raw``.
         on_error: see :func:`read_smiles`; some data sets have molecules that RDKit refuses.
-        max_atoms: see :func:`mol_graph`.
+        max_atoms: see :func:`smiles_to_data`.
         cache: see :func:`read_csv`; worth it for the 41,127 molecules of ``"hiv"``.
         download: fetch what is missing, checked against the registry's SHA-256.
         verify: check the files that are there against it too.
@@ -172,7 +172,7 @@ def load_molecules(
     >>> load_molecules("chembl2321810")
     Molecules(1017 molecules, 33226 atoms, 36366 bonds, 1 target (Act), 0 bad rows)
     """
-    record = dataset(name)
+    record = get_dataset(name)
     if record.kind != "molecules":
         raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
     need_rdkit()  # before anything is downloaded

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_ATOMS",
     "READER",
-    "mol_graph",
     "need_rdkit",
     "parse_any_size",
     "parse_or_reason",
     "parse_smiles",
+    "smiles_to_data",
 ]
 
 MAX_ATOMS = 1000
@@ -31,7 +31,7 @@ READER = "SMILES 2"
 """The version of what is read from a cell, for caches: atom maps, CXSMILES and names since 2."""
 
 
-def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
+def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
     """Read one SMILES.
 
     Args:
@@ -49,7 +49,7 @@ def mol_graph(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
         ValueError: not a molecule, an empty one, or too large a one.
         ImportError: RDKit is not installed.
 
-    >>> mol_graph("c1ccccc1")
+    >>> smiles_to_data("c1ccccc1")
     Data(x=[6, 49], edge_index=[2, 12], edge_attr=[12, 14], smiles='c1ccccc1')
     """
     if max_atoms < 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sys import intern
 from typing import Literal
 
-from gattn.data import BadRow, dataset, load_molecules
+from gattn.data import BadRow, get_dataset, load_molecules
 from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
@@ -160,7 +160,7 @@ def built_in() -> Source:
         FileNotFoundError: it was built without its Contrib folder.
     """
     found = load_molecules("chembl2321810")
-    record = dataset("chembl2321810")
+    record = get_dataset("chembl2321810")
     return Source(
         name="CHEMBL2321810",
         sha256=hashlib.sha256("".join(file.sha256 for file in record.files).encode()).hexdigest(),

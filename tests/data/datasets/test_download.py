@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gattn.data import DataFile, data_root, dataset, load_citation, load_molecules
+from gattn.data import DataFile, data_root, get_dataset, load_citation, load_molecules
 from gattn.data.datasets.download import raw_files
 
 CONTENT = b"smiles,y\nC,1\n"
@@ -22,7 +22,7 @@ def served(tmp_path):
     (server / "a.csv").write_bytes(CONTENT)
     file = DataFile("a.csv", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
     return dataclasses.replace(
-        dataset("esol"),
+        get_dataset("esol"),
         name="served",
         folder="collection/served/raw",
         files=(file,),
@@ -108,7 +108,7 @@ def test_offline_a_loader_says_how_to_do_without(load, name, tmp_path, monkeypat
         OSError, match=r"no network.*root=.*environment variable GATTN_DATA"
     ) as caught:
         load(name, tmp_path)
-    assert dataset(name).folder in str(caught.value)
+    assert get_dataset(name).folder in str(caught.value)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -134,4 +134,4 @@ def test_no_rdkit_at_all(monkeypatch):
     with pytest.raises(ImportError, match=r'need RDKit: pip install "gattn\[molecules\]"'):
         load_molecules("chembl2321810")
     with pytest.raises(FileNotFoundError, match="rdkit package, which is not installed"):
-        raw_files(dataset("chembl2321810"))
+        raw_files(get_dataset("chembl2321810"))

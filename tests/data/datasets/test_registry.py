@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gattn.data import Dataset, dataset, dataset_names
+from gattn.data import DatasetRecord, dataset_names, get_dataset
 from gattn.data.datasets import registry
 
 SOURCE_TREE = Path(__file__).parents[3] / "datasets" / "registry.toml"
@@ -15,8 +15,8 @@ SOURCE_TREE = Path(__file__).parents[3] / "datasets" / "registry.toml"
 
 @pytest.mark.parametrize("name", dataset_names())
 def test_every_record_is_complete(name):
-    record = dataset(name)
-    assert isinstance(record, Dataset)
+    record = get_dataset(name)
+    assert isinstance(record, DatasetRecord)
     assert record.name == name
     assert record.kind in ("citation", "molecules")
     for field in ("title", "task", "metric", "protocol", "licence", "source", "folder"):
@@ -37,13 +37,13 @@ def test_every_record_is_complete(name):
 
 def test_records_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        dataset("cora").url = "elsewhere"  # type: ignore[misc]
+        get_dataset("cora").url = "elsewhere"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ["coral", "", "../esol", None, 3])
 def test_an_unknown_name_lists_those_there_are(name):
     with pytest.raises(ValueError, match=r"no data set named .*; there are: cora, .*chembl2321810"):
-        dataset(name)
+        get_dataset(name)
 
 
 @pytest.mark.skipif(not SOURCE_TREE.is_file(), reason="not in a source tree")
@@ -57,9 +57,9 @@ def test_an_unknown_field_is_refused():
         registry._record("mine", table)
 
 
-@pytest.mark.parametrize("name", [n for n in dataset_names() if not dataset(n).package])
+@pytest.mark.parametrize("name", [n for n in dataset_names() if not get_dataset(n).package])
 def test_checksums_are_those_of_the_real_files(real_data, name):
-    record = dataset(name)
+    record = get_dataset(name)
     paths = [real_data / record.folder / file.name for file in record.files]
     if not all(path.is_file() for path in paths):
         pytest.skip(f"{real_data / record.folder} is not complete")

@@ -18,8 +18,8 @@ from gattn.data import (
     BOND_FEATURES,
     Molecules,
     batch_molecules,
-    mol_graph,
     read_smiles,
+    smiles_to_data,
 )
 
 AWKWARD = [
@@ -45,7 +45,7 @@ AWKWARD = [
 
 @pytest.mark.parametrize("smiles", AWKWARD)
 def test_counts_agree_with_pyg(smiles):
-    graph, theirs = mol_graph(smiles), from_smiles(smiles)
+    graph, theirs = smiles_to_data(smiles), from_smiles(smiles)
     assert graph.x.shape == (theirs.num_nodes, len(ATOM_FEATURES))
     assert graph.edge_attr.shape == (theirs.num_edges, len(BOND_FEATURES))
     ours = {tuple(edge) for edge in graph.edge_index.t().tolist()}
@@ -56,7 +56,7 @@ def test_counts_agree_with_pyg(smiles):
 
 @pytest.mark.parametrize("smiles", AWKWARD)
 def test_every_one_hot_field_names_one_value(smiles):
-    graph = mol_graph(smiles)
+    graph = smiles_to_data(smiles)
     for names, rows in ((ATOM_FEATURES, graph.x), (BOND_FEATURES, graph.edge_attr)):
         assert len(set(names)) == len(names) == rows.shape[1]
         fields = {name.partition("=")[0] for name in names if "=" in name}
@@ -66,7 +66,7 @@ def test_every_one_hot_field_names_one_value(smiles):
 
 
 def test_a_single_atom_has_no_edges():
-    graph = mol_graph("C")
+    graph = smiles_to_data("C")
     assert graph.x.shape == (1, len(ATOM_FEATURES))
     assert graph.edge_index.shape == (2, 0)
     assert graph.edge_index.dtype == torch.int64
@@ -85,7 +85,7 @@ def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
     order = list(range(molecule.GetNumAtoms()))
     random.shuffle(order)
     graphs = [
-        mol_graph(Chem.MolToSmiles(m, canonical=False))
+        smiles_to_data(Chem.MolToSmiles(m, canonical=False))
         for m in (molecule, Chem.RenumberAtoms(molecule, order))
     ]
     rows = [np.array(sorted(graph.x.tolist())) for graph in graphs]
@@ -117,17 +117,17 @@ def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
 )
 def test_a_bad_smiles_says_why(smiles, says, capfd):
     with pytest.raises(ValueError, match=says):
-        mol_graph(smiles)
+        smiles_to_data(smiles)
     out, err = capfd.readouterr()
     assert out == err == ""
 
 
 def test_the_cap_is_the_caller_s():
-    assert len(mol_graph("C" * 1001, max_atoms=2000).x) == 1001
-    assert len(mol_graph("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
+    assert len(smiles_to_data("C" * 1001, max_atoms=2000).x) == 1001
+    assert len(smiles_to_data("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
     with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):
-        mol_graph("CCC", max_atoms=2)
-    for call in (mol_graph, lambda *a, **k: read_smiles([], **k)):
+        smiles_to_data("CCC", max_atoms=2)
+    for call in (smiles_to_data, lambda *a, **k: read_smiles([], **k)):
         with pytest.raises(ValueError, match="at least 1"):
             call("C", max_atoms=0)
 
@@ -153,7 +153,7 @@ def test_a_batch_takes_what_was_read_and_refuses_the_rest():
 
 
 def test_what_was_read_is_shown_in_a_line():
-    assert repr(mol_graph("CCO")) == (
+    assert repr(smiles_to_data("CCO")) == (
         "Data(x=[3, 49], edge_index=[2, 4], edge_attr=[4, 14], smiles='CCO')"
     )
     assert repr(read_smiles(["CCO", "C", "C1"], on_error="skip")) == (
@@ -172,7 +172,7 @@ def five():
 
 def test_one_molecule_is_pyg_s_data(five):
     for i in (0, 4, -1, np.int64(2), torch.tensor(3)):
-        data, expected = five[i], mol_graph(five.smiles[i])
+        data, expected = five[i], smiles_to_data(five.smiles[i])
         assert isinstance(data, Data)
         assert data.smiles == five.smiles[i]
         for key in ("x", "edge_index", "edge_attr"):

@@ -9,9 +9,9 @@ from gattn.data import (
     BOND_FEATURES,
     atom_features,
     bond_features,
-    dataset,
-    mol_graph,
+    get_dataset,
     open_table,
+    smiles_to_data,
 )
 from gattn.data.molecules.plain import plain
 
@@ -75,7 +75,7 @@ def _naive(smiles):
 
 
 def _same(smiles):
-    graph, (x, edge_index, edge_attr) = mol_graph(smiles), _naive(smiles)
+    graph, (x, edge_index, edge_attr) = smiles_to_data(smiles), _naive(smiles)
     return (
         torch.equal(graph.x, x)
         and torch.equal(graph.edge_index, edge_index)
@@ -102,7 +102,7 @@ def test_looking_a_kind_up_gives_the_same_numbers(smiles):
     ("name", "least"), [("esol", 1128), ("freesolv", 642), ("bbbp", 1000), ("hiv", 1000)]
 )
 def test_looking_kinds_up_gives_the_same_numbers_for_real_data_sets(real_data, name, least):
-    record = dataset(name)
+    record = get_dataset(name)
     table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
     rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
     with rdBase.BlockLogs():

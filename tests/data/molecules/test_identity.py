@@ -6,7 +6,7 @@ import random
 import pytest
 from rdkit import Chem, rdBase
 
-from gattn.data import dataset, load_molecules, molecule_identities
+from gattn.data import get_dataset, load_molecules, molecule_identities
 from gattn.data.molecules.identity import flat, identity, parent
 from gattn.data.molecules.smiles import parse_smiles
 
@@ -62,7 +62,7 @@ def test_molecules_of_medicinal_chemistry_have_one_identity():
 @pytest.mark.parametrize("name", ["bbbp", "esol", "freesolv", "tox21", "hiv"])
 def test_molecules_of_moleculenet_have_one_identity(real_data, name):
     """A hundred molecules of each set, ten writings of each."""
-    record = dataset(name)
+    record = get_dataset(name)
     rng = random.Random(2)
     with (real_data / record.folder / record.files[0].name).open(newline="") as file:
         texts = [row[record.smiles] for row in csv.DictReader(file)]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from gattn.data import (
-    mol_graph,
     molecule_descriptors,
     molecule_identities,
     morgan_fingerprints,
     read_csv,
     read_smiles,
     scaffold_split,
+    smiles_to_data,
 )
 from gattn.data.molecules.smiles import parse_smiles
 
@@ -55,7 +55,7 @@ from gattn.data.molecules.smiles import parse_smiles
 )
 def test_a_cell_is_read_as_its_molecule(text, smiles):
     assert molecule_identities([text]) == [smiles]
-    ours, plain = mol_graph(text), mol_graph(smiles)
+    ours, plain = smiles_to_data(text), smiles_to_data(smiles)
     assert sorted(ours["x"].tolist()) == sorted(plain["x"].tolist())
     assert sorted(ours["edge_attr"].tolist()) == sorted(plain["edge_attr"].tolist())
     for of in (molecule_descriptors, morgan_fingerprints):
@@ -125,7 +125,7 @@ MIXED = "a cell must hold one molecule"
 )
 def test_a_cell_that_is_no_molecule_says_what_it_is(text, says, capfd):
     with pytest.raises(ValueError) as error:
-        mol_graph(text)
+        smiles_to_data(text)
     assert says in str(error.value)
     out, err = capfd.readouterr()
     assert out == err == ""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from rdkit import Chem
 
-from gattn.data import ATOM_FEATURES, BOND_FEATURES, mol_graph
+from gattn.data import ATOM_FEATURES, BOND_FEATURES, smiles_to_data
 from gattn.data.molecules import stereo
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.stereo import configurations
@@ -30,7 +30,7 @@ PAIRS = {
 
 def _rows(smiles):
     """The atoms of a molecule, and its bonds, whatever their order."""
-    graph = mol_graph(smiles)
+    graph = smiles_to_data(smiles)
     return sorted(graph.x.tolist()), sorted(graph.edge_attr.tolist())
 
 
@@ -137,14 +137,14 @@ def test_past_the_last_bound_every_centre_is_other(monkeypatch):
     ],
 )
 def test_habits_of_writing_are_not_seen(text, same):
-    graph, other = mol_graph(text), mol_graph(same)
+    graph, other = smiles_to_data(text), smiles_to_data(same)
     assert torch.equal(graph.x, other.x)
     assert torch.equal(graph.edge_index, other.edge_index)
     assert torch.equal(graph.edge_attr, other.edge_attr)
 
 
 def test_isotopes_of_heavy_atoms_are_masses():
-    heavy, light = mol_graph("[13CH4]").x[0], mol_graph("C").x[0]
+    heavy, light = smiles_to_data("[13CH4]").x[0], smiles_to_data("C").x[0]
     assert float(heavy[-1]) == pytest.approx(0.13003, abs=1e-4)
     assert torch.equal(heavy[:-1], light[:-1])
 

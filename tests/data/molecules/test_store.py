@@ -16,9 +16,9 @@ from gattn.data import (
     MoleculeError,
     Molecules,
     load_molecules,
-    mol_graph,
     read_csv,
     read_smiles,
+    smiles_to_data,
 )
 from gattn.data.molecules import features, reading
 from gattn.data.molecules.features import FEATURISER
@@ -233,9 +233,9 @@ def test_loading_needs_no_rdkit(path, tmp_path):
     _read(path).save(tmp_path / "mols")
     code = (
         "import sys; sys.modules['rdkit'] = None\n"
-        "from gattn.data import Molecules, mol_graph, morgan_fingerprints, scaffold_split\n"
+        "from gattn.data import Molecules, smiles_to_data, morgan_fingerprints, scaffold_split\n"
         f"mols = Molecules.load({str(tmp_path / 'mols')!r}); print(len(mols), mols[0].smiles)\n"
-        "for need in (lambda: mol_graph('C'), lambda: scaffold_split(mols),\n"
+        "for need in (lambda: smiles_to_data('C'), lambda: scaffold_split(mols),\n"
         "             lambda: morgan_fingerprints(mols)):\n"
         "    try: need()\n"
         "    except ImportError as error: print(error)\n"
@@ -250,7 +250,7 @@ def test_features_that_change_get_a_new_version():
     """Whoever changes what an atom or a bond is described by raises FEATURISER, then this pair."""
     digest = hashlib.sha256()
     for text in ("C[C@H](N)C(=O)[O-]", "F/C=C/F", "c1cc[nH]c1", "C#N", "[Na+].[Cl-]"):
-        graph = mol_graph(text)
+        graph = smiles_to_data(text)
         for part in (graph.x, graph.edge_index, graph.edge_attr):
             digest.update(part.numpy().tobytes())
     digest.update(repr((features.ATOM_FEATURES, features.BOND_FEATURES)).encode())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from rdkit import Chem, rdBase
 
-from gattn.data import dataset, molecule_descriptors, morgan_fingerprints, open_table
+from gattn.data import get_dataset, molecule_descriptors, morgan_fingerprints, open_table
 from gattn.data.molecules.packing import read_packed
 from tests.writings import HABITS, writings
 
@@ -83,7 +83,7 @@ def test_functions_of_texts_give_the_same_numbers():
 def test_writings_of_real_data_sets_have_the_same_numbers(real_data):
     draw, total = random.Random(0), 0
     for name in ("bbbp", "esol", "freesolv", "hiv", "tox21"):
-        record = dataset(name)
+        record = get_dataset(name)
         table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
         rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
         with rdBase.BlockLogs():
