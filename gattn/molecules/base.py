@@ -17,9 +17,16 @@ from torch import Tensor
 from gattn.data import MoleculeError, random_split
 from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
-from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
+from gattn.molecules.inputs import MoleculeInputs, ParsedSmiles, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
-from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, warn_of_overlap
+from gattn.molecules.rows import (
+    LabelledMolecules,
+    bad_rows,
+    scatter_rows,
+    smiles_hashes,
+    warn_of,
+    warn_of_overlap,
+)
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
@@ -126,7 +133,7 @@ class MoleculeEstimator(KeptEstimator):
 
     def read(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> Labelled:
+    ) -> LabelledMolecules:
         """Read molecules and learn the names and classes of their labels, as :meth:`fit` does.
 
         ``cache`` is a file that keeps what was read; see
@@ -144,8 +151,8 @@ class MoleculeEstimator(KeptEstimator):
 
     def fit_labelled(
         self: Self,
-        train: Labelled,
-        val: Labelled,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
         *,
         groups: Sequence[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -168,7 +175,7 @@ class MoleculeEstimator(KeptEstimator):
             folder=None if folder is None else Path(folder), progress=progress,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
-        self.seen_ = marks([*train.canonical, *val.canonical]).unique()
+        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
 
     @classmethod
@@ -197,7 +204,7 @@ class MoleculeEstimator(KeptEstimator):
         """The settings of the model."""
         return settings_of(MoleculeSettings, self)
 
-    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Prediction]]:
+    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[ParsedSmiles, Prediction]]:
         """Predict piece by piece, in order and in bounded memory.
 
         Args:
@@ -209,7 +216,7 @@ class MoleculeEstimator(KeptEstimator):
         check_is_fitted(self)
         return self._pieces(self.predictor_.predict, smiles)
 
-    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Tensor]]:
+    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[ParsedSmiles, Tensor]]:
         """Embed piece by piece, as :meth:`predictions` predicts: [k, K d] of readable molecules."""
         check_is_fitted(self)
         return self._pieces(self.predictor_.embed, smiles)
@@ -278,7 +285,7 @@ class MoleculeEstimator(KeptEstimator):
 
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> Labelled:
+    ) -> LabelledMolecules:
         """The readable molecules of which a label is known, labels as :meth:`read` learnt them."""
         texts = as_texts(smiles)
         labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
@@ -286,12 +293,12 @@ class MoleculeEstimator(KeptEstimator):
         bad = tuple(bad_rows(texts, found))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
-        labels = labels[found.rows]
+        labels = labels[found.row_index]
         known = labels.isfinite().any(1).nonzero().flatten()
-        everything = Labelled(found.inputs, labels, found.rows, found.canonical, bad)
+        everything = LabelledMolecules(found.inputs, labels, found.row_index, found.canonical, bad)
         return everything if len(known) == len(labels) else everything[known]
 
-    def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
+    def _split_off(self, known: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
         """A training and a validation part, all rows of one molecule in one of them."""
         share = float(self.validation_fraction)
         check_share("validation_fraction", share)
@@ -364,17 +371,17 @@ class MoleculeEstimator(KeptEstimator):
 
     def _pieces(
         self, make: Callable[[MoleculeInputs], T], smiles: Iterable[str]
-    ) -> Iterator[tuple[Read, T]]:
+    ) -> Iterator[tuple[ParsedSmiles, T]]:
         return make_pieces(make, smiles, max_atoms=self.max_atoms, workers=self.workers)
 
 
 def _joined(
-    texts: Sequence[object], pieces: Iterator[tuple[Read, tuple[Tensor, ...]]]
+    texts: Sequence[object], pieces: Iterator[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
     """Join what was made of pieces, tensors [k, ...], to tensors over the n rows of all texts."""
     columns, bad, start = [], [], 0
     for found, made in pieces:
-        columns.append([spread(each, found) for each in made])
+        columns.append([scatter_rows(each, found) for each in made])
         bad += bad_rows(texts, found, start)
         start += len(found.errors)
     warn_of(bad)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.data.molecules.descriptors import DESCRIPTORS
-from gattn.molecules.expanded import in_pieces
+from gattn.molecules.inputs import in_pieces
 from gattn.training.bars import shown
 from gattn.training.scaling import moments
 

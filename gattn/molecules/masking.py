@@ -14,7 +14,7 @@ from gattn.data.molecules.fingerprints import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
 from gattn.data.molecules.stereo import configurations
-from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
+from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from gattn.data.molecules.arrays import MoleculeArrays, join
 from gattn.data.molecules.store import Lists, read_store, write_store
 
-__all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "positions_of", "smiles_of"]
+__all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "indices_of", "smiles_of"]
 
 Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray"
 
@@ -108,17 +108,18 @@ class Molecules(Dataset[Data]):
         >>> mols[[2, 0]].smiles, mols[mols.mask[:, 0]].smiles, mols[:1].smiles
         (['CCC', 'C'], ['C', 'CCC'], ['C'])
         """
-        where = positions_of(index, len(self))
-        if isinstance(where, int):
-            y = self.y[where : where + 1].clone() if self.targets else None
-            return Data(*self.arrays.one(where), y, smiles=self.smiles[where])
-        kept = where.tolist()
+        positions = indices_of(index, len(self))
+        if positions.dim() == 0:
+            i = int(positions)
+            y = self.y[i : i + 1].clone() if self.targets else None
+            return Data(*self.arrays.one(i), y, smiles=self.smiles[i])
+        numbers = positions.tolist()
         return Molecules(
-            [self.smiles[i] for i in kept],
-            self.arrays.take(where),
-            self.y[where],
+            [self.smiles[i] for i in numbers],
+            self.arrays.take(positions),
+            self.y[positions],
             self.targets,
-            tuple(self.rows[i] for i in kept),
+            tuple(self.rows[i] for i in numbers),
             self.bad,
         )
 
@@ -185,32 +186,27 @@ class Molecules(Dataset[Data]):
         return cls(list(lists["smiles"]), arrays, y, targets, rows, bad)
 
 
-def positions_of(index: int | Positions, count: int) -> int | Tensor:
-    """A position from 0, or several as [k] int64."""
+def indices_of(index: int | Positions, count: int) -> Tensor:
+    """Convert positions to indices from 0: int64, [k], or a scalar for one position."""
     if isinstance(index, slice):
         return torch.tensor(range(count)[index], dtype=torch.int64)
     if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):
         raise TypeError(f"molecules are taken by position, slice, list or mask; got {index!r}")
     if isinstance(index, np.ndarray):
         index = np.asarray(index, order="C")  # torch takes no negative strides
-    where = torch.as_tensor(index).cpu()
-    if where.dim() > 1:
-        raise TypeError(f"molecules are taken by one row of positions; got shape {(*where.shape,)}")
-    checked = _checked(where.reshape(-1), count)
-    return int(checked) if where.dim() == 0 else checked
-
-
-def _checked(index: Tensor, count: int) -> Tensor:
+    index = torch.as_tensor(index).cpu()
+    if index.dim() > 1:
+        raise TypeError(f"molecules are taken by one row of positions; got shape {(*index.shape,)}")
     if index.dtype == torch.bool:
-        if len(index) != count:
-            raise IndexError(f"a mask must hold {count} values, one a molecule; got {len(index)}")
-        return index.nonzero().flatten()
-    if not len(index):
-        return index.to(torch.int64)
-    if index.is_floating_point() or index.is_complex():
+        if index.numel() != count:
+            raise IndexError(
+                f"a mask must hold {count} values, one a molecule; got {index.numel()}"
+            )
+        return index.reshape(-1).nonzero().flatten()
+    if index.numel() and (index.is_floating_point() or index.is_complex()):
         raise TypeError(f"positions must be whole numbers or a mask; got {index.dtype}")
     index = index.to(torch.int64)
-    outside = index[(index < -count) | (index >= count)]
+    outside = index[(index < -count) | (index >= count)].reshape(-1)
     if len(outside):
         raise IndexError(f"position {int(outside[0])} is outside the {count} molecules")
     return torch.where(index < 0, index + count, index)

@@ -63,16 +63,22 @@ COUNTS = 2048
 
 
 class PackedCounts(NamedTuple):
-    """Rows of counts of which most are 0: how many columns each row has, these, and the counts."""
+    """Sparse rows of counts.
 
+    Attributes:
+        lengths: [k] int32, the number of entries of each row.
+        columns: int16, the column of each entry.
+        counts: uint8, the value of each entry.
+    """
+
+    lengths: np.ndarray
     columns: np.ndarray
-    places: np.ndarray
     counts: np.ndarray
 
     def unpack(self) -> Tensor:
-        """All of them, [k, COUNTS] uint8."""
-        rows = np.zeros((len(self.columns), COUNTS), np.uint8)
-        rows[np.arange(len(rows)).repeat(self.columns), self.places] = self.counts
+        """Return the dense rows, [k, COUNTS] uint8."""
+        rows = np.zeros((len(self.lengths), COUNTS), np.uint8)
+        rows[np.arange(len(rows)).repeat(self.lengths), self.columns] = self.counts
         return torch.from_numpy(rows)
 
 
@@ -90,8 +96,8 @@ def count_environments(
         molecules: k plain molecules.
         labels: of those that have configurations, by their position.
     """
-    columns, places, counts = [], [], []
-    # Asked for all at once RDKit takes two thirds of the time.
+    lengths, columns, counts = [], [], []
+    # One call of RDKit for all molecules takes two thirds of the time.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
     for position, fingerprint in enumerate(flat):
         environments = fingerprint.GetNonzeroElements()
@@ -99,18 +105,18 @@ def count_environments(
             molecule = molecules[position]
             codes = atom_codes(molecule, labels[position])
             marked = morgan_counter().GetCountFingerprint(molecule, customAtomInvariants=codes)
-            for place, count in marked.GetNonzeroElements().items():
-                environments[place] = environments.get(place, 0) + count
-        columns.append(len(environments))
-        places += environments.keys()
+            for column, count in marked.GetNonzeroElements().items():
+                environments[column] = environments.get(column, 0) + count
+        lengths.append(len(environments))
+        columns += environments.keys()
         counts += environments.values()
-    times = np.full(len(columns), 2)
-    times[list(labels)] = 1  # both counts are summed already
-    every = np.array(counts, np.int64) * times.repeat(columns)
+    factors = np.full(len(lengths), 2)
+    factors[list(labels)] = 1  # both counts are summed already
+    totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
-        np.array(columns, np.int32),
-        np.array(places, np.int16),
-        np.minimum(every, 255).astype(np.uint8),
+        np.array(lengths, np.int32),
+        np.array(columns, np.int16),
+        np.minimum(totals, 255).astype(np.uint8),
     )
 
 

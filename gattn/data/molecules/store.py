@@ -1,7 +1,8 @@
-"""Molecules in a file: an archive of arrays and one text, never a pickle."""
+"""Files of molecules, which are read without RDKit; see :mod:`gattn.data.array_file`."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
@@ -10,18 +11,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.molecules.archives import BROKEN, read_archive, write_archive
+from gattn.data.array_file import Layout, map_arrays, read_metadata, write_arrays
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, FEATURISER
+from gattn.files import whole_file
 
 __all__ = ["Lists", "StaleFile", "read_store", "write_store"]
 
-FORMAT = "gattn molecules 1"
-ARRAYS = ("x", "edge_index", "edge_attr", "ptr", "edge_ptr", "y")
+FORMAT = "gattn molecules 2"
+LAYOUT: Layout = {
+    "lists": (np.uint8, ()),  # the JSON text of Lists
+    "atoms": (np.int32, ()),  # [n]: the row of each atom in atom_table
+    "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # the distinct rows of x
+    "edges": (np.int32, ()),  # [e]: the row of each edge in edge_table
+    "edge_table": (np.float32, (len(BOND_FEATURES),)),  # the distinct rows of edge_attr
+    "ends": (np.int32, (2,)),  # [e, 2]: edge_index, transposed
+    "ptr": (np.int64, ()),
+    "edge_ptr": (np.int64, ()),
+    "y": (np.float32, ()),  # [k * t]
+}
 
 
 class Lists(TypedDict):
-    """What is stored beside the arrays."""
+    """The parts of :class:`gattn.data.Molecules` that are no arrays."""
 
     smiles: Sequence[str]
     targets: Sequence[str]
@@ -30,23 +42,36 @@ class Lists(TypedDict):
 
 
 class StaleFile(ValueError):
-    """A file of molecules that were read from another source, or described by other features."""
+    """The file was written from another source, or with another version of the features."""
 
 
 def write_store(
     path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
 ) -> None:
-    """Write a file of molecules; it appears under its name whole or not at all."""
-    header = {"format": FORMAT, "featuriser": FEATURISER, "made_from": made_from, **lists}
-    held = {
-        "x": arrays.x.numpy(),
-        "edge_index": arrays.edge_index.to(torch.int32).numpy(),
-        "edge_attr": arrays.edge_attr.numpy(),
+    """Write a file of molecules; it appears under its name complete or not at all."""
+    atoms, atom_table = _distinct_rows(arrays.x.numpy())
+    edges, edge_table = _distinct_rows(arrays.edge_attr.numpy())
+    columns = {
+        "lists": np.frombuffer(json.dumps(lists).encode(), np.uint8),
+        "atoms": atoms,
+        "atom_table": atom_table,
+        "edges": edges,
+        "edge_table": edge_table,
+        "ends": arrays.edge_index.t().to(torch.int32).numpy(),
         "ptr": arrays.ptr.numpy(),
         "edge_ptr": arrays.edge_ptr.numpy(),
-        "y": y.numpy(),
+        "y": y.numpy().reshape(-1),
     }
-    write_archive(path, header, held)
+    with whole_file(path) as temporary:
+        metadata = {"format": FORMAT, "featuriser": FEATURISER, "made_from": made_from}
+        write_arrays(temporary, columns, metadata)
+
+
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the int32 index of each row among the distinct rows, and the distinct rows."""
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))
+    _, first, index = np.unique(keys.reshape(-1), return_index=True, return_inverse=True)
+    return index.astype(np.int32), rows[first]
 
 
 def read_store(
@@ -55,22 +80,18 @@ def read_store(
     """Read and check a file of molecules.
 
     Raises:
-        StaleFile: it was made by another featuriser, or not from ``made_from`` where given.
-        ValueError: it is no such file, or a broken one.
+        FileNotFoundError: no such file.
+        StaleFile: it has another version of the features, or another ``made_from``.
+        ValueError: it is damaged, or is not a file of molecules.
     """
     try:
-        header, archive = read_archive(path)
-        if header["format"] != FORMAT:
-            raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
-        _check_fresh(path, header, made_from)
-        x, edge_index, edge_attr, ptr, edge_ptr, y = (_tensor(archive, key) for key in ARRAYS)
-        arrays = MoleculeArrays(x, edge_index.long(), edge_attr, ptr, edge_ptr)
-        lists = Lists({key: header[key] for key in Lists.__annotations__})  # pyright: ignore
-        _check(lists, arrays, y)
-        return lists, arrays, y
+        _check_fresh(path, read_metadata(path, FORMAT), made_from)
+        columns = map_arrays(path, LAYOUT)
+        lists = _read_lists(columns["lists"].tobytes())
+        return lists, *_expand(lists, columns)
     except StaleFile:
         raise
-    except BROKEN as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged, or is no file of Molecules.save ({error}): remove it, or name "
             "another file"
@@ -78,54 +99,28 @@ def read_store(
 
 
 def _check_fresh(
-    path: str | os.PathLike[str], header: Mapping[str, str], made_from: str | None
+    path: str | os.PathLike[str], metadata: Mapping[str, str], made_from: str | None
 ) -> None:
-    if header["featuriser"] != FEATURISER:
+    version, source = metadata.get("featuriser"), metadata.get("made_from")
+    if version != FEATURISER:
         raise StaleFile(
-            f"{path} was made by version {header['featuriser']} of the atom and bond features, "
-            f"and this gattn has version {FEATURISER}: read the molecules anew and save them again"
+            f"{path} was made by version {version} of the atom and bond features, and this gattn "
+            f"has version {FEATURISER}: read the molecules anew and save them again"
         )
-    if made_from is not None and header["made_from"] != made_from:
+    if made_from is not None and source != made_from:
         raise StaleFile(
             f"{path} was not made from this source with these options: "
-            f"it says {header['made_from'] or 'nothing'!r}, not {made_from!r}"
+            f"it says {source or 'nothing'!r}, not {made_from!r}"
         )
 
 
-def _tensor(archive: Mapping[str, np.ndarray], key: str) -> Tensor:
-    return torch.from_numpy(archive[key])
-
-
-def _check(lists: Lists, arrays: MoleculeArrays, y: Tensor) -> None:
-    """Raise where a part does not fit the others, so that nothing is read out of bounds."""
-    _check_lists(lists)
-    count, n, e = len(lists["smiles"]), len(arrays.x), len(arrays.edge_attr)
-    wanted = {
-        "x": (arrays.x, (n, len(ATOM_FEATURES)), torch.float32),
-        "edge_index": (arrays.edge_index, (2, e), torch.int64),
-        "edge_attr": (arrays.edge_attr, (e, len(BOND_FEATURES)), torch.float32),
-        "ptr": (arrays.ptr, (count + 1,), torch.int64),
-        "edge_ptr": (arrays.edge_ptr, (count + 1,), torch.int64),
-        "y": (y, (count, len(lists["targets"])), torch.float32),
-    }
-    for name, (tensor, shape, dtype) in wanted.items():
-        if tensor.shape != shape or tensor.dtype != dtype:
-            raise ValueError(
-                f"{name} must be {shape} {dtype}; it is {tuple(tensor.shape)} {tensor.dtype}"
-            )
-    for name, ptr, end in (("ptr", arrays.ptr, n), ("edge_ptr", arrays.edge_ptr, e)):
-        if ptr[0] != 0 or ptr[-1] != end or (ptr.diff() < 0).any():
-            raise ValueError(f"{name} must rise from 0 to {end}")
-    atoms = arrays.ptr.diff().repeat_interleave(arrays.edge_ptr.diff())
-    if ((arrays.edge_index < 0) | (arrays.edge_index >= atoms)).any():
-        raise ValueError("edge_index must name atoms of its own molecule")
-    if len(lists["rows"]) != count:
-        raise ValueError(f"rows must hold {count} numbers; it holds {len(lists['rows'])}")
-
-
-def _check_lists(lists: Lists) -> None:
-    kinds = {"smiles": str, "targets": str, "rows": int, "bad": list}
-    for name, kind in kinds.items():
+def _read_lists(text: bytes) -> Lists:
+    """Parse and check the JSON text of the lists."""
+    lists = json.loads(text)
+    types = {"smiles": str, "targets": str, "rows": int, "bad": list}
+    if not isinstance(lists, dict) or lists.keys() != types.keys():
+        raise ValueError(f"its header must have {', '.join(types)}")
+    for name, kind in types.items():
         if not isinstance(lists[name], list) or not all(type(v) is kind for v in lists[name]):
             raise ValueError(f"{name} must be a list of {kind.__name__}")
     for row in lists["bad"]:
@@ -133,3 +128,37 @@ def _check_lists(lists: Lists) -> None:
             raise ValueError("a bad row must hold its number, its text, the reason and the line")
         if not (row[3] is None or type(row[3]) is int):
             raise ValueError(f"the line of a bad row must be a number; it is {row[3]!r}")
+    return lists  # pyright: ignore[reportReturnType]
+
+
+def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeArrays, Tensor]:
+    """Check that the columns fit together, and gather the features of all atoms and edges.
+
+    The file may come from someone else: no index in it may lead outside an array.
+    """
+    count, targets = len(lists["smiles"]), len(lists["targets"])
+    atoms, edges, ends = (torch.from_numpy(columns[name]) for name in ("atoms", "edges", "ends"))
+    ptr, edge_ptr = (torch.tensor(columns[name]) for name in ("ptr", "edge_ptr"))
+    lengths = {"rows": (len(lists["rows"]), count), "y": (len(columns["y"]), count * targets)}
+    lengths |= {"ptr": (len(ptr), count + 1), "edge_ptr": (len(edge_ptr), count + 1)}
+    lengths |= {"ends": (len(ends), len(edges))}
+    for name, (length, expected) in lengths.items():
+        if length != expected:
+            raise ValueError(f"{name} must hold {expected} values; it holds {length}")
+    for name, table in (("atoms", "atom_table"), ("edges", "edge_table")):
+        if ((columns[name] < 0) | (columns[name] >= len(columns[table]))).any():
+            raise ValueError(f"{name} must index rows of {table}")
+    for name, pointers, end in (("ptr", ptr, len(atoms)), ("edge_ptr", edge_ptr, len(edges))):
+        if pointers[0] != 0 or pointers[-1] != end or (pointers.diff() < 0).any():
+            raise ValueError(f"{name} must rise from 0 to {end}")
+    atom_counts = ptr.diff().repeat_interleave(edge_ptr.diff())[:, None]
+    if ((ends < 0) | (ends >= atom_counts)).any():
+        raise ValueError("edge_index must name atoms of its own molecule")
+    arrays = MoleculeArrays(
+        torch.from_numpy(columns["atom_table"][columns["atoms"]]),
+        ends.t().long().contiguous(),
+        torch.from_numpy(columns["edge_table"][columns["edges"]]),
+        ptr,
+        edge_ptr,
+    )
+    return arrays, torch.tensor(columns["y"]).reshape(count, targets)

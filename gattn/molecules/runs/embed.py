@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from gattn.files import new_file
 from gattn.molecules.loading import open_run
-from gattn.molecules.rows import spread
+from gattn.molecules.rows import scatter_rows
 from gattn.molecules.runs.predict import Counts, with_rows
 
 __all__ = ["embed_table"]
@@ -64,7 +64,7 @@ def embed_table(
         for kept, found, made in with_rows(table, column, estimator.embeddings):
             errors = [row.problem or error for row, error in zip(kept, found.errors)]
             texts = [row.cells[table.place(column)] for row in kept]
-            writer.write(texts, errors, spread(made, found).numpy())
+            writer.write(texts, errors, scatter_rows(made, found).numpy())
             rows, bad = rows + len(kept), bad + sum(map(bool, errors))
             tick(len(kept))
     return Counts(rows, bad)

@@ -11,7 +11,7 @@ import torch
 from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import load_estimator
-from gattn.molecules.rows import Labelled, marks
+from gattn.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.molecules.runs.measure import (
     count_labels,
     label_notes,
@@ -98,7 +98,7 @@ def evaluate_table(
         skip_bad=skip_bad,
     )
     known = estimator.labelled(source.smiles, source.labels.y)
-    new = ~torch.isin(marks(known.canonical), estimator.seen_)
+    new = ~torch.isin(smiles_hashes(known.canonical), estimator.seen_)
     repeats = training_overlap(known, new, source)
     say(_told(source, known, repeats))
     if not new.any():
@@ -139,7 +139,7 @@ def evaluate_table(
     return metrics
 
 
-def _told(source: Source, known: Labelled, repeats: Mapping[str, Any]) -> str:
+def _told(source: Source, known: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
     """What was read, in a line."""
     told = [f"{source.name}: {amount(len(known), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*known.bad, *source.bad)}.items())

@@ -73,15 +73,17 @@ def explain_table(
         method: explain(estimator.predictor_, found.inputs, method, target=number)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
-    name, titles = estimator.targets_[number], _titles(table, rows, found.rows.tolist())
+    name, titles = estimator.targets_[number], _titles(table, rows, found.row_index.tolist())
     with new_folder(out) as folder:
         written = write_explanations(
-            folder, found.rows.tolist(), explained, name=name, titles=titles, pictures=pictures
+            folder, found.row_index.tolist(), explained, name=name, titles=titles, pictures=pictures
         )
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
-    if len(found.rows) > pictures:
-        say(f"{pictures:,} of {len(found.rows):,} molecules have pictures; the tables have all")
+    if len(found.row_index) > pictures:
+        say(
+            f"{pictures:,} of {len(found.row_index):,} molecules have pictures; the tables have all"
+        )
     if written.not_drawn:
         say(f"{len(written.not_drawn)} molecules are too large for a picture")
     return Counts(len(rows), len(bad))

@@ -12,7 +12,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.conformal import IntervalCalibrator
 from gattn.training.metrics import (
@@ -118,7 +118,7 @@ def _lost(part: str, by_class: Mapping[str, int] | None = None) -> str:
 
 
 def measure_baselines(
-    task: Task, train: Labelled, known: Labelled, seed: int
+    task: Task, train: LabelledMolecules, known: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
     """The metrics of the baselines, trained on one part, on another."""
     made = baseline_predictions(train.inputs, train.y, known.inputs, task, seed=seed)

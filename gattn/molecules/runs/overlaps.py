@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gattn.data import Split
 from gattn.data.molecules.identity import flat, parent
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
 from gattn.training.words import amount
@@ -34,7 +34,7 @@ HARM = {
 
 
 def duplicate_facts(
-    split: Split, molecules: Labelled, source: Source, task: Task
+    split: Split, molecules: LabelledMolecules, source: Source, task: Task
 ) -> dict[str, Any]:
     """Count what two parts share, and the labels that contradict each other.
 
@@ -63,7 +63,7 @@ def duplicate_facts(
 
 
 def _overlap(
-    molecules: Labelled, source: Source, parts: Mapping[str, Sequence[int]],
+    molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Count the keys that two parts share; with ``forms`` those of several identities only."""
@@ -91,23 +91,25 @@ def _overlap(
     return counts
 
 
-def _several(molecules: Labelled, positions: Sequence[int]) -> bool:
+def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
     return len({molecules.canonical[i] for i in positions}) > 1
 
 
-def _two(molecules: Labelled, some: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
+def _two(
+    molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
+) -> tuple[int, int]:
     """A position of each part, of two different molecules."""
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
 
 
-def _row(molecules: Labelled, source: Source, position: int) -> dict[str, Any]:
+def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[str, Any]:
     row = int(molecules.rows[position])
     return {"smiles": source.smiles[row].strip(), "line": int(source.lines[row])}
 
 
-def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]:
+def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[str, Any]:
     """Find molecules with several labels of one target that contradict each other.
 
     Classes contradict each other where they differ, and numbers where they differ by more than
@@ -151,8 +153,8 @@ def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]
 
 
 def _conflict(
-    molecules: Labelled, source: Source, target: int, pairs: Sequence[tuple[float, int, int]],
-    rows: int, tolerance: float, task: Task,
+    molecules: LabelledMolecules, source: Source, target: int,
+    pairs: Sequence[tuple[float, int, int]], rows: int, tolerance: float, task: Task,
 ) -> dict[str, Any]:  # fmt: skip
     difference, low, high = max(pairs, key=lambda each: each[0])
     labels = [source.labels.y[int(molecules.rows[i]), target] for i in (low, high)]
@@ -238,7 +240,7 @@ def _label_text(label: object) -> str:
     return f"{label:.4g}" if isinstance(label, float) else str(label)
 
 
-def training_overlap(molecules: Labelled, new: Tensor, source: Source) -> dict[str, Any]:
+def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) -> dict[str, Any]:
     """Count the rows of a new table whose molecule the model was trained or validated on.
 
     Args:

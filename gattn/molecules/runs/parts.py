@@ -7,7 +7,7 @@ from typing import Any
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
 from gattn.data.splits import murcko_scaffold, read_positions, split_from_positions
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.training.runs import Json
 
@@ -18,7 +18,9 @@ LEAST = 10
 """Fewer molecules cannot be divided 8:1:1."""
 
 
-def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> tuple[Split, list[str]]:
+def choose_parts(
+    spec: str, known: LabelledMolecules, source: Source, seed: int
+) -> tuple[Split, list[str]]:
     """Divide molecules as ``--split`` says.
 
     By ``random`` and ``scaffold`` all rows of one molecule (as
@@ -62,7 +64,7 @@ def choose_parts(spec: str, known: Labelled, source: Source, seed: int) -> tuple
     return split, notes
 
 
-def validation_groups(spec: str, val: Labelled) -> list[str] | None:
+def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
     """Name the group of each validation molecule: its scaffold in a split by scaffold.
 
     The test part of such a split has scaffolds that were not learned. So the kernel ridge predicts
@@ -86,7 +88,7 @@ def _other_data(spec: str, found: Mapping[str, Any], source: Source) -> list[str
     return [f"{written}: {source.name} must have the same molecules in the same order."]
 
 
-def splits_record(split: Split, known: Labelled, source: Source) -> dict[str, Json]:
+def splits_record(split: Split, known: LabelledMolecules, source: Source) -> dict[str, Json]:
     """What ``splits.json`` holds: the protocol, the data, and the rows of every part, from 0."""
     rows = {part: known.rows[getattr(split, part)].tolist() for part in PARTS}
     return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}

@@ -12,7 +12,7 @@ from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.estimators import MoleculeClassifier
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.training.plots.style import number
 from gattn.training.report import Section
 from gattn.training.sections import themed
@@ -32,7 +32,9 @@ SIZE = 320, 240
 METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
-def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Prediction) -> Section:
+def worst_molecules(
+    estimator: MoleculeEstimator, known: LabelledMolecules, made: Prediction
+) -> Section:
     """The molecules of a part whose labels the model missed by most, the worst first.
 
     Args:
@@ -78,7 +80,7 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
     return Section("Predicted worst", text, figures=figures, gallery=True)
 
 
-def _worst(known: Labelled, made: Prediction) -> tuple[list[int], list[int]]:
+def _worst(known: LabelledMolecules, made: Prediction) -> tuple[list[int], list[int]]:
     """The positions of the largest errors that can be drawn, and the target of each."""
     spread = (known.y - known.y.nanmean(0)).square().nanmean(0).sqrt()
     error = (made.mean - known.y).abs() / torch.where(spread > 0, spread, 1.0)
@@ -94,7 +96,7 @@ def _can_be_drawn(one: MoleculeInputs) -> bool:
 
 
 def _caption(
-    estimator: MoleculeEstimator, known: Labelled, made: Prediction, row: int, target: int
+    estimator: MoleculeEstimator, known: LabelledMolecules, made: Prediction, row: int, target: int
 ) -> str:
     """What was measured and predicted of a molecule, and how near the other parts come to it."""
     y, mean, std = (float(values[row, target]) for values in (known.y, made.mean, made.std))

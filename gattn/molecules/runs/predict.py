@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
-from gattn.molecules.inputs import Read
+from gattn.molecules.inputs import ParsedSmiles
 from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.training.checks import check_share
@@ -85,8 +85,8 @@ def predict_table(
 
 
 def with_rows(
-    table: Table, column: str, make: Callable[[Iterator[str]], Iterator[tuple[Read, T]]]
-) -> Iterator[tuple[list[TableRow], Read, T]]:
+    table: Table, column: str, make: Callable[[Iterator[str]], Iterator[tuple[ParsedSmiles, T]]]
+) -> Iterator[tuple[list[TableRow], ParsedSmiles, T]]:
     """Read a table through ``make``, which gives what it makes of its texts piece by piece.
 
     Args:

@@ -8,7 +8,7 @@ from pandas import isna
 
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.molecules.runs.source import Source
 
@@ -18,7 +18,7 @@ __all__ = ["prediction_table"]
 def prediction_table(
     estimator: MoleculeEstimator,
     source: Source,
-    parts: Mapping[str, Labelled],
+    parts: Mapping[str, LabelledMolecules],
     predictions: Mapping[str, Prediction],
     coverage: float,
 ) -> Iterator[Sequence[object]]:

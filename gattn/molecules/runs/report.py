@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.pictures import worst_molecules
 from gattn.training import sections
 from gattn.training.calibration import (
@@ -110,7 +110,7 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
 
 
 def part_figures(
-    estimator: MoleculeEstimator, known: Labelled, made: Prediction
+    estimator: MoleculeEstimator, known: LabelledMolecules, made: Prediction
 ) -> dict[str, Figure]:
     """The plots of a part by file name: predictions beside labels, and calibration."""
     found = reliability(estimator, known, made)
@@ -120,7 +120,9 @@ def part_figures(
     )  # fmt: skip
 
 
-def reliability(estimator: MoleculeEstimator, known: Labelled, made: Prediction) -> Reliability:
+def reliability(
+    estimator: MoleculeEstimator, known: LabelledMolecules, made: Prediction
+) -> Reliability:
     """Whether intervals, or probabilities, keep their word on labelled molecules."""
     if isinstance(estimator, MoleculeRegressor):
         return interval_reliability(known.y, made.mean, made.std, estimator.calibrator_)

@@ -16,8 +16,9 @@ from gattn.data.tables.csv_table import open_table
 from gattn.files import write_rows
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.input_cache import cache_key
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.measure import (
     constant_width,
@@ -34,7 +35,6 @@ from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.molecules.runs.parts import PARTS, choose_parts, splits_record, validation_groups
 from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
-from gattn.molecules.store import fingerprint
 from gattn.training.folder import (
     CHECKPOINTS,
     begin,
@@ -69,14 +69,14 @@ class Run:
 
     settings: RunSettings
     source: Source
-    known: Labelled
+    known: LabelledMolecules
     split: Split
     estimator: MoleculeEstimator
     predictions: dict[str, Prediction]
     metrics: dict[str, Any]
     notes: list[str]
 
-    def part(self, name: str) -> Labelled:
+    def part(self, name: str) -> LabelledMolecules:
         """The molecules of the train, val or test part."""
         return self.known[getattr(self.split, name)]
 
@@ -153,7 +153,9 @@ def train_run(
     return run.metrics
 
 
-def _left_out(source: Source, known: Labelled) -> Iterator[tuple[int, int | None, str, str]]:
+def _left_out(
+    source: Source, known: LabelledMolecules
+) -> Iterator[tuple[int, int | None, str, str]]:
     """The rows that were left out, and the labels that were in rows which were not."""
     bad = {row.row for row in known.bad}
     cells = [
@@ -187,9 +189,9 @@ def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
     return kind(**asdict(settings.model), on_error="skip", workers=settings.workers)
 
 
-def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelled:
+def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
     """The labelled molecules, with every row that was left out, also those of the table."""
-    path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.safetensors"
+    path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
     found = estimator.read(source.smiles, y, cache=path)
@@ -198,7 +200,7 @@ def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     return replace(found, bad=tuple(bad[row] for row in sorted(bad)))
 
 
-def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
+def _read(source: Source, known: LabelledMolecules, estimator: MoleculeEstimator) -> str:
     """What was read, in a line."""
     unlabelled = len(source.smiles) - len(known.bad) - len(known)
     told = [f"{source.name}: {len(known):,} molecules for {estimator.task}"]
@@ -219,7 +221,7 @@ def _notes(split: Split, settings: RunSettings) -> list[str]:
     ]
 
 
-def _part_notes(estimator: MoleculeEstimator, known: Labelled, split: Split) -> list[str]:
+def _part_notes(estimator: MoleculeEstimator, known: LabelledMolecules, split: Split) -> list[str]:
     """Say which part lacks the labels, or a class, of which target."""
     return label_notes(estimator, {"validation": known.y[split.val], "test": known.y[split.test]})
 
@@ -240,7 +242,7 @@ def _check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
 def _judge(
     settings: RunSettings,
     source: Source,
-    known: Labelled,
+    known: LabelledMolecules,
     split: Split,
     estimator: MoleculeEstimator,
     notes: list[str],

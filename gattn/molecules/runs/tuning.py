@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sklearn.base import clone
 
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.measure import measure
 from gattn.training.metrics import undefined_metrics
 from gattn.training.runs import RunError
@@ -25,8 +25,8 @@ WIDTHS = (64, 128, 256)
 
 def tune(
     estimator: MoleculeEstimator,
-    train: Labelled,
-    val: Labelled,
+    train: LabelledMolecules,
+    val: LabelledMolecules,
     trials: int,
     out: Path,
     say: Callable[[str], None] = lambda line: None,

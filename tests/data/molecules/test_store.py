@@ -1,16 +1,17 @@
 """Molecules in a file: equal when they come back, refused when stale, broken or something else."""
 
 import hashlib
-import io
 import json
 import pickle
 import subprocess
 import sys
-import zipfile
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load, save
 
 from gattn.data import (
     MoleculeError,
@@ -20,7 +21,8 @@ from gattn.data import (
     read_smiles,
     smiles_to_data,
 )
-from gattn.data.molecules import features, reading
+from gattn.data.array_file import read_metadata, write_arrays
+from gattn.data.molecules import features, reading, store
 from gattn.data.molecules.features import FEATURISER
 
 CSV = "smiles,a,b\nCCO,1,\nC1,2,3\nC[C@H](N)C(=O)O,,0.5\nC,4,5\n"
@@ -57,14 +59,6 @@ def test_what_was_saved_comes_back(path, tmp_path):
         _same(Molecules.load(tmp_path / f"{i}.any"), mols)
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["0.any", "1.any", "2.any", "3.any", "some.csv"]
-
-
-def test_a_file_holds_no_pickle(path, tmp_path):
-    _read(path).save(tmp_path / "mols")
-    with zipfile.ZipFile(tmp_path / "mols") as archive:
-        for name in archive.namelist():
-            array = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-            assert array.dtype.kind in "uif", name
 
 
 def _without(monkeypatch):
@@ -147,62 +141,66 @@ def test_registered_data_are_cached(tmp_path, monkeypatch):
     _same(load_molecules("chembl2321810", cache=tmp_path / "c"), first)
 
 
-def _altered(content, **changes):
-    """A saved file in which some arrays are others."""
-    with np.load(io.BytesIO(content)) as archive:
-        held = {key: archive[key] for key in archive.files}
-    held.update({key: change(held[key]) for key, change in changes.items()})
-    out = io.BytesIO()
-    np.savez(out, **held)
-    return out.getvalue()
+def _altered(content, metadata=None, **changes):
+    """Write a saved file again with some arrays changed, and with the checksums of the new ones."""
+    arrays = load(content)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "altered")
+        path.write_bytes(content)
+        texts = {**read_metadata(path, store.FORMAT), **(metadata or {})}
+        arrays.update({key: change(arrays[key]) for key, change in changes.items()})
+        write_arrays(path, arrays, texts)
+        return path.read_bytes()
 
 
-def _header(**changes):
+def _lists(**changes):
     def change(array):
-        header = json.loads(array.tobytes())
-        header.update(changes)
-        return np.frombuffer(json.dumps(header).encode(), np.uint8)
+        lists = json.loads(array.tobytes())
+        lists.update(changes)
+        return np.frombuffer(json.dumps(lists).encode(), np.uint8)
 
     return change
 
 
+def _without_array(content, name):
+    return save({key: array for key, array in load(content).items() if key != name}, HEADER)
+
+
+HEADER = {"format": store.FORMAT, "featuriser": FEATURISER, "made_from": "", "crc32": "{}"}
 BROKEN = {
     "nothing": (lambda raw: b"", ""),
     "text": (lambda raw: b"smiles,y\n", ""),
     "a pickle": (lambda raw: pickle.dumps({"x": 1}), ""),
-    "a pickle inside": (lambda raw: _altered(raw, y=lambda _: np.array([object()])), "pickle"),
-    "one array": (lambda raw: _npy(np.zeros(3)), ""),
-    "another archive": (lambda raw: _npz(a=np.zeros(3)), "header"),
+    "other arrays": (lambda raw: save({"a": np.zeros(3)}), "format is None"),
+    "an array missing": (lambda raw: _without_array(raw, "ends"), "ends"),
+    "no checksums": (lambda raw: save(load(raw), HEADER), ""),
     "cut": (lambda raw: raw[: len(raw) // 2], ""),
-    "a bit turned": (lambda raw: raw[:150] + bytes([raw[150] ^ 4]) + raw[151:], ""),
-    "another format": (lambda raw: _altered(raw, header=_header(format="mine")), "is 'mine'"),
-    "header no JSON": (lambda raw: _altered(raw, header=lambda _: np.zeros(4, np.uint8)), ""),
-    "too few texts": (lambda raw: _altered(raw, header=_header(smiles=["C"])), "ptr must be"),
-    "too few rows": (lambda raw: _altered(raw, header=_header(rows=[0])), "rows must hold 3"),
-    "too many targets": (lambda raw: _altered(raw, header=_header(targets=["a"])), "y must be"),
-    "atoms as float64": (lambda raw: _altered(raw, x=lambda x: x.astype("f8")), "x must be"),
-    "an atom less": (lambda raw: _altered(raw, x=lambda x: x[1:]), "ptr must rise from 0 to 9"),
+    "a bit turned": (lambda raw: raw[:-9] + bytes([raw[-9] ^ 4]) + raw[-8:], "checksum of"),
+    "another format": (lambda raw: _altered(raw, {"format": "mine"}), "is 'mine'"),
+    "lists no JSON": (lambda raw: _altered(raw, lists=lambda _: np.zeros(4, np.uint8)), ""),
+    "too few lists": (lambda raw: _altered(raw, lists=lambda _: _bytes(b"{}")), "header must"),
+    "too few texts": (lambda raw: _altered(raw, lists=_lists(smiles=["C"])), "rows must hold 1"),
+    "too few rows": (lambda raw: _altered(raw, lists=_lists(rows=[0])), "rows must hold 3"),
+    "too many targets": (lambda raw: _altered(raw, lists=_lists(targets=["a"])), "y must hold 3"),
+    "codes as int64": (lambda raw: _altered(raw, atoms=lambda x: x.astype("i8")), "atoms must"),
+    "a narrow table": (lambda raw: _altered(raw, atom_table=lambda x: x[:, 1:]), "atom_table must"),
+    "no such row": (lambda raw: _altered(raw, atoms=lambda x: x + 99), "rows of atom_table"),
+    "a negative row": (lambda raw: _altered(raw, edges=lambda x: x - 99), "rows of edge_table"),
+    "an atom less": (lambda raw: _altered(raw, atoms=lambda x: x[1:]), "ptr must rise from 0 to 9"),
     "ptr falls": (lambda raw: _altered(raw, ptr=lambda p: p[[0, 2, 1, 3]]), "ptr must rise"),
-    "edge far away": (lambda raw: _altered(raw, edge_index=lambda e: e + 9), "its own molecule"),
-    "no list of texts": (lambda raw: _altered(raw, header=_header(smiles="CNO")), "smiles must be"),
-    "rows as texts": (lambda raw: _altered(raw, header=_header(rows=[0, "a", 2])), "rows must be"),
-    "bad rows absent": (lambda raw: _altered(raw, header=_header(bad=None)), "bad must be"),
-    "bad rows cut": (lambda raw: _altered(raw, header=_header(bad=[[1]])), "a bad row must hold"),
-    "directory moved": (lambda raw: raw[:-6] + b"\xff\xff\xff\x7f" + raw[-2:], ""),
-    "edge negative": (lambda raw: _altered(raw, edge_index=lambda e: e - 1), "its own molecule"),
+    "ptr short": (lambda raw: _altered(raw, edge_ptr=lambda p: p[:-1]), "edge_ptr must hold 4"),
+    "edge far away": (lambda raw: _altered(raw, ends=lambda e: e + 9), "its own molecule"),
+    "an end less": (lambda raw: _altered(raw, ends=lambda e: e[1:]), "ends must hold"),
+    "no list of texts": (lambda raw: _altered(raw, lists=_lists(smiles="CNO")), "smiles must be"),
+    "rows as texts": (lambda raw: _altered(raw, lists=_lists(rows=[0, "a", 2])), "rows must be"),
+    "bad rows absent": (lambda raw: _altered(raw, lists=_lists(bad=None)), "bad must be"),
+    "bad rows cut": (lambda raw: _altered(raw, lists=_lists(bad=[[1]])), "a bad row must hold"),
+    "edge negative": (lambda raw: _altered(raw, ends=lambda e: e - 1), "its own molecule"),
 }  # fmt: skip
 
 
-def _npy(array):
-    out = io.BytesIO()
-    np.save(out, array)
-    return out.getvalue()
-
-
-def _npz(**arrays):
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return out.getvalue()
+def _bytes(text):
+    return np.frombuffer(text, np.uint8)
 
 
 @pytest.mark.parametrize("case", BROKEN)
