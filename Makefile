@@ -26,9 +26,9 @@ DEMO := runs/demo/imports.csv --nodes runs/demo/modules.csv
 # What `make quick` runs, a file or a few for each promise.
 QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.py \
   tests/test_theorem.py tests/nn/test_every_conv.py tests/test_conversion.py \
-  tests/test_graph.py tests/test_graphs.py \
+  tests/graph/test_graph.py tests/test_graphs.py \
   tests/ops/test_every_operator.py tests/ops/test_numerics.py tests/ops/test_determinism.py \
-  tests/ops/test_errors.py \
+  tests/ops/registration/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
 .PHONY: help demo quick test slow check coverage threads versions sanitize lint format bench docs sdist wheels tagged clean
@@ -156,7 +156,7 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --group release
 	touch $@
 
-# AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/test_mlp.py
+# AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/attention/test_gatv2.py
 TESTS ?= tests/ops tests/sampling/test_hop.py tests/sampling/test_neighbors.py
 sanitize: $(VENV)/dev.stamp
 	$(BIN)/python .ci/sanitize.py $(TESTS)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from gattn import functional as F
-from gattn.ops import library
+from gattn.ops.registration.operator import OPERATORS as DECLARED
+from gattn.ops.registration.operator import Setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,9 +174,9 @@ OPERATORS = {
 """Those, and the building blocks."""
 
 
-def declared(family: str) -> dict[str, library.Setting]:
+def declared(family: str) -> dict[str, Setting]:
     """The settings that a family is declared with, by name, with what each may be."""
-    return library.OPERATORS[f"{family}_forward"].settings
+    return DECLARED[f"{family}_forward"].settings
 
 
 def numbers(family: str) -> list[str]:

@@ -8,9 +8,9 @@ from torch import nn as tnn
 
 import gattn
 from gattn import nn as gnn
-from gattn.kernels import layout, onnx
+from gattn.layout import layout, onnx
 from gattn.models import AttentiveFP
-from gattn.ops.backend import select
+from gattn.ops.registration.backend import select
 from tests.layers import BY_NAME, every, layers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch says of its own exporters

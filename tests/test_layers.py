@@ -8,7 +8,7 @@ import torch_geometric.nn as pyg
 
 import gattn.models
 import gattn.nn
-from gattn.nn._conv import AttentionConv
+from gattn.nn.conv.base import AttentionConv
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every, layers
 
 ALL = {layer.name: layer for layer in LAYERS}

@@ -11,10 +11,10 @@ from torch import Tensor
 from gattn.distributed.halo import Gather, Halo, Traffic
 from gattn.distributed.partition import Partition
 from gattn.distributed.peers import Peers
-from gattn.edges import read_edges
 from gattn.graph import Graph
-from gattn.kernels.layout import Layout
-from gattn.sorting import check_range
+from gattn.graph.edge_input import read_edges
+from gattn.graph.sorting import check_range
+from gattn.layout.layout import Layout
 
 Group = dist.ProcessGroup | Peers | None
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph
-from gattn.kernels.blocks import Blocks
+from gattn.graph.edge_input import check_count
+from gattn.layout.blocks import Blocks
 
 Device = torch.device | str | None
 

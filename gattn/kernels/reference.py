@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.kernels import philox
-from gattn.kernels.layout import Layout, num_rows
 from gattn.kernels.precision import acc_dtype
+from gattn.layout.layout import Layout, num_rows
 
 
 def additive_attention(

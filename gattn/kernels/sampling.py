@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gattn.kernels import cpu, facts
-from gattn.kernels.layout import INT32_END, Layout, num_rows, owners, stable_argsort
+from gattn.kernels import cpu
 from gattn.kernels.philox import philox
+from gattn.layout import stats
+from gattn.layout.layout import INT32_END, Layout, num_rows, owners, stable_argsort
 
 
 class Draw(NamedTuple):
@@ -150,7 +151,7 @@ def _cpu_hop(
 ) -> Hop:
     """:func:`sample_hop` by the C++ kernels."""
     count = nodes.numel()
-    widest = facts.max_degree(layout) or 0
+    widest = stats.max_degree(layout) or 0
     offsets = torch.empty(count + 1, dtype=torch.int64)
     how = draw.fan_out, int(draw.replace), widest, draw.seed, draw.first_edge
     values = [nodes.contiguous(), layout, count, *how, offsets]

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.cache import cached
 from gattn.functional import additive_attention, aggregate
 from gattn.graph import Graph, as_graph
+from gattn.graph.cache import cached
 from gattn.nn import GATConv, SparseDropout
 from gattn.nodes.fields import FieldInput
 from gattn.nodes.network import AttentionNetwork, GPSNetwork
 from gattn.nodes.settings import NodeSettings
-from gattn.ops.node import node_scores
+from gattn.ops.nodes import node_scores
 
 __all__ = ["apply_stacked", "can_stack", "stack_size"]
 

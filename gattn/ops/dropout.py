@@ -7,10 +7,10 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import reference
-from gattn.ops import checks
-from gattn.ops.backend import select
-from gattn.ops.library import Given, Gradients, Operator, is_transformed
-from gattn.ops.shapes import Out
+from gattn.ops.registration import checks
+from gattn.ops.registration.backend import select
+from gattn.ops.registration.operator import Given, Gradients, Operator, is_transformed
+from gattn.ops.registration.shapes import Out
 
 
 def dropout(x: Tensor, p: float) -> Tensor:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gattn.graph import Graph
+from gattn.graph.sorting import lay_out_rows
 from gattn.kernels import cpu
-from gattn.kernels.layout import bare
 from gattn.kernels.sampling import Draw, Hop, sample_hop
-from gattn.sorting import lay_out_rows
+from gattn.layout.layout import bare
 
 __all__ = ["Batch", "EdgeType", "Sample", "TypedSample"]
 

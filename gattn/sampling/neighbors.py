@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph, check_graph
+from gattn.graph.edge_input import check_count
 from gattn.sampling.batch import Batch, EdgeType, Sample, TypedSample
 
 __all__ = ["NeighborSampler", "TypedNeighborSampler"]

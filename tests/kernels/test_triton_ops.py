@@ -18,8 +18,9 @@ import torch
 
 import gattn
 from gattn import Graph
-from gattn.kernels import facts, philox
-from gattn.nn.segments import lay_out
+from gattn.kernels import philox
+from gattn.layout import stats
+from gattn.nn.common.segments import lay_out
 from tests.families import (
     ATTENTION,
     EDGES,
@@ -258,7 +259,7 @@ def test_a_number_that_is_not_finite_stays_in_its_block():
 
 def test_band_density():
     def density(graph):
-        return facts.band_density(graph.layout)
+        return stats.band_density(graph.layout)
 
     assert density(gattn.graphs.complete([64, 64], device=DEVICE)) == 1.0
     assert density(gattn.graphs.complete([32, 32], device=DEVICE)) == 0.5
@@ -298,8 +299,8 @@ def test_many_cut_rows(name):
 
 
 def note_degree(graph, degree):
-    for position in (facts.MAX_IN_DEGREE, facts.MAX_OUT_DEGREE):
-        facts.put(graph.layout.facts, position, degree)
+    for position in (stats.MAX_IN_DEGREE, stats.MAX_OUT_DEGREE):
+        stats.put(graph.layout.facts, position, degree)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])

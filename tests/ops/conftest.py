@@ -7,7 +7,7 @@ import torch
 
 from gattn import Graph
 from gattn.kernels import cpu
-from gattn.kernels.layout import Layout
+from gattn.layout.layout import Layout
 from gattn.testing import awkward_graphs, random_graphs
 from tests.families import ATTENTION, OPERATORS
 

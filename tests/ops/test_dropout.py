@@ -6,9 +6,9 @@ import torch
 from gattn import Graph
 from gattn.functional import aggregate
 from gattn.kernels import philox
-from gattn.ops import checks
-from gattn.ops.backend import why_not
 from gattn.ops.dropout import dropout as drop_numbers
+from gattn.ops.registration import checks
+from gattn.ops.registration.backend import why_not
 from tests.families import ATTENTION, FAMILIES
 
 

@@ -5,7 +5,7 @@ import torch
 
 from gattn import Graph
 from gattn.kernels import cpu
-from gattn.kernels import layout as reference
+from gattn.layout import layout as reference
 from gattn.nn import GATConv
 from gattn.sampling import NeighborSampler, TypedNeighborSampler
 
