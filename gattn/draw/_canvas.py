@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from xml.sax.saxutils import escape
 
-from gattn.data.smiles import need_rdkit
+from gattn.data.molecules.smiles import need_rdkit
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont

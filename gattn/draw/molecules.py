@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from gattn.data.plain import plain_atoms
-from gattn.data.smiles import parse_smiles
+from gattn.data.molecules.plain import plain_atoms
+from gattn.data.molecules.smiles import parse_smiles
 from gattn.draw._canvas import Canvas, PictureFormat
 from gattn.draw._colours import DARK, LIGHT, radius
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-from gattn.data.numbers import NumberFormat, classify, read_numbers
+from gattn.data.tables.numbers import NumberFormat, classify, read_numbers
 from gattn.nodes.attributed import Where, at_row, held
 from gattn.nodes.notation import looks_numeric, told_patterns
 from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing, time_words

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gattn.data.numbers import read_numbers
+from gattn.data.tables.numbers import read_numbers
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.cells import LISTS, shape_fault
 from gattn.nodes.notation import told_patterns

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gattn.data.numbers import (
+from gattn.data.tables.numbers import (
     NumberColumn,
     NumberFormat,
     Pattern,

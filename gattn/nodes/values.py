@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gattn.data import numbers as written
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables import numbers as written
+from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import GraphError
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gattn.data import Split, dataset
+from gattn.data import Split, get_dataset
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.files import CITATION
 from gattn.nodes.parts import (
@@ -87,7 +87,7 @@ def splits_record(
 ) -> dict[str, Any]:
     """Return the content of ``splits.json``: the data, and the nodes of every part, from 0."""
     if settings.data.lower() in CITATION:
-        hashes = "".join(file.sha256 for file in dataset(settings.data).files)
+        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
         sha256 = hashlib.sha256(hashes.encode()).hexdigest()
     else:
         sha256 = file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
