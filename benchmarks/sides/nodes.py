@@ -24,7 +24,7 @@ from gattn.nodes.runs import repeat
 
 
 class Dropping(pyg.GATConv):
-    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.stack` does."""
+    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.batched_gat` does."""
 
     def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
         """Sum the weighted values."""

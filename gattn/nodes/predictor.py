@@ -15,7 +15,7 @@ from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
 from gattn.nodes.network import make_network
 from gattn.nodes.settings import NodeSettings, NodeTask
-from gattn.nodes.stack import apply_stacked, can_stack
+from gattn.nodes.batched_gat import apply_stacked, can_stack
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,

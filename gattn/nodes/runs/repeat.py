@@ -16,7 +16,7 @@ from gattn.data import Split
 from gattn.nodes.base import NodeEstimator, fit_together
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
-from gattn.nodes.stack import stack_size
+from gattn.nodes.batched_gat import stack_size
 from gattn.training.processes import in_order
 from gattn.training.records import EpochRecord, History
 

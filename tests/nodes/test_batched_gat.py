@@ -8,7 +8,7 @@ from gattn.nodes.fields import FieldInput, receptive_field, whole_graph
 from gattn.nodes.network import make_network
 from gattn.nodes.runs.repeat import plan, stacks
 from gattn.nodes.settings import NodeSettings
-from gattn.nodes.stack import apply_stacked, can_stack, stack_size
+from gattn.nodes.batched_gat import apply_stacked, can_stack, stack_size
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,
