@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,10 +11,30 @@ from torch import Tensor, nn
 from gattn.nn import GATConv, GATv2Conv, GPSConv, SparseDropout, TransformerConv
 from gattn.nodes.fields import FieldInput
 from gattn.nodes.settings import NodeSettings
+from gattn.ops.dropout import dropout
 
 __all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
 
-CONVOLUTIONS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
+
+class NodeGATConv(GATConv):
+    """GATConv with dropout of the values, for destinations that are the first of the sources.
+
+    The paper describes dropout of the input features and of the edge weights; the code of its
+    authors drops entries of the projected features, too, after scoring them.
+    """
+
+    def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
+        nodes = super()._project(x_src, x_src)  # one product serves both ends
+        return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
+
+    def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
+        """Attend along the edges; in training, drop entries of the values first."""
+        if self.training:
+            nodes = nodes._replace(value=dropout(nodes.value, self.dropout))
+        return super().attend(nodes, *args, **options)
+
+
+CONVOLUTIONS = {"gat": NodeGATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
 
 
 class AttentionNetwork(nn.Module):

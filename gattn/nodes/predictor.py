@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.batched_gat import BatchedGAT, can_batch
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
 from gattn.nodes.network import make_network
 from gattn.nodes.settings import NodeSettings, NodeTask
-from gattn.nodes.batched_gat import apply_stacked, can_stack
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,
@@ -118,7 +118,7 @@ class NodePredictor:
             FullBatchSettings(
                 first.epochs, first.patience, first.learning_rate, first.weight_decay, first.seed
             ),
-            apply=apply_stacked if can_stack(networks) else apply_each,
+            apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
             score=_is_right if task == "classification" else None,
             tick=tick,
         )

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gattn.data import Split
 from gattn.nodes.base import NodeEstimator, fit_together
+from gattn.nodes.batched_gat import batch_size
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
-from gattn.nodes.batched_gat import stack_size
 from gattn.training.processes import in_order
 from gattn.training.records import EpochRecord, History
 
@@ -173,7 +173,7 @@ def train_all(
     Returns:
         The trainings in order.
     """
-    tasks = stacks(planned, stack_size(trainer.estimator.settings(), trainer.encoded.x))
+    tasks = stacks(planned, batch_size(trainer.estimator.settings(), trainer.encoded.x))
     several = workers > 1 and len(tasks) > 1 and len(planned) >= SIDE_BY_SIDE
     found = []
     made = (
