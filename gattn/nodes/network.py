@@ -24,7 +24,7 @@ class NodeGATConv(GATConv):
     """
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
-        nodes = super()._project(x_src, x_src)  # one product serves both ends
+        nodes: Any = super()._project(x_src, x_src)  # one product serves both ends
         return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
 
     def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
