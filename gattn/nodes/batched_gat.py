@@ -90,12 +90,12 @@ class BatchedGAT:
 
 def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
     """Parameters of r layers for one call: vectors [1, r * h, c] and biases [r, 1, h * c]."""
-
-    def all_of(name: str) -> list[Tensor]:
-        return [layer.get_parameter(name) for layer in layers]
-
-    vectors = {name: torch.cat(all_of(name), 1) for name in ("att_src", "att_dst")}
-    return {**vectors, "bias": torch.stack(all_of("bias"))[:, None]}
+    biases = tuple(layer.get_parameter("bias") for layer in layers)
+    vectors = {
+        name: torch.cat([getattr(layer, name) for layer in layers], 1)
+        for name in ("att_src", "att_dst")
+    }
+    return {**vectors, "bias": torch.stack(biases)[:, None]}
 
 
 def _edges_into_first(graph: Graph, rows: int) -> Graph:
