@@ -16,9 +16,9 @@ from gattn.data import Split
 from gattn.nodes.attributed import GraphError, Where, at_row
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.labels import encode_classes, encode_numbers, find_classes
-from gattn.nodes.parts import missing_classes
 from gattn.nodes.reading import GraphLike
 from gattn.nodes.settings import NodeTask
+from gattn.nodes.splits import missing_classes
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 
 __all__ = ["NodeClassifier", "NodeRegressor"]
@@ -145,7 +145,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return encode_classes(values, self.classes_)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Notes on the classes that parts lack, as :func:`gattn.nodes.parts.missing_classes`."""
+        """Notes on the classes that parts lack, as :func:`gattn.nodes.splits.missing_classes`."""
         return missing_classes(y, split, self.classes_.tolist())
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph, edges_by_name
 from gattn.nodes.cells import flat_table, shape_fault
-from gattn.nodes.parts import MASKS
+from gattn.nodes.splits import MASKS
 from gattn.nodes.tables import from_tables, not_read
 
 if TYPE_CHECKING:

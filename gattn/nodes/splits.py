@@ -18,13 +18,13 @@ from gattn.training.checks import check_share
 __all__ = [
     "MASKS",
     "VALIDATION",
+    "column_split",
     "mask_columns",
-    "masked_parts",
+    "masked_split",
     "missing_classes",
-    "named_parts",
-    "part_notes",
-    "per_class_parts",
-    "random_parts",
+    "per_class_split",
+    "random_node_split",
+    "split_column_notes",
 ]
 
 PARTS = {
@@ -73,7 +73,7 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
     return {part: name for part, name in first.items() if name is not None}
 
 
-def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
+def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
     """Say which columns, other than the masks, hold the parts of nodes, and how to use them.
 
     Such a column holds words for at least two parts and nothing else, or is called ``split`` or the
@@ -87,7 +87,7 @@ def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
     >>> from gattn.nodes.reading import read_graph
     >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "fold": ["train", "test"], "train": [1, 0]})
-    >>> list(part_notes(read_graph((edges, nodes))))
+    >>> list(split_column_notes(read_graph((edges, nodes))))
     ['fold', 'train']
     """
     notes: dict[Hashable, str] = {}
@@ -126,7 +126,7 @@ def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
     return notes
 
 
-def masked_parts(
+def masked_split(
     graph: AttributedGraph,
     y: Tensor,
     seed: int,
@@ -197,7 +197,7 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """The split of marked nodes [n] bool, of which some parts may be missing: see masked_parts."""
+    """The split of marked nodes [n] bool, of which some parts may be missing: see masked_split."""
     known, notes = y.isfinite(), []
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~known).sum())
@@ -241,7 +241,7 @@ def _complete(
     check_share("validation_fraction", fraction)
     train = train & known
     some = torch.where(train, y, torch.nan)
-    drawn = random_parts(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
+    drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
     if not len(drawn.val):
         raise GraphError(
             f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of {source} "
@@ -279,7 +279,7 @@ def _mask(graph: AttributedGraph, name: str) -> Tensor:
     return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
 
-def named_parts(
+def column_split(
     graph: AttributedGraph,
     column: str,
     y: Tensor,
@@ -293,7 +293,7 @@ def named_parts(
     Args:
         graph: the graph.
         column: the attribute.
-        y: as in :func:`masked_parts`, as are the others.
+        y: as in :func:`masked_split`, as are the others.
         seed: of what is drawn.
         fraction: for validation where the attribute names none.
         by_class: draw from every class apart.
@@ -317,7 +317,7 @@ def named_parts(
     return _complete(marks, titles, y, seed, fraction, by_class, f"column:{column}")
 
 
-def per_class_parts(y: Tensor, seed: int) -> Split:
+def per_class_split(y: Tensor, seed: int) -> Split:
     """Draw 20 nodes a class to train, 30 to validate, and test on the others.
 
     A class of fewer than 50 nodes gives two fifths to train and three tenths to validate.
@@ -341,7 +341,7 @@ def per_class_parts(y: Tensor, seed: int) -> Split:
     return _joined(parts, f"{TRAIN} a class at random (seed {seed})")
 
 
-def random_parts(
+def random_node_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float], *, by_class: bool
 ) -> Split:
     """Draw parts at random from the labelled nodes.
