@@ -105,7 +105,7 @@ def _edges_into_first(graph: Graph, rows: int) -> Graph:
 
 def _project(layers: Sequence[GATConv], x: Tensor, dropout: SparseDropout) -> Tensor:
     """W x after dropout: [m, r, h * c] of x [m, d], which all networks read, or [m, r, d]."""
-    weights = [layer.get_parameter("lin.weight") for layer in layers]
+    weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
         # One network at a time, so that its weights stay in the cache of the processor. Dropping
         # stored entries is enough: zeros stay zeros.

@@ -12,9 +12,16 @@ from torch import Tensor
 
 from gattn.data.numbers import read_numbers
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
-from gattn.nodes.cells import LISTS, shape_fault
 from gattn.nodes.notation import told_patterns
-from gattn.nodes.values import as_numbers, as_texts, gap_words, is_empty, is_missing
+from gattn.nodes.values import (
+    LISTS,
+    as_numbers,
+    as_texts,
+    gap_words,
+    is_empty,
+    is_missing,
+    shape_fault,
+)
 
 __all__ = [
     "Labels",
