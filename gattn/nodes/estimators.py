@@ -18,7 +18,7 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.labels import encode_classes, encode_numbers, find_classes
 from gattn.nodes.reading import GraphLike
 from gattn.nodes.settings import NodeTask
-from gattn.nodes.splits import missing_classes
+from gattn.nodes.splits import check_numbers, missing_classes
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 
 __all__ = ["NodeClassifier", "NodeRegressor"]
@@ -245,6 +245,11 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Labels [n] float64, NaN where unknown; ``where`` puts a position into words."""
         return encode_numbers(values, where)
+
+    def check_split(self, y: Tensor, split: Split) -> list[str]:
+        """Check the labels of the training part, as :func:`gattn.nodes.splits.check_numbers`."""
+        check_numbers(y, split)
+        return []
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         self.calibrator_ = IntervalCalibrator.fit(y, made, torch.ones_like(made))

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from gattn.data import Split, random_split
 from gattn.data.splits import NAMES
-from gattn.nodes.attributed import AttributedGraph, GraphError, held
+from gattn.nodes.attributed import AttributedGraph, GraphError, attribute_names
 from gattn.nodes.values import as_texts
 from gattn.training.checks import check_share
 
 __all__ = [
     "MASKS",
     "VALIDATION",
+    "check_numbers",
     "column_split",
     "mask_columns",
     "masked_split",
@@ -161,7 +162,7 @@ def masked_split(
     if not columns:
         raise GraphError(
             "split public needs masks: the nodes have no attribute 'train_mask', 'val_mask' or "
-            f"'test_mask'; {held(graph.table)}"
+            f"'test_mask'; {attribute_names(graph.table)}"
         )
     marks = {part: _mask(graph, name) for part, name in columns.items()}
     present = {*graph.table.columns, *graph.unreadable}
@@ -413,6 +414,25 @@ not learn to predict it."
                 f"{effect.format(it=it)}."
             )
     return notes
+
+
+def check_numbers(y: Tensor, split: Split) -> None:
+    """Check that labels that are numbers differ in the training part.
+
+    Args:
+        y: [n] numbers, NaN where unknown.
+        split: the parts, drawn or read.
+
+    Raises:
+        GraphError: the labelled nodes of the training part all have the same number.
+    """
+    labels = y[split.train][y[split.train].isfinite()]
+    if len(labels) and bool((labels == labels[0]).all()):
+        raise GraphError(
+            f"the training part must hold two different labels or more; its {len(labels):,} "
+            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} "
+            f"(split: {split.protocol})"
+        )
 
 
 def _class_counts(y: Tensor, classes: int) -> Tensor:

@@ -176,7 +176,17 @@ def test_a_training_part_of_one_class_is_an_error(kind):
     with pytest.raises(GraphError, match=message):
         NodeClassifier(label="y", **SMALL).fit(kind(**masks))
     regressor = NodeRegressor(label="y", features=["size"] if kind is _table else None, **SMALL)
-    assert len(regressor.fit(kind(**masks)).split_.test) == 40
+    with pytest.raises(GraphError, match=r"two different labels or more; its \d+ labelled nodes"):
+        regressor.fit(kind(**masks))
+
+
+def test_numbers_that_are_equal_in_the_training_part_are_an_error():
+    y = torch.where(TRAIN, 2.5, Y.double())
+    message = r"must hold two different labels or more; its 30 labelled nodes all have 2\.5 \(split"
+    with pytest.raises(GraphError, match=message):
+        NodeRegressor(**SMALL).fit(_data(y, **MASKS))
+    y[0] = 1.0
+    assert len(NodeRegressor(**SMALL).fit(_data(y, **MASKS)).split_.train) == 30
 
 
 def test_classes_that_parts_lack_are_named_with_their_counts():
