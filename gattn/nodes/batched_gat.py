@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gattn.cache import cached
 from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
+from gattn.graph.cache import cached
 from gattn.nn import GATConv, SparseDropout
 from gattn.nodes.fields import FieldInput
 from gattn.nodes.network import AttentionNetwork, GPSNetwork

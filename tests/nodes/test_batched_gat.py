@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from gattn.nodes.batched_gat import BatchedGAT, batch_size, can_batch
 from gattn.nodes.fields import FieldInput, receptive_field, whole_graph
 from gattn.nodes.network import make_network
-from gattn.nodes.runs.repeat import plan, stacks
+from gattn.nodes.runs.trials import group_trials, plan_trials
 from gattn.nodes.settings import NodeSettings
 from gattn.training.full_batch import (
     FullBatch,
@@ -100,10 +100,10 @@ def test_only_small_graphs_and_layers_of_one_kind_are_batched():
     small, large = torch.zeros(2_708, 3), torch.zeros(100_000, 3)
     assert batch_size(NodeSettings(), small) > 1
     assert batch_size(NodeSettings(), large) == batch_size(NodeSettings(model="gps"), small) == 1
-    planned = plan(25, 0, drawn=True)
-    made = stacks(planned, 4)
-    assert [one for stack in made for one in stack] == planned
-    assert all(len({one.split for one in stack}) == 1 and len(stack) <= 4 for stack in made)
+    plans = plan_trials(25, 0, drawn=True)
+    groups = group_trials(plans, 4)
+    assert [plan for group in groups for plan in group] == plans
+    assert all(len({plan.split for plan in group}) == 1 and len(group) <= 4 for group in groups)
 
 
 def test_training_drops_the_same_entries_as_a_single_network():
