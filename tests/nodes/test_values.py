@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gattn.nodes.cells import flat_table
+from gattn.nodes.values import flat_table
 
 
 def test_lists_of_numbers_become_columns_with_gaps_where_there_is_none():

@@ -1,4 +1,4 @@
-"""How labelled nodes are divided into training, validation and test parts."""
+"""Split labelled nodes into training, validation and test parts."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from torch import Tensor
 
 from gattn.data import Split, random_split
 from gattn.data.splits import NAMES
-from gattn.nodes.attributed import AttributedGraph, GraphError, held
+from gattn.nodes.attributed import AttributedGraph, GraphError, attribute_names
 from gattn.nodes.values import as_texts
 from gattn.training.checks import check_share
 
 __all__ = [
     "MASKS",
     "VALIDATION",
+    "check_numbers",
+    "column_split",
     "mask_columns",
-    "masked_parts",
+    "masked_split",
     "missing_classes",
-    "named_parts",
-    "part_notes",
-    "per_class_parts",
-    "random_parts",
+    "per_class_split",
+    "random_node_split",
+    "split_column_notes",
 ]
 
 PARTS = {
@@ -32,34 +33,34 @@ PARTS = {
     "val": ("val_mask", "valid_mask", "validation_mask"),
     "test": ("test_mask",),
 }
-"""The attributes that may mark a part; the first one that the nodes have does."""
+"""Names of the mask of each part, of which the first one that the nodes have is used."""
 MASKS = tuple(name for names in PARTS.values() for name in names)
 MASK_TITLE = re.compile(
     r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
     r"([ _.-]?(mask|set|part|split|flag))?",
     re.IGNORECASE,
 )
-"""The name of a column that marks a part where it holds true and false."""
+"""Name of a column of true and false that may be a mask."""
 PART_TITLES = (
     *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
     *("dataset", "phase", "role"),
 )
-"""The names of columns of parts, in which other words may stand beside those of parts."""
+"""Names of columns that may hold the part of each node, and other words."""
 VALIDATION = 0.2
-"""The share of the training part that validation gets where nothing names a validation part."""
+"""Share of the training part that becomes the validation part where none is given."""
 TRAIN, VAL = 20, 30  # nodes of a class
 SHOWN = 10
-"""The classes that a sentence names at most."""
+"""Most classes that a message names."""
 LACKING = {
     "train": ("training", "the model does not learn to predict {it}"),
     "val": ("validation", "the choice of the epoch does not depend on {it}"),
     "test": ("test", "the scores of the test part say nothing about {it}"),
 }
-"""The title of each part, and the effect of a class that the part lacks."""
+"""Title of each part, and the effect of a class that is missing in it."""
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
-    """The attribute that marks each part; a part that no attribute marks is not in it.
+    """Name of the mask of each part, without the parts that have no mask.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
@@ -68,26 +69,26 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
     >>> mask_columns(read_graph((edges, nodes)))
     {'train': 'train_mask', 'test': 'test_mask'}
     """
-    there = {*graph.table.columns, *graph.unreadable}
-    first = {part: next((n for n in names if n in there), None) for part, names in PARTS.items()}
+    present = {*graph.table.columns, *graph.unreadable}
+    first = {part: next((n for n in names if n in present), None) for part, names in PARTS.items()}
     return {part: name for part, name in first.items() if name is not None}
 
 
-def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Say which columns, other than the masks, hold the parts of nodes, and how to use them.
+def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
+    """Describe the columns, other than masks, that hold the parts of nodes, and how to use them.
 
     Such a column holds words for at least two parts and nothing else, or is called ``split`` or the
     like and holds one such word; or it is called ``train``, ``is_test`` or the like, and holds true
     and false.
 
     Returns:
-        A sentence for each such column, by its name; empty where there is none.
+        A sentence for each such column, by its name.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
     >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "fold": ["train", "test"], "train": [1, 0]})
-    >>> list(part_notes(read_graph((edges, nodes))))
+    >>> list(split_column_notes(read_graph((edges, nodes))))
     ['fold', 'train']
     """
     notes: dict[Hashable, str] = {}
@@ -126,7 +127,7 @@ def part_notes(graph: AttributedGraph) -> dict[Hashable, str]:
     return notes
 
 
-def masked_parts(
+def masked_split(
     graph: AttributedGraph,
     y: Tensor,
     seed: int,
@@ -134,24 +135,24 @@ def masked_parts(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the parts from the graph's masks, and fill in the parts that no mask marks.
+    """Read the split from the masks of the graph, and fill in the parts without a mask.
 
-    A mask holds true and false, also as texts or 1 and 0; where it is empty the node is in no part.
+    A mask holds true and false, also as texts or 1 and 0; a node with an empty cell is in no part.
     Without a validation mask, validation is drawn from the training mask. Without a training mask,
     the labelled nodes outside of the other masks are trained on. Without a test mask, the labelled
     nodes outside of the other masks are the test part, if there is a training mask. A mask of
     validation or test that marks no node counts as none.
 
     Args:
-        graph: with at least one mask.
-        y: [n] labels, NaN where unknown. A part that a mask marks may hold nodes without a label,
-            which nothing is trained or measured on.
-        seed: of what is drawn.
-        fraction: of the training part, for validation where no mask marks it.
-        by_class: draw from every class apart.
+        graph: a graph with at least one mask.
+        y: [n] labels, NaN where unknown. Masks may mark nodes without a label, which are neither
+            trained on nor evaluated.
+        seed: seed of a validation part that is drawn.
+        fraction: share of the training part to draw for validation where it has no mask.
+        by_class: draw from each class separately.
 
     Returns:
-        The split, and what was decided, in a sentence each.
+        The split, and notes on the decisions, a sentence each.
 
     Raises:
         GraphError: there is no mask, one holds something else, two masks share a node, or a mask
@@ -161,15 +162,15 @@ def masked_parts(
     if not columns:
         raise GraphError(
             "split public needs masks: the nodes have no attribute 'train_mask', 'val_mask' or "
-            f"'test_mask'; {held(graph.table)}"
+            f"'test_mask'; {attribute_names(graph.table)}"
         )
     marks = {part: _mask(graph, name) for part, name in columns.items()}
-    there = {*graph.table.columns, *graph.unreadable}
+    present = {*graph.table.columns, *graph.unreadable}
     unread = [
         f"{name} is not read: {columns[part]} marks the {LACKING[part][0]} part."
         for part, names in PARTS.items()
         for name in names
-        if name in there and name != columns[part]
+        if name in present and name != columns[part]
     ]
     faults = [
         _overlap(graph, (columns[a], marks[a]), (columns[b], marks[b]))
@@ -197,10 +198,10 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """The split of marked nodes [n] bool, of which some parts may be missing: see masked_parts."""
-    known, notes = y.isfinite(), []
+    """Complete a split of masks [n] bool, of which some may be missing: see masked_split."""
+    labelled, notes = y.isfinite(), []
     for part, mask in marks.items():
-        total, without = int(mask.sum()), int((mask & ~known).sum())
+        total, without = int(mask.sum()), int((mask & ~labelled).sum())
         if part != "test" and total and without == total:
             raise GraphError(f"{titles[part]} marks {total:,} nodes, and none of them has a label")
         if without:
@@ -208,7 +209,7 @@ def _complete(
                 f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they are "
                 "left out of it."
             )
-    rest = known.clone()
+    rest = labelled.clone()
     for mask in marks.values():
         rest &= ~mask
     if "train" not in marks:
@@ -228,7 +229,7 @@ def _complete(
             raise GraphError(f"{titles['train']} marks no node: nothing is left to train on")
     test = _marked(marks, "test")
     if test is None:
-        test = rest if "train" in marks else torch.zeros_like(known)
+        test = rest if "train" in marks else torch.zeros_like(labelled)
         if test.any():
             notes.append(
                 f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes that nothing "
@@ -239,9 +240,9 @@ def _complete(
         train, val, test = (part.nonzero().flatten() for part in (train, val, test))
         return Split(train, val, test, protocol), notes
     check_share("validation_fraction", fraction)
-    train = train & known
+    train = train & labelled
     some = torch.where(train, y, torch.nan)
-    drawn = random_parts(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
+    drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
     if not len(drawn.val):
         raise GraphError(
             f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of {source} "
@@ -251,12 +252,12 @@ def _complete(
         f"{_absent(titles, 'val')}: validation is drawn from {source}, {len(drawn.val):,} of "
         f"{int(train.sum()):,} nodes (seed {seed})."
     )
-    told = f"{protocol}, validation drawn from the training part (seed {seed})"
-    return Split(drawn.train, drawn.val, test.nonzero().flatten(), told), notes
+    protocol = f"{protocol}, validation drawn from the training part (seed {seed})"
+    return Split(drawn.train, drawn.val, test.nonzero().flatten(), protocol), notes
 
 
 def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
-    """The nodes [n] bool of a part; None where nothing marks a node for it."""
+    """Mask [n] of a part; None if it marks no node."""
     mask = marks.get(part)
     return None if mask is None or not mask.any() else mask
 
@@ -269,7 +270,7 @@ TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 
 
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
-    """[n] bool, of an attribute that holds no other words than these."""
+    """Read an attribute of true and false as a mask [n] bool."""
     words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
     for row, word in enumerate(words):
         if word and word not in TRUTH:
@@ -279,7 +280,7 @@ def _mask(graph: AttributedGraph, name: str) -> Tensor:
     return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
 
-def named_parts(
+def column_split(
     graph: AttributedGraph,
     column: str,
     y: Tensor,
@@ -288,18 +289,18 @@ def named_parts(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the parts that an attribute names: train, val or test; without a name a node is in none.
+    """Read the split from a column of train, val and test; a node with an empty cell is in no part.
 
     Args:
         graph: the graph.
-        column: the attribute.
-        y: as in :func:`masked_parts`, as are the others.
-        seed: of what is drawn.
-        fraction: for validation where the attribute names none.
-        by_class: draw from every class apart.
+        column: the column.
+        y: as in :func:`masked_split`, like the arguments that follow.
+        seed: seed of a validation part that is drawn.
+        fraction: share of the training part to draw for validation where the column has none.
+        by_class: draw from each class separately.
 
     Returns:
-        The split, and what was decided, in a sentence each.
+        The split, and notes on the decisions, a sentence each.
 
     Raises:
         GraphError: no such attribute, another name, or a part without a label.
@@ -317,14 +318,14 @@ def named_parts(
     return _complete(marks, titles, y, seed, fraction, by_class, f"column:{column}")
 
 
-def per_class_parts(y: Tensor, seed: int) -> Split:
-    """Draw 20 nodes a class to train, 30 to validate, and test on the others.
+def per_class_split(y: Tensor, seed: int) -> Split:
+    """Draw 20 nodes of each class for training, 30 for validation, and the others for testing.
 
-    A class of fewer than 50 nodes gives two fifths to train and three tenths to validate.
+    Two fifths and three tenths of a class of fewer than 50 nodes are drawn.
 
     Args:
         y: [n] classes from 0, NaN where unknown.
-        seed: of what is drawn.
+        seed: seed of the draw.
 
     Returns:
         The split.
@@ -341,16 +342,16 @@ def per_class_parts(y: Tensor, seed: int) -> Split:
     return _joined(parts, f"{TRAIN} a class at random (seed {seed})")
 
 
-def random_parts(
+def random_node_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float], *, by_class: bool
 ) -> Split:
-    """Draw parts at random from the labelled nodes.
+    """Draw a random split of the labelled nodes.
 
     Args:
         y: [n] labels, NaN where unknown.
-        seed: of what is drawn.
-        fractions: of train, val and test, adding up to 1.
-        by_class: draw from every class apart, so that each part has its share of it.
+        seed: seed of the draw.
+        fractions: shares of the training, validation and test part, which add up to 1.
+        by_class: draw from each class separately, so that each part has its share of it.
 
     Returns:
         The split.
@@ -358,8 +359,8 @@ def random_parts(
     ratio = ":".join(f"{10 * share:g}" for share in fractions)
     if not by_class:
         rows = y.isfinite().nonzero().flatten()
-        found = random_split(len(rows), seed=seed, fractions=fractions)
-        return Split(rows[found.train], rows[found.val], rows[found.test], found.protocol)
+        split = random_split(len(rows), seed=seed, fractions=fractions)
+        return Split(rows[split.train], rows[split.val], rows[split.test], split.protocol)
     parts = []
     for members in _shuffled_classes(y, seed):
         first = max(1, round(fractions[0] * len(members)))
@@ -369,7 +370,7 @@ def random_parts(
 
 
 def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:
-    """Name the classes that the parts of a split lack.
+    """Name the classes that are missing in a part of a split.
 
     Args:
         y: [n] classes from 0, NaN where unknown.
@@ -377,8 +378,8 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
         classes: the name of each class.
 
     Returns:
-        A sentence for each part that has labelled nodes and lacks classes of the data; empty where
-        every part holds every class.
+        A sentence for each part that has labelled nodes and in which a class of the data is
+        missing.
 
     Raises:
         GraphError: the labelled nodes of the training part are of one class, and the data hold
@@ -391,28 +392,47 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
 not learn to predict it."
     """
     total = _class_counts(y, len(classes))
-    there = total > 0
+    present = total > 0
     notes = []
     for part, (title, effect) in LACKING.items():
         counts = _class_counts(y[getattr(split, part)], len(classes))
         labelled = int(counts.sum())
         if not labelled:
             continue
-        if part == "train" and int((counts > 0).sum()) == 1 and int(there.sum()) > 1:
+        if part == "train" and int((counts > 0).sum()) == 1 and int(present.sum()) > 1:
             only = classes[int(counts.argmax())]
             raise GraphError(
                 f"the training part must hold two classes or more; its {labelled:,} labelled "
                 f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the data "
-                f"hold {_named_classes(classes, total, there)} (split: {split.protocol})"
+                f"hold {_named_classes(classes, total, present)} (split: {split.protocol})"
             )
-        lacks = there & (counts == 0)
-        if lacks.any():
-            it = "it" if int(lacks.sum()) == 1 else "them"
+        missing = present & (counts == 0)
+        if missing.any():
+            it = "it" if int(missing.sum()) == 1 else "them"
             notes.append(
-                f"The {title} part holds no node of {_named_classes(classes, total, lacks)}: "
+                f"The {title} part holds no node of {_named_classes(classes, total, missing)}: "
                 f"{effect.format(it=it)}."
             )
     return notes
+
+
+def check_numbers(y: Tensor, split: Split) -> None:
+    """Check that labels that are numbers differ in the training part.
+
+    Args:
+        y: [n] numbers, NaN where unknown.
+        split: the parts, drawn or read.
+
+    Raises:
+        GraphError: the labelled nodes of the training part all have the same number.
+    """
+    labels = y[split.train][y[split.train].isfinite()]
+    if len(labels) and bool((labels == labels[0]).all()):
+        raise GraphError(
+            f"the training part must hold two different labels or more; its {len(labels):,} "
+            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} "
+            f"(split: {split.protocol})"
+        )
 
 
 def _class_counts(y: Tensor, classes: int) -> Tensor:
@@ -421,7 +441,7 @@ def _class_counts(y: Tensor, classes: int) -> Tensor:
 
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
-    """Some classes with the number of labelled nodes that each has in the data."""
+    """Name classes, with the number of labelled nodes of each in the data."""
     places = which.nonzero().flatten().tolist()
     shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
     if len(places) == 1:
@@ -434,11 +454,11 @@ def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> 
 
 def _shuffled_classes(y: Tensor, seed: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    shuffled = []
     for label in y[y.isfinite()].unique():
         members = (y == label).nonzero().flatten()
-        found.append(members[torch.randperm(len(members), generator=generator)])
-    return found
+        shuffled.append(members[torch.randperm(len(members), generator=generator)])
+    return shuffled
 
 
 def _joined(parts: list[tuple[Tensor, ...]], protocol: str) -> Split:

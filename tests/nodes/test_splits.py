@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.files import read_graph_file
-from gattn.nodes.parts import masked_parts, named_parts
 from gattn.nodes.reading import read_graph
+from gattn.nodes.splits import column_split, masked_split
 
 SMALL = {"width": 4, "heads": 2, "epochs": 2}
 NODES = 60
@@ -157,7 +157,7 @@ def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
         NodeClassifier(**SMALL).fit((edges, nodes))
     graph = read_graph_file(tmp_path / "edges.csv", tmp_path / "nodes.csv")
     with pytest.raises(GraphError, match=r"share 1 node, as node '3' \(line 5\)$"):
-        masked_parts(graph, Y.double(), 0, by_class=True)
+        masked_split(graph, Y.double(), 0, by_class=True)
 
 
 def test_a_second_mask_of_validation_is_not_read_and_a_note_says_so():
@@ -176,7 +176,17 @@ def test_a_training_part_of_one_class_is_an_error(kind):
     with pytest.raises(GraphError, match=message):
         NodeClassifier(label="y", **SMALL).fit(kind(**masks))
     regressor = NodeRegressor(label="y", features=["size"] if kind is _table else None, **SMALL)
-    assert len(regressor.fit(kind(**masks)).split_.test) == 40
+    with pytest.raises(GraphError, match=r"two different labels or more; its \d+ labelled nodes"):
+        regressor.fit(kind(**masks))
+
+
+def test_numbers_that_are_equal_in_the_training_part_are_an_error():
+    y = torch.where(TRAIN, 2.5, Y.double())
+    message = r"must hold two different labels or more; its 30 labelled nodes all have 2\.5 \(split"
+    with pytest.raises(GraphError, match=message):
+        NodeRegressor(**SMALL).fit(_data(y, **MASKS))
+    y[0] = 1.0
+    assert len(NodeRegressor(**SMALL).fit(_data(y, **MASKS)).split_.train) == 30
 
 
 def test_classes_that_parts_lack_are_named_with_their_counts():
@@ -212,7 +222,7 @@ def test_masks_over_nodes_without_a_label_are_counted():
 def test_a_column_may_name_some_parts():
     names = ["train"] * 30 + ["NA", "none", "", None] + ["TEST"] * 26
     graph = read_graph(_table(part=names))
-    split, notes = named_parts(graph, "part", Y.double(), 0, by_class=True)
+    split, notes = column_split(graph, "part", Y.double(), 0, by_class=True)
     assert sorted([*split.train.tolist(), *split.val.tolist()]) == [*range(30)]
     assert split.test.tolist() == [*range(34, 60)]
     assert notes == [
@@ -221,7 +231,7 @@ def test_a_column_may_name_some_parts():
     ]
     assert split.protocol == "column:part, validation drawn from the training part (seed 0)"
     with pytest.raises(GraphError, match="node '2' has 'dev'"):
-        named_parts(
+        column_split(
             read_graph(_table(part=["train", "", "dev"] + ["test"] * 57)), "part", Y.double(), 0,
             by_class=True,
         )  # fmt: skip
@@ -229,7 +239,7 @@ def test_a_column_may_name_some_parts():
 
 def test_a_graph_without_masks_has_no_public_split():
     with pytest.raises(GraphError, match="needs masks: the nodes have no attribute 'train_mask'"):
-        masked_parts(read_graph(_table()), Y.double(), 0, by_class=True)
+        masked_split(read_graph(_table()), Y.double(), 0, by_class=True)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from gattn.nodes.batched_gat import BatchedGAT, batch_size, can_batch
 from gattn.nodes.fields import FieldInput, receptive_field, whole_graph
 from gattn.nodes.network import make_network
 from gattn.nodes.runs.trials import group_trials, plan_trials
 from gattn.nodes.settings import NodeSettings
-from gattn.nodes.stack import apply_stacked, can_stack, stack_size
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,
@@ -37,7 +37,7 @@ def _graph():
 @pytest.mark.parametrize(("layers", "output_heads"), [(1, 1), (2, 1), (3, 4)])
 def test_outputs_and_gradients_are_those_of_each_network(sparse, layers, output_heads):
     networks = _networks(layers=layers, output_heads=output_heads)
-    assert can_stack(networks)
+    assert can_batch(networks)
     x, edges = _graph()
     x = x.to_sparse_csr() if sparse else x
     for field in (
@@ -45,18 +45,19 @@ def test_outputs_and_gradients_are_those_of_each_network(sparse, layers, output_
         receptive_field(edges, NODES, torch.tensor([4, 7]), layers),
     ):
         inputs = FieldInput(x if field.nodes is None else _graph()[0][field.nodes], field)
-        found, wanted = apply_stacked(networks, inputs), apply_each(networks, inputs)
-        assert torch.allclose(found, wanted, atol=1e-6)
+        batched = BatchedGAT(networks[0])(networks, inputs)
+        expected = apply_each(networks, inputs)
+        assert torch.allclose(batched, expected, atol=1e-6)
         weights = [weight for network in networks for weight in network.parameters()]
-        scale = torch.randn(found.shape)
+        scale = torch.randn(batched.shape)
         pairs = zip(
-            torch.autograd.grad((found * scale).sum(), weights),
-            torch.autograd.grad((wanted * scale).sum(), weights),
+            torch.autograd.grad((batched * scale).sum(), weights),
+            torch.autograd.grad((expected * scale).sum(), weights),
         )
         assert all(torch.allclose(mine, theirs, atol=1e-5) for mine, theirs in pairs)
 
 
-def test_each_network_ends_as_if_it_were_alone():
+def test_training_together_gives_the_weights_of_training_alone():
     x, edges = _graph()
     inputs = FieldInput(x, whole_graph(edges, NODES, 2))
     target = (torch.arange(NODES) % OUTPUTS).double()[:, None]
@@ -72,10 +73,10 @@ def test_each_network_ends_as_if_it_were_alone():
         return fit_full_batches(networks, loss, *parts, settings, apply=apply)
 
     together, alone = _networks(), _networks()
-    histories = fit(together, apply_stacked)
+    histories = fit(together, BatchedGAT(together[0]))
     for network, history, other in zip(together, histories, alone):
-        (wanted,) = fit([other], apply_each)
-        assert (len(history.records), history.chosen) == (len(wanted.records), wanted.chosen)
+        (expected,) = fit([other], apply_each)
+        assert (len(history.records), history.chosen) == (len(expected.records), expected.chosen)
         assert not network.training
         for mine, theirs in zip(network.parameters(), other.parameters()):
             assert torch.allclose(mine, theirs, atol=1e-4)
@@ -86,19 +87,32 @@ def test_each_network_drops_other_features_and_edges():
     x, edges = _graph()
     inputs = FieldInput(x.to_sparse_csr(), whole_graph(edges, NODES, 2))
     twins = [make_network(NodeSettings(width=8, heads=2), FEATURES, OUTPUTS) for _ in range(2)]
-    first, second = apply_stacked(twins, inputs)
+    apply = BatchedGAT(twins[0])
+    first, second = apply(twins, inputs)
     assert not torch.allclose(first, second)
-    first, second = apply_stacked([twin.eval() for twin in twins], inputs)
+    first, second = apply([twin.eval() for twin in twins], inputs)
     assert torch.equal(first, second)
 
 
-def test_only_small_graphs_and_layers_of_one_kind_are_stacked():
-    assert not can_stack(_networks(model="gatv2"))
-    assert not can_stack(_networks(model="gps"))
+def test_only_small_graphs_and_layers_of_one_kind_are_batched():
+    assert not can_batch(_networks(model="gatv2"))
+    assert not can_batch(_networks(model="gps"))
     small, large = torch.zeros(2_708, 3), torch.zeros(100_000, 3)
-    assert stack_size(NodeSettings(), small) > 1
-    assert stack_size(NodeSettings(), large) == stack_size(NodeSettings(model="gps"), small) == 1
+    assert batch_size(NodeSettings(), small) > 1
+    assert batch_size(NodeSettings(), large) == batch_size(NodeSettings(model="gps"), small) == 1
     plans = plan_trials(25, 0, drawn=True)
     groups = group_trials(plans, 4)
     assert [plan for group in groups for plan in group] == plans
     assert all(len({plan.split for plan in group}) == 1 and len(group) <= 4 for group in groups)
+
+
+def test_training_drops_the_same_entries_as_a_single_network():
+    x, edges = _graph()
+    inputs = FieldInput(x, whole_graph(edges, NODES, 2))
+    (network,) = _networks(1, dropout=0.5)
+    torch.manual_seed(0)
+    alone = network(inputs)
+    torch.manual_seed(0)
+    batched = BatchedGAT(network)([network], inputs)[0]
+    assert torch.allclose(batched, alone, atol=1e-6)
+    assert not torch.allclose(alone, network(inputs))  # the next draw differs
