@@ -39,7 +39,7 @@ CHOSEN = {
     "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
     "cora/epoch": "an epoch of the GAT paper's model on Cora",
 }
-"""What the README shows."""
+"""Cases in the README."""
 
 
 def report(records: dict[str, Record]) -> str:
@@ -48,11 +48,11 @@ def report(records: dict[str, Record]) -> str:
     parts = [METHOD]
     for group, title in TITLES.items():
         table = comparison_table(
-            found for name, found in full.items() if name.rpartition("/")[0] == group
+            entry for name, entry in full.items() if name.rpartition("/")[0] == group
         )
         if table:
             parts += [f"**{title}**", table]
-    of_terms = {n: found for n, found in full.items() if n.startswith("power-law/terms/")}
+    of_terms = {n: entry for n, entry in full.items() if n.startswith("power-law/terms/")}
     if of_terms:
         parts.append(_terms(of_terms))
     for count in (64, 512):
@@ -68,7 +68,7 @@ def report(records: dict[str, Record]) -> str:
 
 
 def chosen(records: dict[str, Record]) -> str:
-    """The README's rows, with what they were taken on."""
+    """Return the README's rows and the environment of the measurements."""
     full = full_size(records)
     rows = [_row(full[name], title) for name, title in CHOSEN.items() if name in full]
     table = markdown(HEAD, [row for row in rows if row])
@@ -80,10 +80,10 @@ def chosen(records: dict[str, Record]) -> str:
 
 
 def _machine(record: Record) -> str:
-    known: dict[str, Any] = record["environment"]
-    versions = known["versions"]
+    machine: dict[str, Any] = record["environment"]
+    versions = machine["versions"]
     return (
-        f"{known['threads']} threads of {known['cpu']}, torch {versions['torch']}, PyTorch "
+        f"{machine['threads']} threads of {machine['cpu']}, torch {versions['torch']}, PyTorch "
         f"Geometric {versions['torch_geometric']}"
     )
 
@@ -91,7 +91,7 @@ def _machine(record: Record) -> str:
 def full_size(records: dict[str, Record]) -> dict[str, Record]:
     """The cases that were measured at their whole size, in the order of the suite."""
     full = {name: records[name] for name in cpu.cases() if name in records}
-    full = {name: found for name, found in full.items() if found["scale"] == 1}
+    full = {name: entry for name, entry in full.items() if entry["scale"] == 1}
     if not full:
         raise SystemExit("no full-size results: run python -m benchmarks first")
     return full
@@ -140,8 +140,8 @@ def _terms(records: dict[str, Record]) -> str:
     """The time of layers with terms of their edges as multiples of the time without."""
     rows: list[list[str]] = []
     times: dict[str, float] = {}
-    for name, found in records.items():
-        times = {side: spread["median"] for side, spread in found["seconds"]["training"].items()}
+    for name, entry in records.items():
+        times = {side: spread["median"] for side, spread in entry["seconds"]["training"].items()}
         alone = times.pop("gattn")
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
@@ -156,50 +156,49 @@ def _terms(records: dict[str, Record]) -> str:
 def _circumstances(records: list[Record]) -> str:
     """Hardware and versions, and the commands that were run there."""
     runs: dict[str, dict[str, None]] = {}
-    for found in records:
-        known: dict[str, Any] = found["environment"]
-        versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
-        where = (
-            f"{known['cpu']}, {known['threads']} thread{'s' * (known['threads'] > 1)}; {versions}"
-        )
-        run = f"`{known['command']}` ({known['date']}, commit {known['commit']})"
+    for entry in records:
+        machine: dict[str, Any] = entry["environment"]
+        versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+        threads = f"{machine['threads']} thread{'s' * (machine['threads'] > 1)}"
+        where = f"{machine['cpu']}, {threads}; {versions}"
+        run = f"`{machine['command']}` ({machine['date']}, commit {machine['commit']})"
         runs.setdefault(where, {})[run] = None
     seen = [
-        f"- {where}:\n" + ",\n".join(f"  {run}" for run in found) + "."
-        for where, found in runs.items()
+        f"- {where}:\n" + ",\n".join(f"  {run}" for run in commands) + "."
+        for where, commands in runs.items()
     ]
     return "Measured on:\n\n" + "\n".join(seen)
 
 
-def _roof(found: Record) -> str:
-    speed = found["gather_bytes_per_second"] / 1e9
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in found["share_of_roof"].items())
+def _roof(entry: Record) -> str:
+    speed = entry["gather_bytes_per_second"] / 1e9
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in entry["share_of_roof"].items())
     return (
-        f"Gathering and summing the same rows and doing nothing else ({found['fastest_gather']}) "
+        f"Gathering and summing the same rows and doing nothing else ({entry['fastest_gather']}) "
         f"runs at {speed:.1f} GB/s; of that speed the operators' forward reaches: {shares}."
     )
 
 
-def _products(found: Record, count: int) -> str:
-    rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in found["products"].items())
+def _products(entry: Record, count: int) -> str:
+    rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in entry["products"].items())
     return (
         f"Dense matrix products are torch's on either side. Were everything else free, a batch of "
         f"{count} molecules would run faster than PyG by: {rows}."
     )
 
 
-def _threads(found: Record) -> str:
-    count = found["environment"]["threads"]
-    speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in found["threads"].items())
+def _threads(entry: Record) -> str:
+    count = entry["environment"]["threads"]
+    speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in entry["threads"].items())
     return f"{count} threads against one, forward + backward: {speedups}."
 
 
-def band_report(found: Record) -> str:
+def band_report(entry: Record) -> str:
     """The guide's table of band attention beside dense attention."""
-    known: dict[str, Any] = found["environment"]
+    machine: dict[str, Any] = entry["environment"]
     return (
-        f"{band.table(found['rows'])}\n\n*{found['width']} tokens to either side, "
-        f"{found['heads']} heads of {found['channels']} channels, {found['dtype']}; dense: torch's "
-        f"attention with the band as its mask. {known['cpu']}, {known['threads']} threads, torch "
-        f"{known['versions']['torch']}. Made by `{known['command']}`.*\n"
+        f"{band.table(entry['rows'])}\n\n*{entry['width']} tokens to either side, "
+        f"{entry['heads']} heads of {entry['channels']} channels, {entry['dtype']}; dense: torch's "
+        f"attention with the band as its mask. {machine['cpu']}, {machine['threads']} threads, "
+        f"torch {machine['versions']['torch']}. Made by `{machine['command']}`.*\n"
     )

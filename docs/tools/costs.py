@@ -32,14 +32,14 @@ EXACT = 2_000
 
 @dataclass(frozen=True)
 class Family:
-    """Graphs of one kind at growing size."""
+    """Graphs of one kind with increasing size."""
 
     page: str
     name: str
     build: Callable[[int], gattn.Graph]
     sizes: tuple[int, ...]
     starts_at_a_corner: bool = False
-    """Whether node 0 is an end of a longest shortest path."""
+    """Return True if node 0 is an end of a longest shortest path."""
 
 
 LARGE = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
@@ -47,7 +47,7 @@ SMALL = (256, 1_024, 4_096, 16_384)
 
 
 def random_graph(size: int) -> gattn.Graph:
-    """Eight edges a node, four drawn and their reverses."""
+    """Random graph with eight edges per node: four drawn and their reverses."""
     source, destination = torch.randint(0, size, (2, 4 * size))
     both = torch.stack([torch.cat([source, destination]), torch.cat([destination, source])])
     return gattn.Graph(both, size)
@@ -91,7 +91,7 @@ def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
 
 
 def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
-    """Time of a forward, and of a forward and backward, each from this many seconds of runs."""
+    """Time a forward, and a forward with backward, for some seconds each."""
     query = torch.randn(graph.num_dst, HEADS, CHANNELS)
     key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()
     leaves = {"query": query, "key": key, "value": value}
@@ -105,7 +105,7 @@ def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
 
 
 def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, float | str]]:
-    """A row for each size."""
+    """Return one row for each size."""
     rows: list[dict[str, float | str]] = []
     for size in (n for n in family.sizes if n <= largest):
         torch.manual_seed(0)
@@ -125,7 +125,7 @@ def rows_of(family: Family, largest: int, seconds: float) -> list[dict[str, floa
 
 
 def table(name: str, rows: list[dict[str, float | str]]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     head = [
         "n", "edges", "operations", "sequential steps", "path length", "forward, ms",
         "forward + backward, ms",
@@ -139,18 +139,18 @@ def table(name: str, rows: list[dict[str, float | str]]) -> str:
 
 
 def three_digits(number: float) -> str:
-    """A positive number with at least three digits, none of them an exponent."""
+    """Format a positive number with at least three digits and no exponent."""
     decimals = max(0, 2 - math.floor(math.log10(number)))
     return f"{number:,.{decimals}f}"
 
 
 def note() -> str:
-    """What the numbers were taken on."""
-    known = record.environment("docs.tools.costs", [])
-    backend = known["backend"].removeprefix("available (").removesuffix(")")
+    """Return the hardware, versions and settings of the measurements."""
+    machine = record.environment("docs.tools.costs", [])
+    backend = machine["backend"].removeprefix("available (").removesuffix(")")
     return (
-        f"{HEADS} heads of {CHANNELS} channels, fp32, {known['threads']} threads of "
-        f"{known['cpu']}, torch {known['versions']['torch']}, {backend}; medians. "
+        f"{HEADS} heads of {CHANNELS} channels, fp32, {machine['threads']} threads of "
+        f"{machine['cpu']}, torch {machine['versions']['torch']}, {backend}; medians. "
         "Operations are the multiplications and additions of the two products of a forward. "
         "Made by `python -m docs.tools.costs`."
     )
@@ -173,10 +173,10 @@ def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> No
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, write the tables, draw the picture."""
+    """Measure, write the tables and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=LARGE[-1], help="largest n")
-    parser.add_argument("--seconds", type=float, default=0.5, help="time for each number")
+    parser.add_argument("--seconds", type=float, default=0.5, help="seconds per measurement")
     parser.add_argument("--guide", type=Path, default=GUIDE, help="folder of the pages")
     options = parser.parse_args(arguments)
     measured = {
