@@ -12,23 +12,24 @@ from benchmarks.tools.lines import PEERS
 
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
-    "power-law/attention": "A score of one's own on that graph beside PyG's MessagePassing; fused: "
-    "the perceptron as one's own score beside gattn's kernel for it, `mlp_attention`",
-    "power-law/operator": "The operators alone on that graph, given projected inputs",
-    "power-law/bf16": "bf16 beside fp32 on that graph",
-    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",
-    "esol-64/bf16": "bf16 beside fp32 on that batch",
+    "power-law/attention": "Custom scores on that graph, compared with PyG's MessagePassing; "
+    "fused: the perceptron as a custom score, compared with gattn's kernel `mlp_attention`",
+    "power-law/operator": "Operators on that graph, with projected inputs",
+    "power-law/bf16": "bf16 compared with fp32 on that graph",
+    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels; "
+    "+edges: 16 features per bond",
+    "esol-64/bf16": "bf16 compared with fp32 on that batch",
     "esol-512": "A batch of 512 molecules",
-    "cora": "Cora, the GAT paper's model, an epoch of training and evaluation: with the sparse "
-    "features of gattn's data set beside the dense ones of PyG's; +sparse: sparse ones on both "
-    "sides, dropped by gattn's SparseDropout; +dense: dense ones on both",
+    "cora": "The GAT paper's model on Cora, an epoch of training and evaluation, with the data set "
+    "of each library: sparse features in gattn, dense features in PyG; +sparse: sparse features on "
+    "both sides, with gattn's SparseDropout; +dense: dense features on both sides",
 }
 HEAD = ["", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
 METHOD = (
-    "Forward + backward, medians of alternating runs in one process; peak memory above the inputs, "
-    "each side in a process of its own (blank where it was not measured). Every case was first "
-    "checked against float64, and against its peer where that computes the same. The rows come "
-    "from several runs, listed below: compare within a row, not between rows."
+    "Times are medians of forward + backward, in alternating runs in one process. Peak memory is "
+    "above the inputs, with each side in a separate process (blank if not measured). Every case "
+    "was first checked against float64, and against its peer if the peer computes the same. The "
+    "rows come from several runs, listed below: compare within a row, not between rows."
 )
 
 
@@ -75,7 +76,7 @@ def chosen(records: dict[str, Record]) -> str:
     machines = dict.fromkeys(_machine(full[name]) for name in CHOSEN if name in full)
     return (
         f"{table}\n\nForward + backward on {' and '.join(machines)}; peak memory above the inputs, "
-        "where it was measured. [All cases, and how](docs/benchmarks.md)."
+        "if measured. [All cases and methods](docs/benchmarks.md)."
     )
 
 
@@ -89,7 +90,7 @@ def _machine(record: Record) -> str:
 
 
 def full_size(records: dict[str, Record]) -> dict[str, Record]:
-    """The cases that were measured at their whole size, in the order of the suite."""
+    """Return the cases that were measured at full size, in the order of the suite."""
     full = {name: records[name] for name in cpu.cases() if name in records}
     full = {name: entry for name, entry in full.items() if entry["scale"] == 1}
     if not full:
@@ -137,7 +138,7 @@ def growth_table(record: Record) -> str:
 
 
 def _terms(records: dict[str, Record]) -> str:
-    """The time of layers with terms of their edges as multiples of the time without."""
+    """Return the times of layers with edge terms as multiples of the times without."""
     rows: list[list[str]] = []
     times: dict[str, float] = {}
     for name, entry in records.items():
@@ -146,15 +147,15 @@ def _terms(records: dict[str, Record]) -> str:
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
-        "`edge_weight` and `score_bias` on the power-law graph, whose edges are in a random order: "
-        "forward + backward with a term over forward + backward of the layer alone, without and "
-        "with the term's gradient. The last column is a gather of [e, h] numbers by torch, as each "
-        "pass must read them once.\n\n" + markdown(["", "alone", *times], rows)
+        "`edge_weight` and `score_bias` on the power-law graph, whose edges are in random order. "
+        "The columns show forward + backward with a term as a multiple of the layer alone, without "
+        "and with the gradient of the term. The last column is torch's gather of [e, h] numbers, "
+        "which each pass must read once.\n\n" + markdown(["", "alone", *times], rows)
     )
 
 
 def _circumstances(records: list[Record]) -> str:
-    """Hardware and versions, and the commands that were run there."""
+    """Return the hardware and versions, and the commands that were run."""
     runs: dict[str, dict[str, None]] = {}
     for entry in records:
         machine: dict[str, Any] = entry["environment"]
@@ -174,31 +175,31 @@ def _roof(entry: Record) -> str:
     speed = entry["gather_bytes_per_second"] / 1e9
     shares = ", ".join(f"{name} {share:.0%}" for name, share in entry["share_of_roof"].items())
     return (
-        f"Gathering and summing the same rows and doing nothing else ({entry['fastest_gather']}) "
-        f"runs at {speed:.1f} GB/s; of that speed the operators' forward reaches: {shares}."
+        f"Only gathering and summing the same rows ({entry['fastest_gather']}) runs at {speed:.1f} "
+        f"GB/s. The forward of the operators reaches these shares of it: {shares}."
     )
 
 
 def _products(entry: Record, count: int) -> str:
     rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in entry["products"].items())
     return (
-        f"Dense matrix products are torch's on either side. Were everything else free, a batch of "
-        f"{count} molecules would run faster than PyG by: {rows}."
+        f"Both sides use torch's dense matrix products. They limit the speedup over PyG on a batch "
+        f"of {count} molecules to: {rows}."
     )
 
 
 def _threads(entry: Record) -> str:
     count = entry["environment"]["threads"]
     speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in entry["threads"].items())
-    return f"{count} threads against one, forward + backward: {speedups}."
+    return f"Speedup of {count} threads over one, forward + backward: {speedups}."
 
 
 def band_report(entry: Record) -> str:
-    """The guide's table of band attention beside dense attention."""
+    """Return the guide's table that compares band attention with dense attention."""
     machine: dict[str, Any] = entry["environment"]
     return (
-        f"{band.table(entry['rows'])}\n\n*{entry['width']} tokens to either side, "
+        f"{band.table(entry['rows'])}\n\n*{entry['width']} tokens on each side, "
         f"{entry['heads']} heads of {entry['channels']} channels, {entry['dtype']}; dense: torch's "
         f"attention with the band as its mask. {machine['cpu']}, {machine['threads']} threads, "
-        f"torch {machine['versions']['torch']}. Made by `{machine['command']}`.*\n"
+        f"torch {machine['versions']['torch']}. Generated by `{machine['command']}`.*\n"
     )
