@@ -13,7 +13,7 @@ from benchmarks.tools.lines import PEERS
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
     "power-law/attention": "Custom scores on that graph, compared with PyG's MessagePassing; "
-    "fused: the perceptron as a custom score, compared with gattn's kernel `mlp_attention`",
+    "fused: the perceptron as a custom score, compared with gattn's kernel `gatv2_attention`",
     "power-law/operator": "Operators on that graph, with projected inputs",
     "power-law/bf16": "bf16 compared with fp32 on that graph",
     "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels; "
@@ -147,7 +147,7 @@ def _terms(records: dict[str, Record]) -> str:
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
-        "`edge_weight` and `score_bias` on the power-law graph, whose edges are in random order. "
+        "`edge_weight` and `attn_bias` on the power-law graph, whose edges are in random order. "
         "The columns show forward + backward with a term as a multiple of the layer alone, without "
         "and with the gradient of the term. The last column is torch's gather of [e, h] numbers, "
         "which each pass must read once.\n\n" + markdown(["", "alone", *times], rows)
