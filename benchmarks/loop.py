@@ -36,8 +36,10 @@ Part = MoleculeBatches
 def main(arguments: Sequence[str]) -> None:
     """Time both loops, and print the share that Lightning adds to a step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop", description=main.__doc__)
-    parser.add_argument("--epochs", type=int, default=6, help="the first of them is not counted")
-    parser.add_argument("--rounds", type=int, default=5, help="in each of which both take a turn")
+    parser.add_argument(
+        "--epochs", type=int, default=6, help="number of steps; the first is not timed"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "loop.jsonl")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -55,15 +57,15 @@ def main(arguments: Sequence[str]) -> None:
     ratio = statistics.median(ours / theirs for ours, theirs in zip(lightning, bare))
     environment = record.environment("benchmarks.loop", arguments)
     seconds = {"bare": bare, "lightning": lightning}
-    found = {"case": "loop/64 molecules", "seconds": seconds, "ratio": ratio}
-    record.append(options.out, {**found, "environment": environment})
-    told = ", ".join(f"{name} {statistics.median(s) * 1e3:.2f} ms" for name, s in seconds.items())
-    print(f"a step of 64 molecules: {told}; Lightning adds {ratio - 1:.1%}")
+    entry = {"case": "loop/64 molecules", "seconds": seconds, "ratio": ratio}
+    record.append(options.out, {**entry, "environment": environment})
+    times = ", ".join(f"{name} {statistics.median(s) * 1e3:.2f} ms" for name, s in seconds.items())
+    print(f"a step of 64 molecules: {times}; Lightning adds {ratio - 1:.1%}")
 
 
 def _parts() -> tuple[Part, Part]:
-    found = load_molecules("chembl2321810").labelled()
-    inputs, y = featurise(found.smiles).inputs, found.y[:, :1]
+    molecules = load_molecules("chembl2321810").labelled()
+    inputs, y = featurise(molecules.smiles).inputs, molecules.y[:, :1]
     y = (y - y.mean()) / y.std()
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
     train, validate = order[:768], order[768:]
@@ -71,11 +73,11 @@ def _parts() -> tuple[Part, Part]:
 
 
 def _time(loop, train: Part, validate: Part, settings: LoopSettings) -> tuple[float, float]:
-    """Processor's seconds of a step after the first epoch, and the last validation loss."""
+    """Return CPU seconds per step after the first epoch, and the last validation loss."""
     marks: list[float] = []
 
     class Marked(Part):
-        """Notes when an epoch's first batch is taken; the network is called after it."""
+        """Records the time at which the first batch of an epoch is taken."""
 
         def batch(self, positions):
             marks.append(time.process_time())
@@ -94,7 +96,7 @@ def _lightning(network: nn.Module, train: Part, validate: Part, settings: LoopSe
 
 
 def _bare(network: nn.Module, train: Part, validate: Part, settings: LoopSettings) -> float:
-    """What a user would write: AdamW, one cycle, clipping, averaged weights, validation."""
+    """A bare training loop with AdamW, one cycle, clipping, averaged weights and validation."""
     steps = settings.epochs * math.ceil(len(train) / settings.batch_size)
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average)).eval()
     optimizer = torch.optim.AdamW(

@@ -124,12 +124,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.molecules.coverage", description=main.__doc__
     )
     parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*DATASETS])
-    parser.add_argument("--csv", help="a table to measure on in place of the data sets")
+    parser.add_argument("--csv", help="table to use instead of the data sets")
     parser.add_argument("--smiles", default="smiles", help="the SMILES column of --csv")
     parser.add_argument("--target", default="y", help="the label column of --csv")
     parser.add_argument("--seeds", type=int, default=20, help="number of splits")
     parser.add_argument("--first", type=int, default=0, help="seed of the first split")
-    parser.add_argument("--settings", nargs="*", default=[], help="NAME=VALUE of the regressor")
+    parser.add_argument(
+        "--settings", nargs="*", default=[], help="setting of the regressor as NAME=VALUE"
+    )
     parser.add_argument("--label", default="now", help="name of this version in the table")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="print earlier measurements only")

@@ -2,8 +2,8 @@
 
     python -m benchmarks.molecules.featurise            # a minute
 
-Reads the SMILES of HIV (below GATTN_DATA) again and again, one in a hundred of them spoilt. Wall
-time needs a machine that does nothing else; the processors' time less so. A JSON line goes to
+Reads the SMILES of HIV (below GATTN_DATA) repeatedly; one in a hundred is invalid. Wall time needs
+an idle machine; CPU time is less sensitive. A JSON line goes to
 benchmarks/results/featurise.jsonl.
 """
 
@@ -27,9 +27,9 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.featurise", description=main.__doc__
     )
-    parser.add_argument("--molecules", type=int, default=40_000, help="how many texts to read")
+    parser.add_argument("--molecules", type=int, default=40_000, help="number of SMILES to read")
     parser.add_argument("--workers", type=int, default=2, help="processes that read")
-    parser.add_argument("--canonical", action="store_true", help="write canonical SMILES, too")
+    parser.add_argument("--canonical", action="store_true", help="also write canonical SMILES")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "featurise.jsonl")
     options = parser.parse_args(arguments)
     start, used = time.perf_counter(), processor_seconds()
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
         bad += sum(map(bool, piece.errors))
         atoms += len(piece.inputs.molecules.arrays.x)
     seconds, used = time.perf_counter() - start, processor_seconds() - used
-    found = {
+    entry = {
         "case": f"featurise/{options.workers} workers",
         "rows": rows,
         "bad": bad,
@@ -52,32 +52,32 @@ def main(arguments: Sequence[str]) -> None:
         "peak_mib_of_a_worker": peak_mib(resource.RUSAGE_CHILDREN),
     }
     environment = record.environment("benchmarks.molecules.featurise", arguments)
-    record.append(options.out, {**found, "environment": environment})
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
+    record.append(options.out, {**entry, "environment": environment})
+    print(", ".join(f"{name} {value}" for name, value in entry.items()))
     print(f"{rows / seconds:.0f} rows a second")
 
 
 def spoilt_texts(count: int) -> Iterator[str]:
-    """The texts of HIV's file again and again, of which every hundredth is no SMILES."""
+    """Yield the SMILES of HIV repeatedly; every hundredth is invalid."""
     repeated = itertools.islice(itertools.cycle(hiv_texts()), count)
     return ("C1CC(" if i % 100 == 99 else text for i, text in enumerate(repeated))
 
 
 def hiv_texts() -> list[str]:
     """The SMILES of HIV's file."""
-    known = get_dataset("hiv")
-    table = open_table(data_root() / known.folder / known.files[0].name, [known.smiles])
-    return [row.cells[table.place(known.smiles)] for row in table.rows()]
+    hiv = get_dataset("hiv")
+    table = open_table(data_root() / hiv.folder / hiv.files[0].name, [hiv.smiles])
+    return [row.cells[table.place(hiv.smiles)] for row in table.rows()]
 
 
 def processor_seconds() -> float:
-    """Seconds that this process and those that it waited for have computed."""
+    """Return the CPU seconds of this process and its finished children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def peak_mib(who: int) -> int:
-    """The most memory that this process, or the largest of those it waited for, has taken."""
+    """Return the peak memory of this process and of its largest finished child."""
     return resource.getrusage(who).ru_maxrss // 1024
 
 
