@@ -26,9 +26,9 @@ import torch
 from benchmarks.core import record, tables
 from benchmarks.molecules import parts
 from gattn.data import random_split
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules import MoleculeRegressor
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 
 COVERAGE = 0.9
 DATASETS = ("esol", "freesolv")
@@ -69,7 +69,9 @@ def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[flo
     return sources
 
 
-def _measure(regressor: MoleculeRegressor, molecules: Labelled, seed: int) -> record.Record:
+def _measure(
+    regressor: MoleculeRegressor, molecules: LabelledMolecules, seed: int
+) -> record.Record:
     """Coverage, mean width and RMSE on the test part of the seed's split."""
     split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
     train, val, test = (molecules[part] for part in (split.train, split.val, split.test))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.core import record
-from gattn.data import data_root, dataset, open_table
+from gattn.data import data_root, get_dataset, open_table
 from gattn.molecules.inputs import stream
 
 
@@ -65,7 +65,7 @@ def spoilt_texts(count: int) -> Iterator[str]:
 
 def hiv_texts() -> list[str]:
     """The SMILES of HIV's file."""
-    known = dataset("hiv")
+    known = get_dataset("hiv")
     table = open_table(data_root() / known.folder / known.files[0].name, [known.smiles])
     return [row.cells[table.place(known.smiles)] for row in table.rows()]
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.core import record
 from benchmarks.molecules.featurise import peak_mib, processor_seconds, spoilt_texts
-from gattn.data import data_root, dataset
+from gattn.data import data_root, get_dataset
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.predict import predict_table
@@ -80,7 +80,7 @@ def _measure(run: Path, folder: Path, rows: int, workers: int) -> record.Record:
 
 
 def _train(folder: Path) -> Path:
-    known = dataset("esol")
+    known = get_dataset("esol")
     data = data_root() / known.folder / known.files[0].name
     train_run(RunSettings(data=str(data), smiles=known.smiles, target=known.targets), folder)
     return folder

@@ -27,8 +27,7 @@ from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
 from gattn.data.splits import murcko_scaffold
 from gattn.molecules.baselines import baseline_predictions
-from gattn.molecules.expanded import ExpandedInputs
-from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator

@@ -35,8 +35,7 @@ from torch import Tensor
 
 from benchmarks.core import record
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, random_split
-from gattn.molecules.expanded import ExpandedInputs
-from gattn.molecules.inputs import featurise
+from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
 

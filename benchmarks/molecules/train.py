@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.core import record
 from benchmarks.molecules.featurise import peak_mib, processor_seconds
-from gattn.data import data_root, dataset
+from gattn.data import data_root, get_dataset
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import train_run
 from gattn.molecules.settings import MoleculeSettings
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _measure(name: str, folder: Path, epochs: int, workers: int) -> record.Record:
-    known = dataset(name)
+    known = get_dataset(name)
     settings = RunSettings(
         data=str(data_root() / known.folder / known.files[0].name),
         smiles=known.smiles,

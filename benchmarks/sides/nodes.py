@@ -24,7 +24,7 @@ from gattn.nodes.runs import trials
 
 
 class Dropping(pyg.GATConv):
-    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.stack` does."""
+    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.network` does."""
 
     def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
         """Sum the weighted values."""
@@ -51,5 +51,5 @@ if __name__ == "__main__":
     del sys.argv[1:3]
     if layers == "pyg":
         network.CONVOLUTIONS["gat"] = GATConv  # pyright: ignore[reportArgumentType]
-    trials.stack_size = lambda settings, x: stack
+    trials.batch_size = lambda settings, x: stack
     main()

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 import gattn
 from benchmarks.core import memory
 from benchmarks.core.record import Record
-from gattn.data import NeighborLoader, map_edges
+from gattn.data import NeighborLoader, open_edges
 
 SEEDS, FAN_OUTS, BATCHES = 1024, [15, 10, 5], 100
 _PIECE = 1 << 20
@@ -63,7 +63,7 @@ def steps(path: Path, nodes: int) -> dict[str, Record]:
         found[name] = {"seconds": seconds, "bytes": peak.bytes + peak.held - base}
         return result
 
-    edges = measured("read", lambda: map_edges(path, folder=path.parent))
+    edges = measured("read", lambda: open_edges(path, folder=path.parent))
     graph = measured("laid out", lambda: gattn.Graph(edges, nodes))
     torch.manual_seed(0)
     data = Data(num_nodes=nodes)

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.smiles import need_rdkit, parse_any_size
+from gattn.data.molecules.dataset import Molecules, smiles_of
+from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 
 __all__ = ["Split", "random_split", "scaffold_split", "split_by_names", "split_from_file"]
 

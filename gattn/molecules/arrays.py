@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pandas import isna
 
-from gattn.data.numbers import read_numbers
-from gattn.data.tables import LARGEST
+from gattn.data.tables.csv_table import LARGEST
+from gattn.data.tables.numbers import read_numbers
 
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 

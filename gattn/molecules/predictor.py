@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from gattn.data.features import FEATURISER
-from gattn.molecules.expanded import in_pieces
+from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.folds import assign_folds, group_numbers
+from gattn.molecules.inputs import in_pieces
 from gattn.molecules.kernel import KernelRidge, draw
 from gattn.molecules.members import (
     ASKED,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gattn.data import load_citation
-from gattn.data.numbers import NumberFormat
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
+from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.lists import read_list
 from gattn.nodes.notation import with_numbers

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph, edges_by_name
-from gattn.nodes.cells import flat_table, shape_fault
-from gattn.nodes.parts import MASKS
+from gattn.nodes.splits import MASKS
 from gattn.nodes.tables import from_tables, not_read
+from gattn.nodes.values import flat_table, shape_fault
 
 if TYPE_CHECKING:
     import networkx

@@ -20,8 +20,7 @@ from gattn.nodes.attributed import (
     check_names,
     edges_by_name,
 )
-from gattn.nodes.cells import flat_table
-from gattn.nodes.values import as_numbers
+from gattn.nodes.values import as_numbers, flat_table
 
 __all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read", "row_number_notes"]
 
