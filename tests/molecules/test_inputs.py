@@ -15,7 +15,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from gattn.data import DESCRIPTORS, molecule_descriptors, read_smiles
 from gattn.data.molecules.plain import plain
 from gattn.molecules import inputs
-from gattn.molecules.inputs import featurise, stream
+from gattn.molecules.inputs import featurise, make_pieces, stream
 
 SMILES = ["CCO", "C1CC", " c1ccccc1 ", "", "[Na+].[Cl-]", "*", "CN(C)(C)(C)C", "C" * 300, "[2H]"]
 GOOD = [0, 2, 4, 5, 7, 8]
@@ -193,3 +193,20 @@ def test_a_long_polymer_is_read_where_it_may_be():
     assert found.inputs.molecules.arrays.ptr.tolist() == [0, 5000]
     assert found.inputs.descriptors.isfinite().all()
     assert featurise(["CCO" * 1666]).errors == ["4998 atoms are more than max_atoms=1000"]
+
+
+def test_items_stay_with_the_results_of_their_smiles():
+    items = [(i, "(" if i % 3 == 1 else "C" * (i + 1)) for i in range(10)]
+    pieces = make_pieces(_sizes, iter(items), smiles=lambda item: item[1], chunk=4)
+    seen = []
+    for piece in pieces:
+        sizes = dict(zip(piece.rows.tolist(), piece.result, strict=True))
+        for position, (item, error) in enumerate(zip(piece.items, piece.errors, strict=True)):
+            seen.append(item)
+            assert sizes.get(position) == (None if item[0] % 3 == 1 else item[0] + 1)
+            assert bool(error) == (item[0] % 3 == 1)
+    assert seen == items
+
+
+def _sizes(inputs):
+    return [len(inputs[[i]].molecules.arrays.x) for i in range(len(inputs))]
