@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
-from gattn.data.splits import murcko_scaffold, read_positions, split_from_positions
+from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.splits import read_positions, split_from_positions
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.training.runs import Json
