@@ -366,7 +366,7 @@ def takes(entry, term):
         (name, term)
         for name, entry in layers(conv=True).items()
         if entry.made_by is None
-        for term in ("edge_weight", "score_bias")
+        for term in ("edge_weight", "attn_bias")
         if takes(entry, term)
     ],
 )

@@ -158,7 +158,7 @@ class DistributedGraph(Graph):
         """What went between this process and the others on behalf of this graph."""
         return self.halo.traffic
 
-    def gather_sources(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
+    def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
         """Rows of all sources, [m, ...], and :attr:`local`, from the rows of the own nodes.
 
         A tensor that is given twice travels once.

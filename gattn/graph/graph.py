@@ -63,7 +63,7 @@ class Graph:
     """The sizes that a complete or causal graph was made of (see :mod:`gattn.graphs`)."""
     derived: dict[Any, Any]
     """What was built from this graph and is kept with it."""
-    first_edge: int = 0
+    edge_offset: int = 0
     """The canonical number of the first edge: not 0 in a part of a larger graph, the dropout of
     which the part then draws."""
 
@@ -82,17 +82,17 @@ class Graph:
         self._set(layout, None)
 
     @classmethod
-    def from_layout(cls, layout: Layout, kept: Tensor | None = None, first_edge: int = 0) -> Graph:
+    def from_layout(cls, layout: Layout, kept: Tensor | None = None, edge_offset: int = 0) -> Graph:
         """The graph of edges that are laid out already, and within range."""
         graph = cls.__new__(cls)
         graph._set(layout, kept)
-        if first_edge:
-            graph._fill(first_edge=first_edge)
+        if edge_offset:
+            graph._fill(edge_offset=edge_offset)
         return graph
 
     @classmethod
     @outside_transforms
-    def from_runs(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
+    def from_ranges(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
         """The edges j -> i for first[i] <= j < last[i].
 
         Args:
@@ -188,7 +188,7 @@ class Graph:
         pairs = torch.stack([layout.col.long(), layout.destinations()])
         return torch.empty_like(pairs).index_copy_(1, layout.perm.long(), pairs)
 
-    def gather_sources(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
+    def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
         """What operators read: rows of all sources, and the graph from these to the destinations.
 
         Here they are the given rows and this graph. A graph whose sources lie in several processes
@@ -261,7 +261,7 @@ class Graph:
         layout = self.layout
         order = torch.arange(self.num_edges, dtype=layout.perm.dtype, device=self.device)
         layout = layout._replace(perm=order)
-        graph = Graph.from_layout(stats.as_told_by(self.layout, layout), None, self.first_edge)
+        graph = Graph.from_layout(stats.as_told_by(self.layout, layout), None, self.edge_offset)
         graph.derived["is by destination"] = True
         return graph
 

@@ -108,7 +108,7 @@ def band(
     first = torch.maximum(start, node - width)
     last = node + 1 if one_sided else torch.minimum(end, node + width + 1)
     num_edges = sum(_edges_of_band(size, width, one_sided) for size in sizes)
-    return Graph.from_runs(first, last, sum(sizes), num_edges)
+    return Graph.from_ranges(first, last, sum(sizes), num_edges)
 
 
 def bipartite(

@@ -8,7 +8,7 @@ from gattn.nn.attention.polynormer_attention import PolynormerAttention
 from gattn.nn.attention.set_attention import (
     InducedSetAttentionBlock,
     MultiheadAttentionBlock,
-    PoolingByAttention,
+    PoolingByMultiheadAttention,
     SetAttentionBlock,
 )
 from gattn.nn.attention.sgformer_attention import SGFormerAttention
@@ -87,7 +87,7 @@ __all__ = [
     "PathFeatureBias",
     "PointTransformerConv",
     "PolynormerAttention",
-    "PoolingByAttention",
+    "PoolingByMultiheadAttention",
     "RGATConv",
     "RandomWalkEncoding",
     "RelativeBias",

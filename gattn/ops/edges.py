@@ -17,7 +17,7 @@ from gattn.ops.registration.operator import LENGTHS, Given, Gradients, Operator
 from gattn.ops.registration.shapes import Out
 
 
-def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
+def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
     r"""Softmax of a score over the edges into each destination, per head.
 
     .. math:: \alpha_{ij} = \frac{\exp s_{ij}}{\sum_{k \in N(i)} \exp s_{ik}}
@@ -25,7 +25,7 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
     Args:
         score: s, [e, h] in the caller's edge order; fp32, fp64, bf16 or fp16. -inf drops an edge.
         graph: the edges.
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [e, h] in the caller's edge order and the dtype of score; edges whose whole
@@ -47,8 +47,8 @@ def edge_softmax(score: Tensor, graph: Graph, *, impl: str | None = None) -> Ten
     checks.check_graph(graph)
     checks.check_floats(graph, score=score)
     checks.check_shape("score", score, graph.num_edges, "h")
-    graph, _ = graph.gather_sources()
-    return _softmax(score, graph.layout, impl=impl)
+    graph, _ = graph.fetch_source_rows()
+    return _softmax(score, graph.layout, backend=backend)
 
 
 def to_edges(rows: Tensor, graph: Graph) -> Tensor:
@@ -73,11 +73,11 @@ def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
         return torch.view_as_complex(sum_laid_out(parts, layout))
     flat = rows.reshape(rows.shape[0], 1, math.prod(rows.shape[1:]))
     weight = rows.new_ones(layout.perm.numel(), 1)
-    out = _aggregate(weight, flat, layout, False, impl=None)
+    out = _aggregate(weight, flat, layout, False, backend=None)
     return out.reshape(out.shape[0], *rows.shape[1:])
 
 
-def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
+def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
     r"""Sum the values of incoming edges with given weights.
 
     .. math:: \mathrm{out}_i = \sum_{j \in N(i)} w_{ij} v_j
@@ -86,7 +86,7 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None =
         weight: w, [e, h] in the caller's edge order; fp32, fp64, bf16 or fp16.
         value: v, [m, h_v, c] in the same dtype; its h_v heads serve the h heads in turn.
         graph: the edges, from m sources to n destinations.
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c]; zeros for a node with no incoming edge.
@@ -109,11 +109,11 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, impl: str | None =
     checks.check_shape("weight", weight, graph.num_edges, "h")
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
     checks.check_grouped("value", weight.shape[1], value.shape[1])
-    graph, (value,) = graph.gather_sources(value)
-    return _aggregate(weight, value, graph.layout, False, impl=impl)
+    graph, (value,) = graph.fetch_source_rows(value)
+    return _aggregate(weight, value, graph.layout, False, backend=backend)
 
 
-def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = None) -> Tensor:
+def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
     r"""Dot product of the query and the key at the two ends of each edge, per head.
 
     .. math:: s_{ij} = q_i \cdot k_j
@@ -122,7 +122,7 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = Non
         query: q, [n, h, c]; fp32, fp64, bf16 or fp16.
         key: k, [m, h_k, c] in the same dtype; its h_k heads serve the h heads in turn.
         graph: the edges, from m sources to n destinations.
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [e, h] in the caller's edge order.
@@ -145,8 +145,8 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, impl: str | None = Non
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     checks.check_shape("key", key, graph.num_src, "h_k", query.shape[2])
     checks.check_grouped("key", query.shape[1], key.shape[1])
-    graph, (key,) = graph.gather_sources(key)
-    return _dot(query, key, graph.layout, impl=impl)
+    graph, (key,) = graph.fetch_source_rows(key)
+    return _dot(query, key, graph.layout, backend=backend)
 
 
 def _aggregate_gradients(

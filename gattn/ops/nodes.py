@@ -12,7 +12,7 @@ from gattn.ops.registration.operator import Operator
 from gattn.ops.registration.shapes import Out
 
 
-def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> Tensor:
+def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -> Tensor:
     r"""Dot product of each node's features with each of t vectors, per head.
 
     .. math:: s_{tih} = \langle v_{ih}, a_{th} \rangle
@@ -20,7 +20,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> T
     Args:
         value: v, [m, h, c]; fp32, fp64, bf16 or fp16.
         vectors: a, [t, h, c] in the same dtype.
-        impl: force a backend; all but ``"cpu"`` take plain PyTorch.
+        backend: force a backend; all but ``"cpu"`` take plain PyTorch.
 
     Returns:
         [t, m, h].
@@ -30,7 +30,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, impl: str | None = None) -> T
     """
     if value.dtype not in FLOATS:
         raise TypeError(f"x must be float32, float64, bfloat16 or float16; got {value.dtype}")
-    if value.dtype != vectors.dtype or select(impl, value.device) != "cpu":
+    if value.dtype != vectors.dtype or select(backend, value.device) != "cpu":
         return reference.node_scores(value, vectors)
     return _scores.overload(value, vectors, "cpu")
 

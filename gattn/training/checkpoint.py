@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gattn.files import replace_files
-from gattn.training.records import TrainingError
+from gattn.training.types import TrainingError
 
 __all__ = ["SafeCheckpointIO"]
 

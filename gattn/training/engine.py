@@ -25,7 +25,7 @@ from gattn.training.checkpoint import SafeCheckpointIO
 from gattn.training.loading import ordered_loader, shuffled_loader
 from gattn.training.module import TrainingModule
 from gattn.training.progress import StepBar
-from gattn.training.records import Batches, History, LoopSettings, Loss, TrainingError
+from gattn.training.types import Batches, History, LoopSettings, Loss, TrainingError
 
 __all__ = ["run_epochs"]
 

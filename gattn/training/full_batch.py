@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gattn.training.records import EpochRecord, History, Loss, TrainingError
+from gattn.training.types import EpochRecord, History, Loss, TrainingError
 
 __all__ = ["FullBatch", "FullBatchSettings", "apply_each", "fit_full_batches"]
 

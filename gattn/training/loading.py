@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from gattn.training.records import Batches, Input
+from gattn.training.types import Batches, Input
 
 __all__ = ["mixed_seed", "ordered_loader", "shuffled_loader"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from gattn.training.records import (
+from gattn.training.types import (
     Batches,
     EpochRecord,
     History,

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.training.records import Loss
+from gattn.training.types import Loss
 
 __all__ = ["class_weights", "cross_entropy", "squared_error"]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from gattn.training.loading import mixed_seed
-from gattn.training.records import EpochRecord, Input, LoopSettings, Loss, TrainingError
+from gattn.training.types import EpochRecord, Input, LoopSettings, Loss, TrainingError
 
 __all__ = ["TrainingModule"]
 

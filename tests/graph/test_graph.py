@@ -180,8 +180,8 @@ def test_by_destination(case):
     assert_same_graph(found, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
     assert torch.equal(found.layout.perm.long(), torch.arange(graph.num_edges))
     assert found.by_destination() is found
-    part = Graph.from_layout(graph.layout, first_edge=5)
-    assert part.by_destination().first_edge == 5
+    part = Graph.from_layout(graph.layout, edge_offset=5)
+    assert part.by_destination().edge_offset == 5
 
 
 def test_graph_without_layout_of_64_bit_positions():
@@ -189,9 +189,9 @@ def test_graph_without_layout_of_64_bit_positions():
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
     wide = Graph.from_layout(bare(*(t.long() for t in layout[:6])))
     x = torch.randn(3, 2, 4)
-    got = gattn.functional.dot_product_attention(x, x, x, wide, impl="reference")
+    got = gattn.functional.dot_product_attention(x, x, x, wide, backend="reference")
     expected = gattn.functional.dot_product_attention(
-        x, x, x, Graph.from_layout(layout), impl="reference"
+        x, x, x, Graph.from_layout(layout), backend="reference"
     )
     assert torch.equal(got, expected)
     assert wide.transpose().layout.csr2csc.dtype == torch.int64
@@ -396,7 +396,7 @@ def test_edges_written_by_a_thread_while_they_are_laid_out():
 )
 def test_runs_must_ascend_within_range(first, last, num_src, num_edges):
     with pytest.raises(ValueError, match="first and last must"):
-        Graph.from_runs(torch.tensor(first), torch.tensor(last), num_src, num_edges)
+        Graph.from_ranges(torch.tensor(first), torch.tensor(last), num_src, num_edges)
 
 
 def test_index_beyond_32_bits_does_not_wrap():

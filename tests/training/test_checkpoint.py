@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from gattn.training.checkpoint import SafeCheckpointIO
-from gattn.training.records import TrainingError
+from gattn.training.types import TrainingError
 
 TREE = {
     "epoch": 3,

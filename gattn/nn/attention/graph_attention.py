@@ -30,8 +30,9 @@ from gattn.nn.common.features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn.common.scores import DotScore, MLPScore, Score, SortedScore, attend
+from gattn.nn.common.scores import DotScore, GATv2Score, Score, SortedScore, attend
 from gattn.ops.custom_score.api import sorted_scores
+from gattn.ops.registration.checks import as_bias
 
 ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 SCORES = ("dot", "scaled_dot", "embedded_gaussian", "additive", "cosine")
@@ -51,8 +52,8 @@ class GraphAttention(Module):
     - ``"embedded_gaussian"``: the same by its other name, as its softmax is the embedded Gaussian
       :math:`\exp(q \cdot k)` over its sum;
     - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, Bahdanau's, which he calls additive. It
-      is a perceptron's, :func:`gattn.functional.mlp_attention`, not the sum of two scalars of
-      :func:`gattn.functional.additive_attention`; e is not in the values;
+      is a perceptron's, :func:`gattn.functional.gatv2_attention`, not the sum of two scalars of
+      :func:`gattn.functional.gat_attention`; e is not in the values;
     - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e;
     - a callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as
       :func:`gattn.functional.attention` takes it; e is not in the values.
@@ -191,7 +192,7 @@ class GraphAttention(Module):
             graph: the edges, from keys to queries: a Graph or anything it is made from.
             edge_attr: edge features in the order of the caller's edges.
             attn_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
-                -inf drops an edge. Numbers that are added, not a mask. Not for the additive score.
+                -inf drops an edge. A boolean mask keeps the edges that are True.
 
         Returns:
             The results, see Shapes.
@@ -250,18 +251,17 @@ class GraphAttention(Module):
         attn_bias: Tensor | None,
     ) -> Score:
         """s + b, in the terms of its operator."""
-        if attn_bias is not None and self.weight is not None:
-            raise ValueError("attn_bias goes with a dot, cosine or callable score; this one is "
-                             "'additive'")  # fmt: skip
         bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):
             return self._call_score(query, key, graph, edge_attr, bias)
         edge_attr, edge_proj = self._edge_term(edge_attr, key)
         if self.weight is not None:
             weight = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
-            return MLPScore(query, key, weight, edge_attr, edge_proj, activation="tanh")
+            return GATv2Score(
+                query, key, weight, edge_attr, edge_proj, activation="tanh", attn_bias=bias
+            )
         scale = None if self.score == "scaled_dot" else 1.0
-        return DotScore(query, key, edge_attr, edge_proj, bias=bias, scale=scale)
+        return DotScore(query, key, edge_attr, edge_proj, attn_bias=bias, scale=scale)
 
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor
@@ -283,18 +283,13 @@ class GraphAttention(Module):
     def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
         """[e, h] or [e, 1] for all heads of [m, h, c], in its dtype."""
         check_tensor("attn_bias", attn_bias)
-        if attn_bias.dtype == torch.bool:
-            raise TypeError(
-                "attn_bias is added to the scores and cannot be a mask of torch.bool: leave edges "
-                "that are to be dropped out of the graph, or give them -inf"
-            )
         edges = graph.num_edges
         if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
             raise ValueError(
                 f"attn_bias must have shape ({edges}, {self.heads}) or ({edges}, 1); got "
                 f"{tuple(attn_bias.shape)}"
             )
-        per_head = attn_bias.expand(-1, self.heads)
+        per_head = as_bias(attn_bias, like).expand(-1, self.heads)
         return tile_heads(per_head, 1, like.shape[1]).to(like.dtype)
 
     def _call_score(

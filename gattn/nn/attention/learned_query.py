@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.functional import additive_attention, edge_softmax
+from gattn.functional import edge_softmax, gat_attention
 from gattn.graph import Graph
 from gattn.nn.common.recording import note, recording
 
@@ -74,4 +74,4 @@ def segment_attention(score: Tensor, value: Tensor, segments: Graph, dropout: fl
     if recording():
         note(edge_softmax(score, segments), segments)
     nothing = score.new_zeros(segments.num_dst, score.shape[1])
-    return additive_attention(nothing, score, value, segments, negative_slope=1.0, dropout=dropout)
+    return gat_attention(nothing, score, value, segments, negative_slope=1.0, dropout=dropout)

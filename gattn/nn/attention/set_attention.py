@@ -90,7 +90,7 @@ class MultiheadAttentionBlock(Module):
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = self.dropout if self.training else 0.0
-        out, _ = attend(DotScore(query, key, bias=bias), value, graph, dropout=dropout)
+        out, _ = attend(DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout)
         return self._residual(x, out.flatten(1))
 
     def pool(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
@@ -258,7 +258,7 @@ class InducedSetAttentionBlock(Module):
         return self.mab2(x, induced.flatten(0, 1), points)
 
 
-class PoolingByAttention(Module):
+class PoolingByMultiheadAttention(Module):
     r"""A summary of each set by learned seeds that attend over it (PMA).
 
     .. math:: \mathrm{PMA}(x) = \mathrm{MAB}(S, \mathrm{ReLU}(W x))
@@ -284,9 +284,9 @@ class PoolingByAttention(Module):
     Example:
         >>> import torch
         >>> from gattn import graphs
-        >>> from gattn.nn import PoolingByAttention
+        >>> from gattn.nn import PoolingByMultiheadAttention
         >>> segments = graphs.readout(torch.tensor([0, 0, 1]))
-        >>> PoolingByAttention(8, 2, heads=4)(torch.randn(3, 8), segments).shape
+        >>> PoolingByMultiheadAttention(8, 2, heads=4)(torch.randn(3, 8), segments).shape
         torch.Size([2, 2, 8])
     """
 

@@ -334,6 +334,6 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
-    graph, (key_score,) = graph.gather_sources(key_score)
+    graph, (key_score,) = graph.fetch_source_rows(key_score)
     back = cached(graph, "back", graph.transpose)
     return to_edges(query_score, graph) + to_edges(key_score, back)

@@ -77,7 +77,7 @@ def read_terms(
     graph: Graph,
     like: Tensor,
     edge_weight: Tensor | None,
-    score_bias: Tensor | None,
+    attn_bias: Tensor | None,
     *,
     heads: int = 1,
     self_loops: bool = False,
@@ -89,7 +89,7 @@ def read_terms(
         graph: what :func:`gattn.nn.common.edge_inputs.read_edges` made of them.
         like: a tensor of the layer's dtype.
         edge_weight: w, [e] or [e, 1] in the caller's order, or None.
-        score_bias: b, [e], [e, 1] or [e, h] in the caller's order, or None; or a mask.
+        attn_bias: b, [e], [e, 1] or [e, h] in the caller's order, or None; or a mask.
         heads: number of scores of an edge, h.
         self_loops: whether the layer added loops.
 
@@ -101,23 +101,23 @@ def read_terms(
             than the layer's.
         ValueError: for a wrong shape or device.
     """
-    if edge_weight is None and score_bias is None:
+    if edge_weight is None and attn_bias is None:
         return NO_TERMS
-    if score_bias is not None:
-        score_bias = edge_rows(edge_index, score_bias, "score_bias", heads)
-        if score_bias.dtype == torch.bool:
-            kept = torch.zeros(score_bias.shape, dtype=like.dtype, device=score_bias.device)
-            score_bias = kept.masked_fill(~score_bias, -torch.inf)
-        score_bias = as_columns(_checked("score_bias", score_bias, like))
+    if attn_bias is not None:
+        attn_bias = edge_rows(edge_index, attn_bias, "attn_bias", heads)
+        if attn_bias.dtype == torch.bool:
+            kept = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
+            attn_bias = kept.masked_fill(~attn_bias, -torch.inf)
+        attn_bias = as_columns(_checked("attn_bias", attn_bias, like))
     if edge_weight is not None:
         edge_weight = edge_rows(edge_index, edge_weight, "edge_weight", 1).flatten()
         edge_weight = _checked("edge_weight", edge_weight, like)
     if self_loops:
-        edge_weight, score_bias = (
+        edge_weight, attn_bias = (
             None if term is None else with_loop_features(term, graph, of_loop)
-            for term, of_loop in ((edge_weight, 1.0), (score_bias, 0.0))
+            for term, of_loop in ((edge_weight, 1.0), (attn_bias, 0.0))
         )
-    return EdgeTerms(edge_weight, score_bias)
+    return EdgeTerms(edge_weight, attn_bias)
 
 
 def _checked(name: str, term: Tensor, like: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def read_typed_terms(
     graphs: Mapping[EdgeType, Graph],
     like: Tensor,
     edge_weight: Mapping[EdgeType, Tensor] | None,
-    score_bias: Mapping[EdgeType, Tensor] | None,
+    attn_bias: Mapping[EdgeType, Tensor] | None,
     heads: int,
 ) -> dict[EdgeType, EdgeTerms]:
     """The terms of the edges of every type, as :func:`read_terms` for each.
@@ -145,13 +145,13 @@ def read_typed_terms(
         TypeError: for anything but dictionaries.
         ValueError: for a type of which the graph has no edges.
     """
-    for name, given in (("edge_weight", edge_weight), ("score_bias", score_bias)):
+    for name, given in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
         if given is not None and not isinstance(given, Mapping):
             raise TypeError(f"{name} must be a dictionary by edge type; got {type(given).__name__}")
         unknown = set(given or {}) - set(graphs)
         if unknown:
             raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
-    weight, bias = edge_weight or {}, score_bias or {}
+    weight, bias = edge_weight or {}, attn_bias or {}
     return {
         key: read_terms(edges[key], graph, like, weight.get(key), bias.get(key), heads=heads)
         for key, graph in graphs.items()
@@ -204,7 +204,7 @@ class TermsEdgeByEdge(MessagePassing):
             ValueError: they ran and did not ask, for a subclass overrides what would.
         """
         before = _told.layer, _told.terms, _told.unread, _told.weights
-        names = {"edge_weight": terms.weight, "score_bias": terms.bias}
+        names = {"edge_weight": terms.weight, "attn_bias": terms.bias}
         _told.layer, _told.terms, _told.weights = self, terms, None
         _told.unread = tuple(name for name, term in names.items() if term is not None)
         try:
@@ -234,7 +234,7 @@ class TermsEdgeByEdge(MessagePassing):
 
     def biased(self, score: Tensor) -> Tensor:
         """The scores [e, h] or [e] with the bias of this forward, if there is one."""
-        self._read("score_bias")
+        self._read("attn_bias")
         return self._terms.biased(score)
 
     def drop_weights(self, alpha: Tensor) -> Tensor:

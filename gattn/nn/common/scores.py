@@ -10,14 +10,14 @@ from torch import Tensor
 from torch_geometric.typing import EdgeType
 
 from gattn.functional import (
-    additive_attention,
-    additive_attention_weights,
     aggregate,
     dot_product_attention,
     dot_product_attention_weights,
     edge_softmax,
-    mlp_attention,
-    mlp_attention_weights,
+    gat_attention,
+    gat_attention_weights,
+    gatv2_attention,
+    gatv2_attention_weights,
 )
 from gattn.graph import Graph
 from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms
@@ -44,41 +44,41 @@ class Score(Protocol):
         ...
 
 
-class AdditiveScore(NamedTuple):
+class GATScore(NamedTuple):
     """LeakyReLU(a_i + b_j + c_ij) + bias, of scalars.
 
-    See :func:`gattn.functional.additive_attention`.
+    See :func:`gattn.functional.gat_attention`.
     """
 
     query: Tensor
     key: Tensor
     edge: Tensor | None = None
     negative_slope: float = 0.2
-    bias: Tensor | None = None
+    attn_bias: Tensor | None = None
 
-    def plus(self, terms: EdgeTerms) -> AdditiveScore:
+    def plus(self, terms: EdgeTerms) -> GATScore:
         """This score and the bias of each edge."""
-        return self._replace(bias=terms.bias_like(self.query))
+        return self._replace(attn_bias=terms.bias_like(self.query))
 
     def attend(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
-        return additive_attention(
-            self.query, self.key, value, graph, edge_score=self.edge, bias=self.bias,
+        return gat_attention(
+            self.query, self.key, value, graph, edge_score=self.edge, attn_bias=self.attn_bias,
             edge_weight=edge_weight, negative_slope=self.negative_slope, dropout=dropout,
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
-        return additive_attention_weights(
+        return gat_attention_weights(
             self.query, self.key, graph,
-            edge_score=self.edge, bias=self.bias, negative_slope=self.negative_slope,
+            edge_score=self.edge, attn_bias=self.attn_bias, negative_slope=self.negative_slope,
         )  # fmt: skip
 
 
-class MLPScore(NamedTuple):
-    """w . act(q_i + k_j + W a_ij) + bias: see :func:`gattn.functional.mlp_attention`."""
+class GATv2Score(NamedTuple):
+    """w . act(q_i + k_j + W a_ij) + bias: see :func:`gattn.functional.gatv2_attention`."""
 
     query: Tensor
     key: Tensor
@@ -87,28 +87,28 @@ class MLPScore(NamedTuple):
     edge_proj: Tensor | None = None
     activation: str = "leaky_relu"
     negative_slope: float = 0.2
-    bias: Tensor | None = None
+    attn_bias: Tensor | None = None
 
-    def plus(self, terms: EdgeTerms) -> MLPScore:
+    def plus(self, terms: EdgeTerms) -> GATv2Score:
         """This score and the bias of each edge."""
-        return self._replace(bias=terms.bias_like(self.query))
+        return self._replace(attn_bias=terms.bias_like(self.query))
 
     def attend(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
-        return mlp_attention(
+        return gatv2_attention(
             self.query, self.key, value, self.weight, graph,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj,
-            bias=self.bias, edge_weight=edge_weight,
+            attn_bias=self.attn_bias, edge_weight=edge_weight,
             activation=self.activation, negative_slope=self.negative_slope, dropout=dropout,
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
-        return mlp_attention_weights(
+        return gatv2_attention_weights(
             self.query, self.key, self.weight, graph,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj, bias=self.bias,
+            edge_attr=self.edge_attr, edge_proj=self.edge_proj, attn_bias=self.attn_bias,
             activation=self.activation, negative_slope=self.negative_slope,
         )  # fmt: skip
 
@@ -123,21 +123,21 @@ class DotScore(NamedTuple):
     key: Tensor
     edge_attr: Tensor | None = None
     edge_proj: Tensor | None = None
-    bias: Tensor | None = None
+    attn_bias: Tensor | None = None
     scale: float | None = None
 
     def plus(self, terms: EdgeTerms) -> DotScore:
         """This score and the bias of each edge."""
-        own = self.bias
+        own = self.attn_bias
         bias = terms.bias_like(self.query) if own is None else terms.biased(own)
-        return self._replace(bias=bias)
+        return self._replace(attn_bias=bias)
 
     def attend(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
         return dot_product_attention(
-            self.query, self.key, value, graph, scale=self.scale, bias=self.bias,
+            self.query, self.key, value, graph, scale=self.scale, attn_bias=self.attn_bias,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj, edge_weight=edge_weight,
             dropout=dropout,
         )  # fmt: skip
@@ -145,7 +145,7 @@ class DotScore(NamedTuple):
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
         return dot_product_attention_weights(
-            self.query, self.key, graph, scale=self.scale, bias=self.bias,
+            self.query, self.key, graph, scale=self.scale, attn_bias=self.attn_bias,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj,
         )  # fmt: skip
 
@@ -174,14 +174,14 @@ class SortedScore(NamedTuple):
     """Any score [e, h], in the order of :meth:`gattn.Graph.by_destination`, and a bias."""
 
     score: Tensor
-    bias: Tensor | None = None
+    attn_bias: Tensor | None = None
     """[e, h] or [e, 1] in the caller's edge order."""
 
     def plus(self, terms: EdgeTerms) -> SortedScore:
         """This score and the bias of each edge."""
-        own = self.bias
+        own = self.attn_bias
         bias = terms.bias_like(self.score) if own is None else terms.biased(own)
-        return self._replace(bias=bias)
+        return self._replace(attn_bias=bias)
 
     def attend(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
@@ -194,17 +194,17 @@ class SortedScore(NamedTuple):
 
     def weights(self, graph: Graph) -> Tensor:
         """The weights before dropout, [e, h]."""
-        graph, _ = graph.gather_sources()
+        graph, _ = graph.fetch_source_rows()
         order = self._order(graph)
         alpha = edge_softmax(self._biased(order), graph.by_destination())
         return torch.empty_like(alpha).index_copy(0, order, alpha)
 
     def _order(self, graph: Graph) -> Tensor:
         """The caller's positions of the sorted edges, [e]."""
-        return graph.gather_sources()[0].layout.perm.long()
+        return graph.fetch_source_rows()[0].layout.perm.long()
 
     def _biased(self, order: Tensor) -> Tensor:
-        return self.score if self.bias is None else self.score + self.bias[order]
+        return self.score if self.attn_bias is None else self.score + self.attn_bias[order]
 
 
 class WithEdgeValues(NamedTuple):

@@ -76,7 +76,7 @@ class AGNNConv(AttentionConv):
         edge_index: Adj | Graph,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Tensor:
         """Attend along the edges.
 
@@ -84,7 +84,7 @@ class AGNNConv(AttentionConv):
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e], is added to the score of each edge; -inf drops it.
+            attn_bias: [e], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -93,7 +93,7 @@ class AGNNConv(AttentionConv):
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
         x_norm = F.normalize(x, dim=-1).to(x.dtype)
         nodes = Nodes(as_heads(x_norm), as_heads(x_norm), as_heads(x))
-        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
         return merge_heads(self.attend(nodes, None, graph, terms=terms)[0], 1, x, concat=True)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:

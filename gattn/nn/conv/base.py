@@ -194,7 +194,7 @@ class AttentionConv(TermsEdgeByEdge):
             The sums of the values, [n, h, c], and the weights [e, h] where they are asked for.
         """
         if not self.fused:
-            graph, (key, value) = graph.gather_sources(nodes.key, nodes.value)
+            graph, (key, value) = graph.fetch_source_rows(nodes.key, nodes.value)
             nodes = nodes._replace(key=key, value=value)
             with self.telling(terms):
                 out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
@@ -256,11 +256,11 @@ class AttentionConv(TermsEdgeByEdge):
         graph: Graph,
         x: Tensor,
         edge_weight: Tensor | None,
-        score_bias: Tensor | None,
+        attn_bias: Tensor | None,
     ) -> EdgeTerms:
         """The caller's weights and biases of single edges, and those of the layer's self-loops."""
         return read_terms(
-            edge_index, graph, x, edge_weight, score_bias,
+            edge_index, graph, x, edge_weight, attn_bias,
             heads=getattr(self, "heads", 1), self_loops=self.add_self_loops,
         )  # fmt: skip
 

@@ -110,7 +110,7 @@ class FAConv(AttentionConv):
         edge_weight: OptTensor = None,
         return_attention_weights: bool | None = None,
         *,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Any:
         """Sum along the edges.
 
@@ -121,7 +121,7 @@ class FAConv(AttentionConv):
             edge_weight: w, [e], where it is not computed.
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
-            score_bias: b, [e], is added to the score of each edge, before tanh; of the cached
+            attn_bias: b, [e], is added to the score of each edge, before tanh; of the cached
                 edges, where ``cached`` is set.
 
         Returns:
@@ -132,7 +132,7 @@ class FAConv(AttentionConv):
         x, _ = node_pair(x)
         graph, weight = self._weighted(edge_index, edge_weight, x)
         loops = self.normalize and self.add_self_loops
-        terms = self._biases(edge_index, graph, x, score_bias, loops)
+        terms = self._biases(edge_index, graph, x, attn_bias, loops)
         scores = project(self.att_l, x), project(self.att_r, x)
         if self.fused:
             score = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph)
@@ -165,7 +165,7 @@ class FAConv(AttentionConv):
         return x_j * (alpha * weight).to(x_j.dtype).unsqueeze(-1)
 
     def _biases(
-        self, edge_index: Any, graph: Graph, x: Tensor, score_bias: OptTensor, loops: bool
+        self, edge_index: Any, graph: Graph, x: Tensor, attn_bias: OptTensor, loops: bool
     ) -> EdgeTerms:
         """The biases of the edges of the graph; cached edges must be those that they are given for.
 
@@ -173,20 +173,20 @@ class FAConv(AttentionConv):
             TypeError: for a mask: tanh makes a weight of -inf, too.
             ValueError: for biases of other edges than the cached ones.
         """
-        if isinstance(score_bias, Tensor) and score_bias.dtype == torch.bool:
-            raise TypeError(f"{self} has no softmax: score_bias must hold numbers; got a mask")
-        if score_bias is not None and self._cached_edge_index is not None:
+        if isinstance(attn_bias, Tensor) and attn_bias.dtype == torch.bool:
+            raise TypeError(f"{self} has no softmax: attn_bias must hold numbers; got a mask")
+        if attn_bias is not None and self._cached_edge_index is not None:
             given, _ = read_edges(edge_index, None, x, x, self_loops=loops)
             pairs, cached = given.edge_index, graph.edge_index
             if given is not graph and not (
                 pairs.shape == cached.shape and torch.equal(pairs, cached)
             ):
                 raise ValueError(
-                    "score_bias must belong to the cached edges, in their order; got other edges: "
+                    "attn_bias must belong to the cached edges, in their order; got other edges: "
                     f"call reset_parameters, or make {self} without cached"
                 )
             graph = given
-        return read_terms(edge_index, graph, x, None, score_bias, self_loops=loops)
+        return read_terms(edge_index, graph, x, None, attn_bias, self_loops=loops)
 
     def _weighted(self, edge_index: Any, edge_weight: OptTensor, x: Tensor) -> tuple[Graph, Tensor]:
         """The edges with w_ij: [e]."""

@@ -32,7 +32,7 @@ from gattn.nn.common.features import (
     tile_heads,
     values_and_scores,
 )
-from gattn.nn.common.scores import AdditiveScore
+from gattn.nn.common.scores import GATScore
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -149,7 +149,7 @@ class GATConv(AttentionConv):
         return_attention_weights: bool | None = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges.
 
@@ -160,7 +160,7 @@ class GATConv(AttentionConv):
             size: (m, n), where x does not tell.
             return_attention_weights: whether to return the weights, too.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -173,7 +173,7 @@ class GATConv(AttentionConv):
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
-        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
         nodes, asked = self._project(x_src, x_dst), bool(return_attention_weights)
         out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
@@ -197,12 +197,12 @@ class GATConv(AttentionConv):
         value_dst, (query,) = values_and_scores(destination, x_dst, self.att_dst, name=name)
         return Nodes(query, key, value, value_dst)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> AdditiveScore:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATScore:
         query = nodes.query
         if query is None:
             query = nodes.key.new_zeros(graph.num_dst, nodes.key.shape[1])
         edge = self._edge_score(edge_attr, graph, nodes.key.shape[1])
-        return AdditiveScore(query, nodes.key, edge=edge, negative_slope=self.negative_slope)
+        return GATScore(query, nodes.key, edge=edge, negative_slope=self.negative_slope)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

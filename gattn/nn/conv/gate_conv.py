@@ -14,7 +14,7 @@ from gattn.nn.common.checks import check_at_least, check_features, check_tensor,
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import add_bias, as_heads, infinite_as_nan, is_plain, redraw
-from gattn.nn.common.scores import AdditiveScore, attend
+from gattn.nn.common.scores import GATScore, attend
 from gattn.nn.conv.base import AttentionConv
 
 
@@ -88,7 +88,7 @@ class GATEConv(AttentionConv):
         edge_attr: Tensor,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Tensor:
         """Attend along the edges.
 
@@ -97,7 +97,7 @@ class GATEConv(AttentionConv):
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e], is added to the score of each edge; -inf drops it.
+            attn_bias: [e], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -108,7 +108,7 @@ class GATEConv(AttentionConv):
         graph, bonds = read_edges(edge_index, edge_attr, x, x)
         self._check(bonds)
         assert bonds is not None
-        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
         return add_bias(self._attend(x, bonds, graph, terms), self.bias)
 
     def _check(self, edge_attr: OptTensor) -> None:
@@ -131,7 +131,7 @@ class GATEConv(AttentionConv):
         query_score = infinite_as_nan(F.linear(x, self.att_r))
         edge_score = self._neighbour_score(x, edge_attr, graph)
         key_score = torch.zeros_like(query_score)
-        score = AdditiveScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
+        score = GATScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
         value = as_heads(self.lin2(x))
         out, _ = attend(score, value, graph, terms=terms, dropout=self.dropout_now())
         return out.squeeze(1)
@@ -156,7 +156,7 @@ class GATEConv(AttentionConv):
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
         """a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1]: W_1 meets nodes and edges apart."""
-        graph, (x,) = graph.gather_sources(x)
+        graph, (x,) = graph.fetch_source_rows(x)
         source = graph.edge_index[0]
         if is_plain(self.lin1):
             of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)

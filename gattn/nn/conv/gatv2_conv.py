@@ -24,7 +24,7 @@ from gattn.nn.common.features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn.common.scores import MLPScore
+from gattn.nn.common.scores import GATv2Score
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -131,7 +131,7 @@ class GATv2Conv(AttentionConv):
         return_attention_weights: bool | None = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges.
 
@@ -141,7 +141,7 @@ class GATv2Conv(AttentionConv):
             edge_attr: edge features, see Shapes.
             return_attention_weights: whether to return the weights, too.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -154,7 +154,7 @@ class GATv2Conv(AttentionConv):
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
-        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
         nodes, asked = self._project(x_src, x_dst), bool(return_attention_weights)
         out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
@@ -170,13 +170,13 @@ class GATv2Conv(AttentionConv):
             return Nodes(key, key, key)
         return Nodes(split_heads(project(self.lin_r, x_dst), self.out_channels), key, key)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> MLPScore:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATv2Score:
         query, key, _, _ = nodes
         assert query is not None
         edge_attr, edge_proj = self.edge_term(edge_attr, graph, key)
         att = tile_heads(self.att.squeeze(0), 0, key.shape[1]).to(key.dtype)
         slope = self.negative_slope
-        return MLPScore(query, key, att, edge_attr, edge_proj, negative_slope=slope)
+        return GATv2Score(query, key, att, edge_attr, edge_proj, negative_slope=slope)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

@@ -64,7 +64,7 @@ class GeneralConv(AttentionConv):
     Raises:
         TypeError: for edges of another type, or dtypes that differ.
         ValueError: for a wrong shape or setting, an index out of range, edge features without
-            in_edge_channels, or a score_bias without attention.
+            in_edge_channels, or a attn_bias without attention.
 
     Reference:
         You, Ying and Leskovec, "Design space for graph neural networks" (NeurIPS 2020).
@@ -144,7 +144,7 @@ class GeneralConv(AttentionConv):
         size: Size = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Tensor:
         """Sum along the edges.
 
@@ -154,7 +154,7 @@ class GeneralConv(AttentionConv):
             edge_attr: edge features, see Shapes; may be left out.
             size: number of sources and destinations, where the edges do not tell.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -163,11 +163,11 @@ class GeneralConv(AttentionConv):
         if x_src.dim() != 2 or x_dst.dim() != 2:
             shape = shape_of_rows(self.in_channels)
             raise ValueError(f"x must have shape {shape}; got {tuple(x_src.shape)}")
-        if score_bias is not None and not self.attention:
-            raise ValueError(f"{self} was made with attention=False and takes no score_bias")
+        if attn_bias is not None and not self.attention:
+            raise ValueError(f"{self} was made with attention=False and takes no attn_bias")
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst, size)
         edge_attr = self._checked(edge_attr)
-        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
         add_up = self._sum if self.fused else self._sum_edge_by_edge
         out = add_up(x_src, x_dst, edge_attr, graph, terms).mean(1) + project(self.lin_self, x_dst)
         return F.normalize(out, dim=-1) if self.normalize_l2 else out
@@ -199,7 +199,7 @@ class GeneralConv(AttentionConv):
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         self.note_edge_by_edge(None, graph)
-        graph, (x_src,) = graph.gather_sources(x_src)
+        graph, (x_src,) = graph.fetch_source_rows(x_src)
         # propagate_type: (x: PairTensor, edge_attr: OptTensor)
         with self.telling(terms):
             return self.propagate(graph.edge_index, x=(x_src, x_dst), edge_attr=edge_attr)

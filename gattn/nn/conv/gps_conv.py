@@ -213,7 +213,7 @@ class GPSConv(Module):
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = attn.dropout if self.training else 0.0
-        out, _ = attend(DotScore(query, key, bias=bias), value, graph, dropout=dropout)
+        out, _ = attend(DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout)
         return attn.out_proj(out.flatten(1))
 
     def _drop(self, x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import read_typed_terms
 from gattn.nn.common.features import head_scores
-from gattn.nn.common.scores import AdditiveScore
+from gattn.nn.common.scores import GATScore
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -117,7 +117,7 @@ class HANConv(AttentionConv):
         return_semantic_attention_weights: bool = False,
         *,
         edge_weight: dict[EdgeType, Tensor] | None = None,
-        score_bias: dict[EdgeType, Tensor] | None = None,
+        attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> Any:
         """Attend along the edges of each type, then among the types.
 
@@ -126,7 +126,7 @@ class HANConv(AttentionConv):
             edge_index_dict: edges by edge type, see Shapes.
             return_semantic_attention_weights: whether to return beta, too.
             edge_weight: [e] by edge type, multiplies the message of each edge.
-            score_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
+            attn_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
 
         Returns:
             The new features by node type; asked for the weights, ``(features, beta)`` with beta
@@ -138,7 +138,7 @@ class HANConv(AttentionConv):
             for key, edges in edge_index_dict.items()
         }
         terms = read_typed_terms(
-            edge_index_dict, graphs, self.q, edge_weight, score_bias, self.heads
+            edge_index_dict, graphs, self.q, edge_weight, attn_bias, self.heads
         )
         found: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
         for key, graph in graphs.items():
@@ -158,9 +158,9 @@ class HANConv(AttentionConv):
         (query,) = head_scores(value_dst, self.lin_dst[name])
         return Nodes(query, key, value, value_dst)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> AdditiveScore:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATScore:
         assert nodes.query is not None
-        return AdditiveScore(nodes.query, nodes.key, negative_slope=self.negative_slope)
+        return GATScore(nodes.query, nodes.key, negative_slope=self.negative_slope)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

@@ -16,7 +16,7 @@ from gattn.nn.common.checks import check_at_least, check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, as_heads, infinite_as_nan
-from gattn.nn.common.scores import AdditiveScore, WithEdgeValues, attend
+from gattn.nn.common.scores import GATScore, WithEdgeValues, attend
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import checked_types, map_by_type
 
@@ -127,7 +127,7 @@ class HEATConv(AttentionConv):
         edge_attr: OptTensor = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Tensor:
         """Attend along the edges of all types.
 
@@ -138,7 +138,7 @@ class HEATConv(AttentionConv):
             edge_type: the type of each edge, see Shapes.
             edge_attr: edge features, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -154,7 +154,7 @@ class HEATConv(AttentionConv):
         edge_type = checked_types("edge_type", edge_type, graph.num_edges, edge_types)
         node_types = getattr(self.hetero_lin, "num_types", None)
         node_type = checked_types("node_type", node_type, x.shape[0], node_types)
-        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
         hidden = map_by_type(self.hetero_lin, x, node_type)
         kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
         out = self._attend(hidden, kinds, edge_attr, graph, terms)
@@ -177,7 +177,7 @@ class HEATConv(AttentionConv):
         on_edges = kinds.shape[1] + features.shape[1]
         of_dst, of_src, of_edge = self.att.weight.split([x.shape[1], x.shape[1], on_edges], dim=1)
         value_of_node, value_of_edge = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
-        score = AdditiveScore(
+        score = GATScore(
             infinite_as_nan(F.linear(x, of_dst)),
             infinite_as_nan(F.linear(x, of_src)),
             edge=infinite_as_nan(F.linear(torch.cat([kinds, features], dim=1), of_edge)),

@@ -122,7 +122,7 @@ class HGTConv(AttentionConv):
         edge_index_dict: dict[EdgeType, Adj | Graph],
         *,
         edge_weight: dict[EdgeType, Tensor] | None = None,
-        score_bias: dict[EdgeType, Tensor] | None = None,
+        attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> dict[NodeType, Tensor]:
         """Attend along the edges of all types.
 
@@ -130,7 +130,7 @@ class HGTConv(AttentionConv):
             x_dict: node features by node type, see Shapes.
             edge_index_dict: edges by edge type, see Shapes.
             edge_weight: [e] by edge type, multiplies the message of each edge.
-            score_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
+            attn_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
 
         Returns:
             The new features of every node type that is a destination.
@@ -154,9 +154,7 @@ class HGTConv(AttentionConv):
         joined = join_graphs(
             list(graphs.values()), [first[key[-1]] for key in graphs], query.shape[0], query
         )
-        parts = read_typed_terms(
-            edge_index_dict, graphs, query, edge_weight, score_bias, self.heads
-        )
+        parts = read_typed_terms(edge_index_dict, graphs, query, edge_weight, attn_bias, self.heads)
         terms = join_terms(list(parts.values()), list(graphs.values()), self.heads, query)
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out = attend(query, kqv, graphs, joined, terms).flatten(1).split(sizes)

@@ -15,7 +15,7 @@ from gattn.functional import edge_dot
 from gattn.graph import Graph
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import features_and_weight, head_scores, infinite_as_nan
-from gattn.nn.common.scores import AdditiveScore, Score, WithEdgeValues, attend, sum_with_edges
+from gattn.nn.common.scores import GATScore, Score, WithEdgeValues, attend, sum_with_edges
 from gattn.ops.custom_score.chunked import edgewise
 
 
@@ -31,7 +31,7 @@ class Messages(NamedTuple):
     lin_edge: Linear | None
     """W, with its bias if it has one."""
 
-    def score(self, vector: Tensor, nodes: int) -> AdditiveScore:
+    def score(self, vector: Tensor, nodes: int) -> GATScore:
         """LeakyReLU(w . m_ij) into each of n nodes, for w of shape [1, h, c]."""
         (key,) = head_scores(self.source, vector)
         query = key.new_zeros(nodes, key.shape[1])
@@ -42,7 +42,7 @@ class Messages(NamedTuple):
             columns, weight = features_and_weight(self.lin_edge, self.edge_attr)
             folded = vector.transpose(0, 1) @ weight.unflatten(0, vector.shape[1:])
             edge = infinite_as_nan(F.linear(columns, folded.squeeze(1)))
-        return AdditiveScore(query, key, edge=edge)
+        return GATScore(query, key, edge=edge)
 
     def sum(self, score: Score | None, graph: Graph, terms: EdgeTerms) -> Tensor:
         """The sum of the messages, weighted by the softmax of a score if given: [n, h, c]."""
@@ -77,7 +77,7 @@ def opposite_products(there: Messages, back: Messages, graph: Graph) -> Tensor:
     if there.edge_attr is None and there.destination is None:
         return edge_dot(back.source, there.source, graph)
     at_dst = _given(back.source, there.destination)
-    graph, at_src = graph.gather_sources(*_given(there.source, back.destination))
+    graph, at_src = graph.fetch_source_rows(*_given(there.source, back.destination))
     linear = None if there.edge_attr is None else there.lin_edge
     if torch.compiler.is_compiling():  # which takes no module that is made on the way
         source, destination = graph.edge_index

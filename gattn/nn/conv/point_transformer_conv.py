@@ -21,7 +21,7 @@ from gattn.nn.common.edge_inputs import edge_sum, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import channel_pair, infinite_as_nan, is_plain, project
 from gattn.nn.common.recording import note, recording
-from gattn.nn.common.scores import AdditiveScore, attend
+from gattn.nn.common.scores import GATScore, attend
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.row_wise import why_not_row_wise
 from gattn.ops.custom_score.chunked import edgewise
@@ -128,7 +128,7 @@ class PointTransformerConv(AttentionConv):
         edge_index: Adj | Graph,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Tensor:
         """Attend along the edges.
 
@@ -137,7 +137,7 @@ class PointTransformerConv(AttentionConv):
             pos: positions of the points, see Shapes.
             edge_index: the edges, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e], is added to the scores of each edge; -inf drops it.
+            attn_bias: [e], is added to the scores of each edge; -inf drops it.
 
         Returns:
             The new features.
@@ -150,10 +150,10 @@ class PointTransformerConv(AttentionConv):
                     f"pos must have {of.shape[0]} rows, as x of the {end}; got {rows.shape[0]}"
                 )
         graph, _ = read_edges(edge_index, None, x_src, x_dst, self_loops=self.add_self_loops)
-        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
         key, query = project(self.lin_src, x_src), project(self.lin_dst, x_dst)
         value = project(self.lin, x_src)
-        graph, (key, value, at_src) = graph.gather_sources(key, value, at[0])
+        graph, (key, value, at_src) = graph.fetch_source_rows(key, value, at[0])
         how = self._sum_edge_by_edge
         if self.fused:
             is_linear = self.attn_nn is None and is_plain(self.pos_nn)
@@ -167,7 +167,7 @@ class PointTransformerConv(AttentionConv):
         """With delta_ij = d_i - d_j: a head for each channel, of the nodes' own scores."""
         from_dst, from_src = self._offsets(*at, value)
         of_dst, of_src = infinite_as_nan(query + from_dst), infinite_as_nan(-(key + from_src))
-        score = AdditiveScore(of_dst, of_src, negative_slope=1.0)
+        score = GATScore(of_dst, of_src, negative_slope=1.0)
         pair = torch.stack([value - from_src, torch.ones_like(from_src)], dim=-1)
         out, mass = attend(score, pair, graph, terms=terms)[0].unbind(-1)
         return (out + mass * from_dst).to(value.dtype)

@@ -173,7 +173,7 @@ class ResGatedGraphConv(AttentionConv):
                 (self.lin_value, x_src),
             )
         )
-        graph, (query, value) = graph.gather_sources(query, value)
+        graph, (query, value) = graph.fetch_source_rows(query, value)
         weight = terms.weighted(value.new_ones(graph.num_edges, value.shape[1]))
         maps = None if self.edge_dim is None else (self.lin_key, self.lin_query, self.lin_value)
         message = _Message(self.act, maps, self.edge_dim or 0)
@@ -202,7 +202,7 @@ class ResGatedGraphConv(AttentionConv):
         key, query, value = x_dst, x_src, x_src
         if self.edge_dim is None:
             key, query, value = self.lin_key(key), self.lin_query(query), self.lin_value(value)
-        graph, (query, value) = graph.gather_sources(query, value)
+        graph, (query, value) = graph.fetch_source_rows(query, value)
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: OptTensor)
         with self.telling(terms):
             return as_heads(

@@ -189,7 +189,7 @@ class RGATConv(AttentionConv):
         return_attention_weights: bool | None = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges of all relations.
 
@@ -202,7 +202,7 @@ class RGATConv(AttentionConv):
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h * dim], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h * dim], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -220,7 +220,7 @@ class RGATConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
         edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
         terms = read_terms(
-            edge_index, graph, x, edge_weight, score_bias, heads=self.heads * self.dim
+            edge_index, graph, x, edge_weight, attn_bias, heads=self.heads * self.dim
         )
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out, alpha = attend(x, edge_type, edge_attr, graph, terms)

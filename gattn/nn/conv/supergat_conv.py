@@ -153,7 +153,7 @@ class SuperGATConv(AttentionConv):
         batch: OptTensor = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Tensor:
         """Attend along the edges and, in training, compare them with pairs that have none.
 
@@ -163,7 +163,7 @@ class SuperGATConv(AttentionConv):
             neg_edge_index: the pairs (2, -) to compare with; None draws them.
             batch: [n], the graph of each node: pairs are drawn inside each.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features.
@@ -172,7 +172,7 @@ class SuperGATConv(AttentionConv):
         graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
         value = split_heads(project(self.lin, x), self.out_channels)
         logits = self._logits(value, graph) if self.fused or self.training else None
-        terms = self.read_terms(edge_index, graph, x, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
         out = self._attend(value, logits, graph, terms)
         if self.training and logits is not None:
             if neg_edge_index is None:

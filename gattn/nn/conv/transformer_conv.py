@@ -125,7 +125,7 @@ class TransformerConv(AttentionConv):
         return_attention_weights: bool | None = None,
         *,
         edge_weight: OptTensor = None,
-        score_bias: OptTensor = None,
+        attn_bias: OptTensor = None,
     ) -> Any:
         """Attend along the edges.
 
@@ -136,7 +136,7 @@ class TransformerConv(AttentionConv):
             return_attention_weights: True or False to return the weights, too, as in PyG; None
                 not to.
             edge_weight: [e], multiplies the message of each edge.
-            score_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
 
         Returns:
             The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
@@ -149,7 +149,7 @@ class TransformerConv(AttentionConv):
         query = split_heads(project(self.lin_query, x_dst), self.out_channels)
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
-        terms = self.read_terms(edge_index, graph, x_src, edge_weight, score_bias)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
         nodes, asked = Nodes(query, key, value), isinstance(return_attention_weights, bool)
         out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)

@@ -46,7 +46,7 @@ class RelativeBias(Module):
         >>> graph = gattn.graphs.grid((8, 8), 1)
         >>> bias = RelativeBias(9, heads=4)(gattn.graphs.grid_offsets((8, 8), 1))
         >>> q, k, v = torch.randn(3, 64, 4, 16)
-        >>> gattn.functional.dot_product_attention(q, k, v, graph, bias=bias).shape
+        >>> gattn.functional.dot_product_attention(q, k, v, graph, attn_bias=bias).shape
         torch.Size([64, 4, 16])
     """
 

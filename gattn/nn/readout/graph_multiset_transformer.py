@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from gattn.graph import Graph
-from gattn.nn.attention.set_attention import PoolingByAttention, SetAttentionBlock
+from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, SetAttentionBlock
 from gattn.nn.common.checks import check_at_least, check_input
 from gattn.nn.common.segments import among_points, of_points, zero_empty
 from gattn.nn.readout.base import SegmentReadout
@@ -71,11 +71,11 @@ class GraphMultisetTransformer(SegmentReadout):
         self.layer_norm = layer_norm
         self.dropout = dropout
         shared = heads, layer_norm, dropout
-        self.pma1 = PoolingByAttention(channels, k, *shared)
+        self.pma1 = PoolingByMultiheadAttention(channels, k, *shared)
         self.encoders = ModuleList(
             SetAttentionBlock(channels, *shared) for _ in range(num_encoder_blocks)
         )
-        self.pma2 = PoolingByAttention(channels, 1, *shared)
+        self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

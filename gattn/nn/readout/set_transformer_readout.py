@@ -8,7 +8,7 @@ from torch.nn import ModuleList
 from gattn.graph import Graph
 from gattn.nn.attention.set_attention import (
     InducedSetAttentionBlock,
-    PoolingByAttention,
+    PoolingByMultiheadAttention,
     SetAttentionBlock,
 )
 from gattn.nn.common.checks import check_at_least, check_input
@@ -97,7 +97,7 @@ class SetTransformerReadout(SegmentReadout):
             else InducedSetAttentionBlock(channels, num_induced_points, *shared)
             for _ in range(num_encoder_blocks)
         )
-        self.pma = PoolingByAttention(channels, num_seed_points, *shared)
+        self.pma = PoolingByMultiheadAttention(channels, num_seed_points, *shared)
         self.decoders = ModuleList(
             SetAttentionBlock(channels, *shared) for _ in range(num_decoder_blocks)
         )

@@ -19,7 +19,7 @@ from gattn.ops.registration.shapes import Out, acc, out_acc
 DOT_PRODUCT = Family(
     "dot_product",
     inputs={
-        "query": "n h c", "key": "m h c", "value": "m h w", "bias": "e b?",
+        "query": "n h c", "key": "m h c", "value": "m h w", "attn_bias": "e b?",
         "edge_attr": "e d?", "edge_proj": "h c d?", "edge_weight": "e?",
     },
     settings={"scale": float, "dropout": float},
@@ -31,7 +31,7 @@ DOT_PRODUCT = Family(
         "edge_out": acc("n h d", "edge_proj", "needs_backward"),
     },
     reference=reference.dot_product_attention,
-    costly=["bias", "edge_attr", "edge_weight"],
+    costly=["attn_bias", "edge_attr", "edge_weight"],
 )  # fmt: skip
 
 
@@ -42,12 +42,12 @@ def dot_product_attention(
     graph: Graph,
     *,
     scale: float | None = None,
-    bias: Tensor | None = None,
+    attn_bias: Tensor | None = None,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Attend over incoming edges with a dot-product score.
 
@@ -65,12 +65,13 @@ def dot_product_attention(
         value: v, [m, h, c_v]; c_v = c where there are edge features.
         graph: the edges, from m sources to n destinations.
         scale: tau; None means 1 / sqrt(c), 1 gives the embedded Gaussian.
-        bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an edge.
+        attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
+            edge. A boolean mask keeps the edges that are True.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
         edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
         dropout: probability of dropping a weight after the softmax; applied as given.
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
@@ -90,20 +91,22 @@ def dot_product_attention(
         >>> gattn.functional.dot_product_attention(q, k, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    edges = bias, edge_attr, edge_proj, edge_weight
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, value)
+    edges = attn_bias, edge_attr, edge_proj, edge_weight
     _check(query, key, *edges, graph, value)
     heads, channels = query.shape[1:]
     checks.check_shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
     checks.check_probability("dropout", dropout)
-    graph, (key, value) = graph.gather_sources(key, value)
-    seed = checks.new_seed(dropout, value.device, graph.first_edge)
+    graph, (key, value) = graph.fetch_source_rows(key, value)
+    seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     scale = _resolve_scale(scale, channels)
-    plan = sdpa.plan_for(graph, query, value, (*edges, seed), impl)
+    plan = sdpa.plan_for(graph, query, value, (*edges, seed), backend)
     if plan is not None:
         on_edges = functools.partial(dot_product_attention, scale=scale)
         return sdpa.attend(query, key, value, graph, scale, plan, on_edges)
     inputs = query, key, value, *edges
-    return DOT_PRODUCT.attend(inputs, graph.layout, seed, (scale, dropout), impl)
+    return DOT_PRODUCT.attend(inputs, graph.layout, seed, (scale, dropout), backend)
 
 
 def dot_product_attention_weights(
@@ -112,10 +115,10 @@ def dot_product_attention_weights(
     graph: Graph,
     *,
     scale: float | None = None,
-    bias: Tensor | None = None,
+    attn_bias: Tensor | None = None,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Weights of :func:`dot_product_attention`, before dropout, one per edge and head.
 
@@ -128,10 +131,10 @@ def dot_product_attention_weights(
         key: k, [m, h, c].
         graph: the edges.
         scale: tau; None means 1 / sqrt(c).
-        bias: b, [e, h] or [e, 1] in the caller's edge order.
+        attn_bias: b, [e, h] or [e, 1] in the caller's edge order.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
-        impl: force a backend.
+        backend: force a backend.
 
     Returns:
         [e, h] in the caller's edge order.
@@ -150,18 +153,22 @@ def dot_product_attention_weights(
         >>> gattn.functional.dot_product_attention_weights(q, k, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    _check(query, key, bias, edge_attr, edge_proj, None, graph)
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, query)
+    _check(query, key, attn_bias, edge_attr, edge_proj, None, graph)
     channels = query.shape[2]
     scale, dtype = _resolve_scale(scale, channels), query.dtype
-    query, key, bias, edge_attr, edge_proj = to_acc(query, key, bias, edge_attr, edge_proj)
-    score = edge_dot(query, key, graph, impl=impl)
+    query, key, attn_bias, edge_attr, edge_proj = to_acc(
+        query, key, attn_bias, edge_attr, edge_proj
+    )
+    score = edge_dot(query, key, graph, backend=backend)
     if edge_attr is not None and edge_proj is not None:
         edge_query = _project("nhc,hcd->nhd", query, edge_proj)
-        score = score + _edge_term(edge_query, edge_attr, graph, impl)
+        score = score + _edge_term(edge_query, edge_attr, graph, backend)
     score = score * scale
-    if bias is not None:
-        score = score + bias
-    return edge_softmax(score, graph, impl=impl).to(dtype)
+    if attn_bias is not None:
+        score = score + attn_bias
+    return edge_softmax(score, graph, backend=backend).to(dtype)
 
 
 def _resolve_scale(scale: float | None, channels: int) -> float:
@@ -177,15 +184,15 @@ def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
         return torch.einsum(equation, x, weight)
 
 
-def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, impl: str | None) -> Tensor:
+def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str | None) -> Tensor:
     """(W^T q_i) . a_ij for every edge and head: a product for each edge of the incidence graph."""
-    return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), impl=impl)
+    return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), backend=backend)
 
 
 def _check(
     query: Tensor,
     key: Tensor,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
     edge_weight: Tensor | None,
@@ -194,11 +201,11 @@ def _check(
 ) -> None:
     checks.check_graph(graph)
     checks.check_floats(
-        graph, query=query, key=key, value=value, bias=bias, edge_attr=edge_attr,
+        graph, query=query, key=key, value=value, attn_bias=attn_bias, edge_attr=edge_attr,
         edge_proj=edge_proj, edge_weight=edge_weight,
     )  # fmt: skip
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     heads, channels = query.shape[1:]
     checks.check_shape("key", key, graph.num_src, heads, channels)
-    checks.check_edge_terms(bias, edge_weight, graph.num_edges, heads)
+    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)

@@ -15,11 +15,11 @@ from gattn.ops.registration.family import Family
 from gattn.ops.registration.operator import wants_grad
 from gattn.ops.registration.shapes import Out, acc, out_acc
 
-ADDITIVE = Family(
-    "additive",
+GAT = Family(
+    "gat",
     inputs={
         "query_score": "n h", "key_score": "m h", "value": "m u c", "edge_score": "e h?",
-        "bias": "e b?", "edge_weight": "e?",
+        "attn_bias": "e b?", "edge_weight": "e?",
     },
     settings={"negative_slope": float, "dropout": float},
     flags=["save_positive_part"],
@@ -30,23 +30,23 @@ ADDITIVE = Family(
         "out_pos_centered": acc("n h c", "save_positive_part"),
         "out_acc": out_acc("n h c"),
     },
-    reference=reference.additive_attention,
-    costly=["bias", "edge_weight"],
+    reference=reference.gat_attention,
+    costly=["attn_bias", "edge_weight"],
 )  # fmt: skip
 
 
-def additive_attention(
+def gat_attention(
     query_score: Tensor,
     key_score: Tensor,
     value: Tensor,
     graph: Graph,
     *,
     edge_score: Tensor | None = None,
-    bias: Tensor | None = None,
+    attn_bias: Tensor | None = None,
     edge_weight: Tensor | None = None,
     negative_slope: float = 0.2,
     dropout: float = 0.0,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Attend over incoming edges with an additive score of node and edge scalars.
 
@@ -61,12 +61,12 @@ def additive_attention(
         value: v, [m, h_v, c]; its h_v heads serve the h heads in turn (h_v divides h).
         graph: the edges, from m sources to n destinations.
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
-        bias: beta, [e, h] in the caller's edge order, or [e, 1] for all heads;
-            -inf drops an edge.
+        attn_bias: beta, [e, h] in the caller's edge order, or [e, 1] for all heads;
+            -inf drops an edge. A boolean mask keeps the edges that are True.
         edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
         negative_slope: slope of the LeakyReLU below zero; 1 makes it the identity.
         dropout: probability of dropping a weight after the softmax; applied as given.
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c] in the dtype of value; zeros for a node with no incoming edge.
@@ -82,21 +82,23 @@ def additive_attention(
         >>> import torch, gattn
         >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
         >>> a, b, v = torch.randn(3, 8), torch.randn(3, 8), torch.randn(3, 8, 16)
-        >>> gattn.functional.additive_attention(a, b, v, graph).shape
+        >>> gattn.functional.gat_attention(a, b, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    terms = bias, edge_weight
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, value)
+    terms = attn_bias, edge_weight
     _check(query_score, key_score, edge_score, *terms, graph, negative_slope, value)
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
     checks.check_grouped("value", query_score.shape[1], value.shape[1])
     checks.check_probability("dropout", dropout)
-    graph, (key_score, value) = graph.gather_sources(key_score, value)
-    seed = checks.new_seed(dropout, value.device, graph.first_edge)
+    graph, (key_score, value) = graph.fetch_source_rows(key_score, value)
+    seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     inputs = query_score, key_score, value, edge_score, *terms
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
-    return ADDITIVE.attend(inputs, graph.layout, seed, settings, impl, flags)
+    return GAT.attend(inputs, graph.layout, seed, settings, backend, flags)
 
 
 def attend_by_score(
@@ -119,26 +121,26 @@ def attend_by_score(
         wide = score.to(dtype), value.to(dtype)
         out = attend_by_score(*wide, graph, edge_weight=weight, dropout=dropout)
         return out.to(value.dtype)
-    graph, (value,) = graph.gather_sources(value)
+    graph, (value,) = graph.fetch_source_rows(value)
     nothing = score.new_zeros(1, score.shape[1])
     of_dst, of_src = (nothing.expand(count, -1) for count in (graph.num_dst, graph.num_src))
-    return additive_attention(
+    return gat_attention(
         of_dst, of_src, value, graph, edge_score=score, edge_weight=edge_weight,
         negative_slope=1.0, dropout=dropout,
     )  # fmt: skip
 
 
-def additive_attention_weights(
+def gat_attention_weights(
     query_score: Tensor,
     key_score: Tensor,
     graph: Graph,
     *,
     edge_score: Tensor | None = None,
-    bias: Tensor | None = None,
+    attn_bias: Tensor | None = None,
     negative_slope: float = 0.2,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
-    r"""Weights of :func:`additive_attention`, before dropout, one per edge and head.
+    r"""Weights of :func:`gat_attention`, before dropout, one per edge and head.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
@@ -149,9 +151,9 @@ def additive_attention_weights(
         key_score: b, [m, h].
         graph: the edges.
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
-        bias: beta, [e, h] or [e, 1] in the caller's edge order.
+        attn_bias: beta, [e, h] or [e, 1] in the caller's edge order.
         negative_slope: slope of the LeakyReLU below zero.
-        impl: force a backend.
+        backend: force a backend.
 
     Returns:
         [e, h] in the caller's edge order.
@@ -167,26 +169,28 @@ def additive_attention_weights(
         >>> import torch, gattn
         >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
         >>> a, b = torch.zeros(3, 1), torch.zeros(3, 1)
-        >>> gattn.functional.additive_attention_weights(a, b, graph).squeeze()
+        >>> gattn.functional.gat_attention_weights(a, b, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    _check(query_score, key_score, edge_score, bias, None, graph, negative_slope)
-    graph, (key_score,) = graph.gather_sources(key_score)
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, query_score)
+    _check(query_score, key_score, edge_score, attn_bias, None, graph, negative_slope)
+    graph, (key_score,) = graph.fetch_source_rows(key_score)
     source, destination = graph.edge_index
-    query, key, edge, bias = to_acc(query_score, key_score, edge_score, bias)
+    query, key, edge, attn_bias = to_acc(query_score, key_score, edge_score, attn_bias)
     score = query[destination] + key[source]
     if edge is not None:
         score = score + edge
     score = F.leaky_relu(score, negative_slope)
-    score = score if bias is None else score + bias
-    return edge_softmax(score, graph, impl=impl).to(query_score.dtype)
+    score = score if attn_bias is None else score + attn_bias
+    return edge_softmax(score, graph, backend=backend).to(query_score.dtype)
 
 
 def _check(
     query_score: Tensor,
     key_score: Tensor,
     edge_score: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     graph: Graph,
     negative_slope: float,
@@ -195,12 +199,12 @@ def _check(
     checks.check_graph(graph)
     checks.check_floats(
         graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value,
-        bias=bias, edge_weight=edge_weight,
+        attn_bias=attn_bias, edge_weight=edge_weight,
     )  # fmt: skip
     checks.check_shape("query_score", query_score, graph.num_dst, "h")
     heads = query_score.shape[1]
     checks.check_shape("key_score", key_score, graph.num_src, heads)
     if edge_score is not None:
         checks.check_shape("edge_score", edge_score, graph.num_edges, heads)
-    checks.check_edge_terms(bias, edge_weight, graph.num_edges, heads)
+    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
     checks.check_number("negative_slope", negative_slope)

@@ -16,11 +16,11 @@ from gattn.ops.registration.shapes import Out, acc, out_acc
 
 ACTIVATIONS = ("leaky_relu", "tanh")
 EDGES = {"edge_attr": "e d?", "edge_proj": "h c d?"}
-MLP = Family(
-    "mlp",
+GATV2 = Family(
+    "gatv2",
     inputs={
         "query": "n h c", "key": "m h c", "value": "m h w?", "weight": "h c", **EDGES,
-        "bias": "e b?", "edge_weight": "e?",
+        "attn_bias": "e b?", "edge_weight": "e?",
     },
     instead={"value": "key"},
     settings={"activation": ACTIVATIONS, "negative_slope": float, "dropout": float},
@@ -30,21 +30,21 @@ MLP = Family(
         "row_sum": acc("n h"),
         "out_acc": out_acc("n h w"),
     },
-    reference=reference.mlp_attention,
-    costly=["edge_attr", "bias", "edge_weight"],
+    reference=reference.gatv2_attention,
+    costly=["edge_attr", "attn_bias", "edge_weight"],
 )  # fmt: skip
 _score = Operator(
-    "mlp_score",
+    "gatv2_score",
     inputs={"query": "n h c", "key": "m h c", "weight": "h c", **EDGES},
     settings={"activation": ACTIVATIONS, "negative_slope": float},
     outputs={"out": Out("e h")},
-    reference=reference.mlp_score,
+    reference=reference.gatv2_score,
     derivative=by_reference,
     saves=("query", "key", "weight", *EDGES),
 )
 
 
-def mlp_attention(
+def gatv2_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -53,12 +53,12 @@ def mlp_attention(
     *,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
-    bias: Tensor | None = None,
+    attn_bias: Tensor | None = None,
     edge_weight: Tensor | None = None,
     activation: str = "leaky_relu",
     negative_slope: float = 0.2,
     dropout: float = 0.0,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Attend over incoming edges with the score of a one-layer perceptron.
 
@@ -78,13 +78,14 @@ def mlp_attention(
         graph: the edges, from m sources to n destinations.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
-        bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an edge.
+        attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
+            edge. A boolean mask keeps the edges that are True.
         edge_weight: w_ij, [e] in the caller's edge order, or None for one; no part of the
             softmax.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
         dropout: probability of dropping a weight after the softmax; applied as given.
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
@@ -104,22 +105,24 @@ def mlp_attention(
         >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
         >>> q, k = torch.randn(2, 3, 8, 16)
         >>> w = torch.randn(8, 16)
-        >>> gattn.functional.mlp_attention(q, k, k, w, graph).shape
+        >>> gattn.functional.gatv2_attention(q, k, k, w, graph).shape
         torch.Size([3, 8, 16])
     """
     checks.check_number("negative_slope", negative_slope)
-    edges = edge_attr, edge_proj, bias, edge_weight
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, value)
+    edges = edge_attr, edge_proj, attn_bias, edge_weight
     _check(query, key, weight, *edges, activation, graph, value)
     checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
     checks.check_probability("dropout", dropout)
-    graph, (key, value) = graph.gather_sources(key, value)
-    seed = checks.new_seed(dropout, value.device, graph.first_edge)
+    graph, (key, value) = graph.fetch_source_rows(key, value)
+    seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     inputs = query, key, None if value is key else value, weight, *edges
     settings = activation, negative_slope, dropout
-    return MLP.attend(inputs, graph.layout, seed, settings, impl)
+    return GATV2.attend(inputs, graph.layout, seed, settings, backend)
 
 
-def mlp_attention_weights(
+def gatv2_attention_weights(
     query: Tensor,
     key: Tensor,
     weight: Tensor,
@@ -127,12 +130,12 @@ def mlp_attention_weights(
     *,
     edge_attr: Tensor | None = None,
     edge_proj: Tensor | None = None,
-    bias: Tensor | None = None,
+    attn_bias: Tensor | None = None,
     activation: str = "leaky_relu",
     negative_slope: float = 0.2,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
-    r"""Weights of :func:`mlp_attention`, before dropout, one per edge and head.
+    r"""Weights of :func:`gatv2_attention`, before dropout, one per edge and head.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
@@ -145,10 +148,10 @@ def mlp_attention_weights(
         graph: the edges.
         edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
         edge_proj: W, [h, c, d].
-        bias: b, [e, h] or [e, 1] in the caller's edge order.
+        attn_bias: b, [e, h] or [e, 1] in the caller's edge order.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
-        impl: force a backend.
+        backend: force a backend.
 
     Returns:
         [e, h] in the caller's edge order.
@@ -164,16 +167,18 @@ def mlp_attention_weights(
         >>> import torch, gattn
         >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
         >>> q, k = torch.zeros(2, 3, 1, 4)
-        >>> gattn.functional.mlp_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
+        >>> gattn.functional.gatv2_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
     checks.check_number("negative_slope", negative_slope)
-    _check(query, key, weight, edge_attr, edge_proj, bias, None, activation, graph)
-    graph, (key,) = graph.gather_sources(key)
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, query)
+    _check(query, key, weight, edge_attr, edge_proj, attn_bias, None, activation, graph)
+    graph, (key,) = graph.fetch_source_rows(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)
-    score = _score(*inputs, graph.layout, activation, negative_slope, impl=impl)
-    score = score if bias is None else score + bias
-    return edge_softmax(score, graph, impl=impl).to(query.dtype)
+    score = _score(*inputs, graph.layout, activation, negative_slope, backend=backend)
+    score = score if attn_bias is None else score + attn_bias
+    return edge_softmax(score, graph, backend=backend).to(query.dtype)
 
 
 def _check(
@@ -182,7 +187,7 @@ def _check(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     activation: str,
     graph: Graph,
@@ -191,13 +196,13 @@ def _check(
     checks.check_graph(graph)
     checks.check_floats(
         graph, query=query, key=key, value=value, weight=weight, edge_attr=edge_attr,
-        edge_proj=edge_proj, bias=bias, edge_weight=edge_weight,
+        edge_proj=edge_proj, attn_bias=attn_bias, edge_weight=edge_weight,
     )  # fmt: skip
     checks.check_shape("query", query, graph.num_dst, "h", "c")
     heads, channels = query.shape[1:]
     checks.check_shape("key", key, graph.num_src, heads, channels)
     checks.check_shape("weight", weight, heads, channels)
     checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
-    checks.check_edge_terms(bias, edge_weight, graph.num_edges, heads)
+    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")

@@ -25,7 +25,7 @@ def linear_attention(
     *,
     query_segments: Graph | None = None,
     feature_map: str = "elu",
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Attend from every node to all nodes of its graph, with a score that factors.
 
@@ -48,7 +48,7 @@ def linear_attention(
             nodes themselves.
         feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for features
             that were mapped before (and are not negative).
-        impl: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         [n, h, c_v] in the dtype of value; zeros where the sum of the scores is zero.
@@ -70,7 +70,7 @@ def linear_attention(
     queries = segments if query_segments is None else query_segments
     _check(query, key, value, segments, queries)
     query, key, values = _features(query, key, value, feature_map)
-    out, total = feature_sums(query, key, values, segments, queries, impl=impl)
+    out, total = feature_sums(query, key, values, segments, queries, backend=backend)
     return (out / total.masked_fill(total == 0, 1.0).unsqueeze(-1)).to(value.dtype)
 
 
@@ -81,7 +81,7 @@ def feature_sums(
     segments: Graph,
     queries: Graph,
     *,
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""The sums that linear attention divides, of features of either sign.
 
@@ -91,18 +91,18 @@ def feature_sums(
         value: v, [m, h, c_v].
         segments: one edge from each key to its graph, as in :func:`linear_attention`.
         queries: the same for the queries.
-        impl: force a backend.
+        backend: force a backend.
 
     Returns:
         :math:`\sum_j (q_i \cdot k_j) v_j` [n, h, c_v] and :math:`\sum_j q_i \cdot k_j` [n, h].
     """
     transformed = torch_internals.transforms_active()
     outer, inner = (_outer, _inner) if transformed else (_Outer.apply, _Inner.apply)
-    memory = outer(key, value, segments, impl)
+    memory = outer(key, value, segments, backend)
     ones = key.new_ones(key.shape[0], 1)
-    mass = aggregate(ones, key.flatten(1).unsqueeze(1), segments, impl=impl)
+    mass = aggregate(ones, key.flatten(1).unsqueeze(1), segments, backend=backend)
     mass = mass.view(-1, *key.shape[1:])
-    return inner(query, memory, queries, impl), edge_dot(mass, query, queries, impl=impl)
+    return inner(query, memory, queries, backend), edge_dot(mass, query, queries, backend=backend)
 
 
 def linear_attention_weights(
@@ -111,7 +111,7 @@ def linear_attention_weights(
     graph: Graph,
     *,
     feature_map: str = "elu",
-    impl: str | None = None,
+    backend: str | None = None,
 ) -> Tensor:
     r"""Weights of linear attention over the edges of a graph, such as a set's complete graph.
 
@@ -123,7 +123,7 @@ def linear_attention_weights(
         key: k, [m, h, c].
         graph: the edges, from m sources to n destinations.
         feature_map: phi, as in :func:`linear_attention`.
-        impl: force a backend.
+        backend: force a backend.
 
     Returns:
         [e, h] in the caller's edge order.
@@ -146,8 +146,10 @@ def linear_attention_weights(
     checks.check_floats(graph, query=query, key=key)
     dtype = query.dtype
     query, key, _ = _features(query, key, key, feature_map)
-    score = edge_dot(query, key, graph, impl=impl)
-    total = aggregate(score, score.new_ones(graph.num_src, 1, 1), graph, impl=impl).squeeze(-1)
+    score = edge_dot(query, key, graph, backend=backend)
+    total = aggregate(score, score.new_ones(graph.num_src, 1, 1), graph, backend=backend).squeeze(
+        -1
+    )
     total = total.masked_fill(total == 0, 1.0)
     return (score / total[graph.edge_index[1]]).to(dtype)
 
@@ -182,20 +184,20 @@ def _features(
     raise ValueError(f"feature_map must be one of {FEATURE_MAPS}; got {feature_map!r}")
 
 
-def _outer(x: Tensor, y: Tensor, segments: Graph, impl: str | None) -> Tensor:
+def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
     """S_g = sum_j x_j y_j^T over the nodes of g: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
     weight = x.transpose(1, 2).reshape(
         x.shape[0], x.shape[1] * x.shape[2]
     )  # the heads of y serve each channel of x in turn
-    out = aggregate(weight, y, segments, impl=impl)
+    out = aggregate(weight, y, segments, backend=backend)
     return out.reshape(out.shape[0], x.shape[2], x.shape[1], *out.shape[2:])
 
 
-def _inner(x: Tensor, memory: Tensor, segments: Graph, impl: str | None) -> Tensor:
+def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> Tensor:
     """y_i = x_i^T S_g(i): x [n, h, a], S [g, a, h, b] to y [n, h, b]."""
     graphs, channels, heads, width = memory.shape
     rows = memory.transpose(1, 3).reshape(graphs, width * heads, channels)
-    y = edge_dot(rows, x, segments, impl=impl)
+    y = edge_dot(rows, x, segments, backend=backend)
     y = y.reshape(y.shape[0], width, heads, *y.shape[2:])
     return y.transpose(1, 2).contiguous()
 
@@ -204,10 +206,10 @@ class _Outer(torch.autograd.Function):
     """:func:`_outer`, whose derivatives are sums and products of the same kind."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, impl: str | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
         ctx.save_for_backward(x, y)
-        ctx.settings = segments, impl
-        return _outer(x, y, segments, impl)
+        ctx.settings = segments, backend
+        return _outer(x, y, segments, backend)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -224,10 +226,12 @@ class _Inner(torch.autograd.Function):
     """:func:`_inner`, whose derivatives are sums and products of the same kind."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, memory: Tensor, segments: Graph, impl: str | None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, memory: Tensor, segments: Graph, backend: str | None
+    ) -> Tensor:
         ctx.save_for_backward(x, memory)
-        ctx.settings = segments, impl
-        return _inner(x, memory, segments, impl)
+        ctx.settings = segments, backend
+        return _inner(x, memory, segments, backend)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

@@ -55,13 +55,13 @@ class Plan(NamedTuple):
 
 
 def plan_for(
-    graph: Graph, query: Tensor, value: Tensor, extras: tuple[Any, ...], impl: str | None
+    graph: Graph, query: Tensor, value: Tensor, extras: tuple[Any, ...], backend: str | None
 ) -> Plan | None:
     """How to run this attention dense; None where it belongs on the edges.
 
     ``extras`` are the arguments that dense attention does not take: bias, edge features, a seed.
     """
-    if graph.blocks is None or impl is not None or os.environ.get("GATTN_BACKEND"):
+    if graph.blocks is None or backend is not None or os.environ.get("GATTN_BACKEND"):
         return None
     if graph.device.type != "cpu":
         return None

@@ -96,7 +96,7 @@ def attention(
         _check_heads(scores, cast(Tensor, value), graph)
     if message is None and normalize == "softmax":
         return attend_sorted(scores, cast(Tensor, value), graph, dropout=dropout)
-    local, _ = graph.gather_sources()
+    local, _ = graph.fetch_source_rows()
     local = local.by_destination()
     weight = dropout_of_weights(_normalized(scores, local, normalize), local, dropout)
     if message is None:
@@ -215,14 +215,14 @@ def attend_sorted(
     dropout: float = 0.0,
 ) -> Tensor:
     """Sum of the values by the softmax of sorted scores, times sorted weights [e]: [n, h, c]."""
-    graph, (value,) = graph.gather_sources(value)
+    graph, (value,) = graph.fetch_source_rows(value)
     graph = graph.by_destination()
     return attend_by_score(scores, value, graph, edge_weight=edge_weight, dropout=dropout)
 
 
 def sum_sorted(weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
     """Sum of the values with sorted weights [e, h]: [n, h, c]."""
-    graph, (value,) = graph.gather_sources(value)
+    graph, (value,) = graph.fetch_source_rows(value)
     return aggregate(weight.to(value.dtype), value, graph.by_destination())
 
 
@@ -245,7 +245,7 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
 
 def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
     """The rows of all sources, and the graph between these and the destinations."""
-    graph, gathered = graph.gather_sources(*tensors_of(rows))
+    graph, gathered = graph.fetch_source_rows(*tensors_of(rows))
     if rows is None or isinstance(rows, Tensor):
         return graph, gathered[0] if gathered else None
     return graph, dict(zip(rows, gathered)) if isinstance(rows, dict) else gathered

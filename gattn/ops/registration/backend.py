@@ -17,10 +17,10 @@ from gattn.layout import onnx
 NAMES = ("reference", "cpu", "triton")
 
 
-def select(impl: str | None, device: torch.device) -> str:
+def select(backend: str | None, device: torch.device) -> str:
     """Name of the backend for tensors on this device.
 
-    ``impl``, else the environment variable ``GATTN_BACKEND``, forces one; otherwise the C++
+    ``backend``, else the environment variable ``GATTN_BACKEND``, forces one; otherwise the C++
     kernels serve CPU tensors, Triton serves CUDA tensors (ROCm's, too, go by that name), and the
     reference serves the rest, which is told once. What torch.onnx.export traces is the reference,
     even where another is forced: the model that it writes runs on no backend of ours.
@@ -29,11 +29,11 @@ def select(impl: str | None, device: torch.device) -> str:
         ValueError: for an unknown name.
         RuntimeError: where the forced backend cannot run, with the reason.
     """
-    forced = impl or os.environ.get("GATTN_BACKEND") or None
+    forced = backend or os.environ.get("GATTN_BACKEND") or None
     if forced is None:
         return "reference" if onnx.exporting() else _default(device.type)
     if forced not in NAMES:
-        origin = "" if impl else " from the environment variable GATTN_BACKEND"
+        origin = "" if backend else " from the environment variable GATTN_BACKEND"
         raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}{origin}")
     if onnx.exporting():
         return "reference"

@@ -94,19 +94,29 @@ def check_edge_features(
         check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
 
 
+def as_bias(attn_bias: Tensor, like: Tensor) -> Tensor:
+    """Return a boolean mask as a bias: 0 keeps an edge (True), -inf drops it (False)."""
+    if attn_bias.dtype != torch.bool:
+        return attn_bias
+    zeros = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
+    return zeros.masked_fill(~attn_bias, -torch.inf)
+
+
 def check_edge_terms(
-    bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
+    attn_bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
 ) -> None:
-    """Raise unless what is given of them is [e, h] or [e, 1], and [e]."""
-    if bias is not None:
-        check_shape("bias", bias, num_edges, "h")
-        if bias.shape[1] not in (1, heads):
-            raise ValueError(f"bias must have {heads} heads, or one for all; got {bias.shape[1]}")
+    """Raise unless attn_bias is [e, h] or [e, 1] and edge_weight [e], where they are present."""
+    if attn_bias is not None:
+        check_shape("attn_bias", attn_bias, num_edges, "h")
+        if attn_bias.shape[1] not in (1, heads):
+            raise ValueError(
+                f"attn_bias must have {heads} heads, or one for all; got {attn_bias.shape[1]}"
+            )
     if edge_weight is not None:
         check_shape("edge_weight", edge_weight, num_edges)
 
 
-def new_seed(dropout: float, device: torch.device, first_edge: int = 0) -> Tensor | None:
+def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:
     """What the generator of dropout is keyed on, or None without dropout: [2] int64.
 
     A key, drawn from torch's own generator, and the canonical number of the first edge.
@@ -114,4 +124,4 @@ def new_seed(dropout: float, device: torch.device, first_edge: int = 0) -> Tenso
     if dropout == 0.0:
         return None
     key = torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
-    return torch.nn.functional.pad(key, (0, 1), value=first_edge)
+    return torch.nn.functional.pad(key, (0, 1), value=edge_offset)

@@ -31,7 +31,7 @@ class Family:
         """Declare a family.
 
         Args:
-            name: such as "additive".
+            name: such as "gat".
             inputs: tensors by their shapes in letters; "?" after the shape of one that may be
                 absent.
             settings: the numbers and choices that the reference takes, too.
@@ -83,13 +83,13 @@ class Family:
         layout: Any,
         seed: Tensor | None,
         settings: tuple[Any, ...],
-        impl: str | None,
+        backend: str | None,
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
         """The attention, on the backend for the device of its first input or on that named."""
         lead = inputs[0]
         assert lead is not None
-        backend = select(impl, lead.device)
+        backend = select(backend, lead.device)
         if backend == "reference":
             return self.reference(*inputs, layout, seed, *settings)
         flags = *flags, wants_grad(*inputs)

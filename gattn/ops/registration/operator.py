@@ -42,8 +42,8 @@ otherwise, as by a layout. A shape may have no other letter."""
 _library = torch.library.Library("gattn", "DEF")
 _TRANSFORMED = (
     "gattn::{name} does not run under torch.func.{transform}. Its plain PyTorch form does: pass "
-    "impl='reference' to a function that takes it, or set GATTN_BACKEND=reference. (Layers take b "
-    "sets of features on one graph without vmap, as [b, n, d].)"
+    "backend='reference' to a function that takes it, or set GATTN_BACKEND=reference. (Layers take "
+    "b sets of features on one graph without vmap, as [b, n, d].)"
 )
 
 _SEED = "gattn::{name}: seed must be [2], a key and the number of the first edge, not {shape}"
@@ -127,9 +127,9 @@ class Operator:
         self.overload = self._register(types)
         OPERATORS[name] = self
 
-    def __call__(self, *args: Any, impl: str | None) -> Any:
+    def __call__(self, *args: Any, backend: str | None) -> Any:
         """Run it on the backend for the device of its first input, or on the one of this name."""
-        backend = select(impl, args[0].device)
+        backend = select(backend, args[0].device)
         if backend == "reference":
             assert self.reference is not None
             return self.reference(*args)
@@ -155,8 +155,8 @@ class Operator:
         def autograd(*args: Any) -> Any:
             if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
                 raise RuntimeError(
-                    f"gattn::{name} has no forward-mode derivative; impl='reference' has one, or "
-                    "GATTN_BACKEND=reference where a function does not take it"
+                    f"gattn::{name} has no forward-mode derivative; backend='reference' has one, "
+                    "or GATTN_BACKEND=reference where a function does not take it"
                 )
             if self.derivative is not None and wants_grad(*args):
                 if torch_internals.transforms_active():

@@ -117,18 +117,17 @@ def test_attn_bias_of_every_kind_of_score():
     graph, x = graphs.complete([4]), _rows([4])
     drop = torch.zeros(16, 1, dtype=torch.float64)
     drop[graph.edge_index[0] == 3] = -torch.inf
-    for score in ("scaled_dot", "cosine", lambda q, k, e: (q * k).sum(-1)):
+    for score in ("scaled_dot", "cosine", "additive", lambda q, k, e: (q * k).sum(-1)):
         attention = GraphAttention(8, heads=2, score=score).double()
         found = attention(x, x, x, graph, attn_bias=drop)
         expected = attention(x, x[:3], x[:3], graphs.bipartite([4], [3]))
         torch.testing.assert_close(found, expected)
+        assert torch.equal(attention(x, x, x, graph, attn_bias=drop == 0), found)
         weights = attention.attention_weights(x, x, graph, attn_bias=drop)
         assert weights[graph.edge_index[0] == 3].eq(0).all()
         both = attention(x.expand(2, 4, 8), x.expand(2, 4, 8), x.expand(2, 4, 8), graph,
                          attn_bias=drop)  # fmt: skip
         torch.testing.assert_close(both, expected.expand(2, 4, 8))
-    with pytest.raises(ValueError, match="attn_bias goes with a dot, cosine or callable score"):
-        GraphAttention(8, score="additive").double()(x, x, x, graph, attn_bias=drop)
 
 
 def test_gradients():

@@ -94,7 +94,7 @@ def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per
     x = _draw(5, 6)
     _taught(theirs, *twins, ours.add_self_loops, monkeypatch)
     expected = theirs(x, PAIRS, **given)
-    got = ours(x, PAIRS, **given, edge_weight=weight, score_bias=bias)
+    got = ours(x, PAIRS, **given, edge_weight=weight, attn_bias=bias)
     torch.testing.assert_close(got, expected)
     upstream = _draw(*got.shape, seed=2)
     wanted = torch.autograd.grad((expected * upstream).sum(), [*twins, *theirs.parameters()],
@@ -120,13 +120,13 @@ class Launched(TorchDispatchMode):
 
 @pytest.mark.parametrize(
     ("name", "family"),
-    [("GATConv", "additive"), ("GATv2Conv", "mlp"), ("TransformerConv", "dot_product")],
+    [("GATConv", "gat"), ("GATv2Conv", "gatv2"), ("TransformerConv", "dot_product")],
 )
 def test_one_operator_takes_them(name, family):
     torch.manual_seed(0)
     layer, x = getattr(nn, name)(6, 4, 2).double(), _draw(5, 6)
     with Launched() as launched:
-        layer(x, PAIRS, edge_weight=_draw(8), score_bias=_draw(8)).sum().backward()
+        layer(x, PAIRS, edge_weight=_draw(8), attn_bias=_draw(8)).sum().backward()
     scores = {"node_scores", "node_scores_backward"}
     attention = [each for each in launched.names if each not in scores]
     assert attention == [f"{family}_forward", f"{family}_backward"]
@@ -160,13 +160,13 @@ def test_by_edge_type(beside_pyg, monkeypatch, name, path):
     theirs.register_message_forward_hook(
         lambda layer, inputs, message: message * next(turn["weight"]).unsqueeze(1)
     )
-    expected, got = theirs(x, edges), ours(x, edges, edge_weight=weight, score_bias=bias)
+    expected, got = theirs(x, edges), ours(x, edges, edge_weight=weight, attn_bias=bias)
     for kind in got:
         torch.testing.assert_close(got[kind], expected[kind])
     with pytest.raises(ValueError, match=r"edge_weight must hold edge types of .* got \('a'"):
         ours(x, edges, edge_weight={("a", "to", "b"): weight[CITES]})
-    with pytest.raises(TypeError, match="score_bias must be a dictionary by edge type; got Tensor"):
-        ours(x, edges, score_bias=bias[CITES])
+    with pytest.raises(TypeError, match="attn_bias must be a dictionary by edge type; got Tensor"):
+        ours(x, edges, attn_bias=bias[CITES])
 
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
@@ -185,7 +185,7 @@ def test_a_bias_before_tanh(normalize, path):
         ours.register_message_forward_hook(lambda layer, inputs, out: None)
     x, x_0 = _draw(5, 6), _draw(5, 6, seed=1)
     torch.testing.assert_close(
-        ours(x, x_0, PAIRS, weight, score_bias=bias), theirs(x, x_0, PAIRS, weight)
+        ours(x, x_0, PAIRS, weight, attn_bias=bias), theirs(x, x_0, PAIRS, weight)
     )
 
 
@@ -196,9 +196,9 @@ def test_the_local_layer_of_gps_takes_them():
         lambda conv, args, kwargs, out: seen.append(kwargs), with_kwargs=True
     )
     seen = []
-    layer(x, PAIRS, edge_weight=weight, score_bias=bias)
+    layer(x, PAIRS, edge_weight=weight, attn_bias=bias)
     assert seen[0]["edge_weight"] is weight
-    assert seen[0]["score_bias"] is bias
+    assert seen[0]["attn_bias"] is bias
 
 
 @pytest.mark.parametrize("make", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv])
@@ -206,21 +206,21 @@ def test_minus_infinity_drops_an_edge_and_a_logarithm_normalises(make):
     torch.manual_seed(0)
     layer, x = make(6, 4, 2).double(), _draw(5, 6)
     keep = torch.tensor([1.0, 1, 0, 1, 0, 1, 1, 1], dtype=torch.float64)
-    torch.testing.assert_close(layer(x, PAIRS, score_bias=keep.log()), layer(x, PAIRS[:, keep > 0]))
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=keep.log()), layer(x, PAIRS[:, keep > 0]))
     twice = torch.cat([PAIRS, PAIRS], dim=1)  # as often, where no self-loops are merged
     layer.add_self_loops = False
-    torch.testing.assert_close(layer(x, PAIRS, score_bias=torch.full((8,), 2.0).double().log()),
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=torch.full((8,), 2.0).double().log()),
                                layer(x, twice))  # fmt: skip
-    assert layer(x, PAIRS[:, :0], edge_weight=keep[:0], score_bias=keep[:0]).shape == (5, 8)
+    assert layer(x, PAIRS[:, :0], edge_weight=keep[:0], attn_bias=keep[:0]).shape == (5, 8)
 
 
 def test_returned_and_recorded_weights_are_those_of_the_softmax():
     torch.manual_seed(0)
     layer, x, weight, bias = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8), _draw(8)
     with record_attention(layer) as recorded:
-        _, (_, alpha) = layer(x, PAIRS, edge_weight=weight, score_bias=bias,
+        _, (_, alpha) = layer(x, PAIRS, edge_weight=weight, attn_bias=bias,
                               return_attention_weights=True)  # fmt: skip
-    _, (_, plain) = layer(x, PAIRS, score_bias=bias, return_attention_weights=True)
+    _, (_, plain) = layer(x, PAIRS, attn_bias=bias, return_attention_weights=True)
     torch.testing.assert_close(alpha, plain)
     torch.testing.assert_close(recorded[0].weights, plain)
 
@@ -232,24 +232,24 @@ def test_they_follow_the_edges_of_every_kind(beside_pyg):
         torch.unique(PAIRS.flip(0), dim=1).flip(0).contiguous()
     )  # sorted by destination and source
     weight, bias = _draw(8), _draw(8, 2)
-    expected = layer(x, pairs, edge_weight=weight, score_bias=bias)
+    expected = layer(x, pairs, edge_weight=weight, attn_bias=bias)
     for kind, make in beside_pyg.kinds.items():
-        got = layer(x, make(pairs, (5, 5)), edge_weight=weight, score_bias=bias)
+        got = layer(x, make(pairs, (5, 5)), edge_weight=weight, attn_bias=bias)
         torch.testing.assert_close(got, expected, msg=lambda m, kind=kind: f"{kind}: {m}")
     network = networkx.Graph([(0, 1), (1, 2), (3, 4)])  # three edges, in both directions
     one, other = torch.tensor([[0, 1, 3], [1, 2, 4]]), _draw(3)
     both = torch.cat([one, one.flip(0)], dim=1)
-    torch.testing.assert_close(layer(x, network, edge_weight=other, score_bias=other),
+    torch.testing.assert_close(layer(x, network, edge_weight=other, attn_bias=other),
                                layer(x, both, edge_weight=other.repeat(2),
-                                     score_bias=other.repeat(2)))  # fmt: skip
+                                     attn_bias=other.repeat(2)))  # fmt: skip
 
 
 def test_sets_of_features_on_one_graph_share_them():
     torch.manual_seed(0)
     layer, x, weight, bias = nn.GATv2Conv(6, 4, 2).double(), _draw(3, 5, 6), _draw(8), _draw(8, 2)
-    alone = [layer(one, PAIRS, edge_weight=weight, score_bias=bias) for one in x]
+    alone = [layer(one, PAIRS, edge_weight=weight, attn_bias=bias) for one in x]
     torch.testing.assert_close(
-        layer(x, PAIRS, edge_weight=weight, score_bias=bias), torch.stack(alone)
+        layer(x, PAIRS, edge_weight=weight, attn_bias=bias), torch.stack(alone)
     )
 
 
@@ -260,13 +260,13 @@ def test_first_and_second_derivatives_and_one_graph_under_compile(make):
     inputs = [x, _draw(8).abs(), _draw(8, 2)]
 
     def run(x, weight, bias):
-        return layer(x, Graph(PAIRS, 5), edge_weight=weight, score_bias=bias)
+        return layer(x, Graph(PAIRS, 5), edge_weight=weight, attn_bias=bias)
 
     inputs = [t.requires_grad_() for t in inputs]
     assert torch.autograd.gradcheck(run, inputs)
     assert torch.autograd.gradgradcheck(run, inputs)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    options = {"edge_weight": inputs[1], "score_bias": inputs[2]}
+    options = {"edge_weight": inputs[1], "attn_bias": inputs[2]}
     torch.testing.assert_close(compiled(x, PAIRS, **options), layer(x, PAIRS, **options))
 
 
@@ -277,8 +277,8 @@ def test_an_equation_that_would_not_see_them_is_an_error():
 
     layer, x = Mine(6, 4, 2).double(), _draw(5, 6)
     layer(x, PAIRS, edge_weight=_draw(8))
-    with pytest.raises(ValueError, match="equations that know nothing of score_bias"):
-        layer(x, PAIRS, edge_weight=_draw(8), score_bias=_draw(8))
+    with pytest.raises(ValueError, match="equations that know nothing of attn_bias"):
+        layer(x, PAIRS, edge_weight=_draw(8), attn_bias=_draw(8))
     assert layer(x, PAIRS).shape == (5, 8)
 
 
@@ -289,14 +289,14 @@ def test_an_equation_that_would_not_see_them_is_an_error():
         ({"edge_weight": torch.ones(8, 2)}, ValueError, r"edge_weight must have shape \(8,\)"),
         ({"edge_weight": torch.tensor(1.0)}, ValueError, r"have shape \(8,\); got \(\)"),
         (
-            {"score_bias": torch.ones(8, device="meta")},
+            {"attn_bias": torch.ones(8, device="meta")},
             ValueError,
             "must be on cpu, as x; got meta",
         ),
         ({"edge_weight": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
-        ({"score_bias": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
-        ({"score_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
-        ({"score_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
+        ({"attn_bias": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
+        ({"attn_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
+        ({"attn_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
         ({"edge_weight": [1.0] * 8}, TypeError, "edge_weight must be a tensor"),
     ],
     ids=str,
@@ -328,7 +328,7 @@ def test_a_node_whose_edges_are_all_dropped_has_none(name, path):
     bias.requires_grad_()
     kept = PAIRS[1] != 1
     inputs = [x, bias, *layer.parameters()]
-    found = [layer(x, PAIRS, score_bias=bias), layer(x, PAIRS[:, kept], score_bias=bias[kept])]
+    found = [layer(x, PAIRS, attn_bias=bias), layer(x, PAIRS[:, kept], attn_bias=bias[kept])]
     torch.testing.assert_close(found[0], found[1])
     grads = [torch.autograd.grad(out.square().sum(), inputs, allow_unused=True) for out in found]
     for got, expected in zip(*grads):
@@ -341,17 +341,17 @@ def test_a_mask_keeps_the_edges_that_it_marks_as_in_torch(path):
     layer, x, mask = nn.GATConv(6, 4, 2).double(), _draw(5, 6), PAIRS[0] > 0
     if path != "fused":
         layer.register_message_forward_hook(lambda layer, inputs, out: None)
-    torch.testing.assert_close(layer(x, PAIRS, score_bias=mask), layer(x, PAIRS[:, mask]))
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=mask), layer(x, PAIRS[:, mask]))
     per_head = torch.stack([mask, ~mask], dim=1)
-    torch.testing.assert_close(layer(x, PAIRS, score_bias=per_head),
-                               layer(x, PAIRS, score_bias=per_head.double().log()))  # fmt: skip
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=per_head),
+                               layer(x, PAIRS, attn_bias=per_head.double().log()))  # fmt: skip
 
 
 def test_columns_are_taken_for_weights_as_for_biases():
     torch.manual_seed(0)
     layer, x, term = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8)
-    torch.testing.assert_close(layer(x, PAIRS, edge_weight=term[:, None], score_bias=term[:, None]),
-                               layer(x, PAIRS, edge_weight=term, score_bias=term))  # fmt: skip
+    torch.testing.assert_close(layer(x, PAIRS, edge_weight=term[:, None], attn_bias=term[:, None]),
+                               layer(x, PAIRS, edge_weight=term, attn_bias=term))  # fmt: skip
 
 
 def test_a_forward_takes_no_terms_of_one_in_another_thread():
@@ -368,7 +368,7 @@ def test_a_forward_takes_no_terms_of_one_in_another_thread():
     torch.manual_seed(0)
     layer, x = Threaded(6, 4, 2).double(), _draw(5, 6)
     terms = [
-        {"score_bias": _draw(8, seed=seed), "edge_weight": _draw(8, seed=seed)} for seed in (1, 2)
+        {"attn_bias": _draw(8, seed=seed), "edge_weight": _draw(8, seed=seed)} for seed in (1, 2)
     ]
     expected = [layer(x, PAIRS, **given) for given in ({}, *terms)]
     within += [lambda given=given: out.append(layer(x, PAIRS, **given)) for given in (terms[1], {})]

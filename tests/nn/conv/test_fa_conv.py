@@ -75,13 +75,13 @@ def test_a_hub_in_fp16():
 def test_biases_are_those_of_the_cached_edges(beside_pyg):
     x, layer, bias = beside_pyg.draw(5, 6), FAConv(6, cached=True).double(), beside_pyg.draw(3)
     edges = torch.tensor([[0, 1, 2], [1, 1, 0]])  # one is a loop, which the layer replaces
-    expected = layer(x, x, edges, score_bias=bias)
-    torch.testing.assert_close(layer(x, x, edges.clone(), score_bias=bias), expected)
-    loop_first = layer(x, x, edges[:, [1, 0, 2]], score_bias=bias[[1, 0, 2]])
+    expected = layer(x, x, edges, attn_bias=bias)
+    torch.testing.assert_close(layer(x, x, edges.clone(), attn_bias=bias), expected)
+    loop_first = layer(x, x, edges[:, [1, 0, 2]], attn_bias=bias[[1, 0, 2]])
     torch.testing.assert_close(loop_first, expected)
     for other in (edges[:, [2, 1, 0]], edges[:, :2]):
-        with pytest.raises(ValueError, match="score_bias must belong to the cached edges"):
-            layer(x, x, other, score_bias=bias[: other.shape[1]])
+        with pytest.raises(ValueError, match="attn_bias must belong to the cached edges"):
+            layer(x, x, other, attn_bias=bias[: other.shape[1]])
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -103,5 +103,5 @@ def test_bad_input_gets_one_clear_error():
         FAConv(6)(x, x, edge_index, torch.ones(3))
     with pytest.raises(ValueError, match="must be given where normalize is not set"):
         FAConv(6, normalize=False)(x, x, edge_index)
-    with pytest.raises(TypeError, match="has no softmax: score_bias must hold numbers; got a mask"):
-        FAConv(6)(x, x, edge_index, score_bias=torch.ones(3) > 0)
+    with pytest.raises(TypeError, match="has no softmax: attn_bias must hold numbers; got a mask"):
+        FAConv(6)(x, x, edge_index, attn_bias=torch.ones(3) > 0)

@@ -49,7 +49,7 @@ def test_a_weight_and_a_bias_for_each_edge(beside_pyg, pair):
     args = beside_pyg.draw(4, 6), edges, *_edge_attr(layer, beside_pyg.draw, 4)
     terms = {"edge_weight": beside_pyg.draw(4)}
     if layer.attention:
-        terms["score_bias"] = beside_pyg.draw(4, layer.heads)
+        terms["attn_bias"] = beside_pyg.draw(4, layer.heads)
     fused = layer(*args, **terms)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     torch.testing.assert_close(layer(*args, **terms), fused)
@@ -73,7 +73,7 @@ def test_errors():
     x, edges = torch.randn(4, 6), torch.tensor([[0, 1], [1, 2]])
     with pytest.raises(ValueError, match=r"attention_type must be one of .* got 'cosine'"):
         GeneralConv(6, 4, attention=True, attention_type="cosine")
-    with pytest.raises(ValueError, match="attention=False and takes no score_bias"):
-        GeneralConv(6, 4)(x, edges, score_bias=torch.zeros(2))
+    with pytest.raises(ValueError, match="attention=False and takes no attn_bias"):
+        GeneralConv(6, 4)(x, edges, attn_bias=torch.zeros(2))
     with pytest.raises(ValueError, match="without in_edge_channels and takes no edge_attr"):
         GeneralConv(6, 4)(x, edges, torch.randn(2, 3))

@@ -32,7 +32,7 @@ def test_a_weight_and_a_bias_for_each_edge():
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
     kinds, edge_kinds = torch.tensor([0, 1, 1, 0]), torch.tensor([0, 2, 1, 1])
     args = x, edge_index, kinds, edge_kinds, torch.randn(4, 3).double()
-    terms = {"edge_weight": torch.rand(4).double(), "score_bias": torch.randn(4, 2).double()}
+    terms = {"edge_weight": torch.rand(4).double(), "attn_bias": torch.randn(4, 2).double()}
     fused = layer(*args, **terms)
     assert not torch.allclose(fused, layer(*args))
     layer.register_message_forward_hook(lambda layer, inputs, out: None)

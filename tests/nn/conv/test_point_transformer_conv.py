@@ -60,7 +60,7 @@ def test_a_weight_and_a_bias_for_each_edge(options):
     args = torch.randn(4, 6).double(), torch.randn(4, 3).double(), EDGES
     weight, bias = torch.rand(5).double(), torch.randn(5).double()
     bias[1] = -torch.inf
-    terms = {"edge_weight": weight, "score_bias": bias}
+    terms = {"edge_weight": weight, "attn_bias": bias}
     fused = layer(*args, **terms)
     torch.testing.assert_close(fused, _one_by_one(layer, *args, weight, bias))
     layer.register_message_forward_hook(lambda layer, inputs, out: None)

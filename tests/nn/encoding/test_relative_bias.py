@@ -30,7 +30,7 @@ def test_relative_positions_of_a_sequence():
     """The scores of token attention with a bias per offset, written out densely."""
     graph, bias = graphs.causal([5]), _bias(7)
     q, k, v = torch.randn(3, 5, 2, 4)
-    out = dot_product_attention(q, k, v, graph, bias=bias(token_offsets(graph, 3)))
+    out = dot_product_attention(q, k, v, graph, attn_bias=bias(token_offsets(graph, 3)))
     offset = torch.arange(5) - torch.arange(5)[:, None]  # j - i
     score = torch.einsum("ihc,jhc->hij", q, k) / 2 + bias.weight.t()[:, offset.clamp(-3, 3) + 3]
     weights = score.masked_fill(offset > 0, -torch.inf).softmax(-1)

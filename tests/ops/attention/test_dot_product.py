@@ -22,7 +22,7 @@ def test_scales(scale, operators, compare, random_graph):
     compare(operators["dot_product, edges"], random_graph, 3, 8, scale=scale)
 
 
-@pytest.mark.parametrize("frozen", ["query", "value", "bias", "edge_attr", "edge_weight"])
+@pytest.mark.parametrize("frozen", ["query", "value", "attn_bias", "edge_attr", "edge_weight"])
 def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
     operator = operators["dot_product, edges"]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
@@ -32,10 +32,10 @@ def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
 
 def test_one_tensor_for_query_key_and_value(random_graph):
     found = []
-    for impl in ("cpu", "reference"):
+    for backend in ("cpu", "reference"):
         x = torch.randn(25, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         x.requires_grad_()
-        out = dot_product_attention(x, x, x, random_graph, impl=impl)
+        out = dot_product_attention(x, x, x, random_graph, backend=backend)
         (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), x)
         found.append((out.detach(), first.detach(), second))

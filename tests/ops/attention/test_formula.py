@@ -14,8 +14,8 @@ def test_no_family_is_left_out():
     assert names == FAMILIES.keys()
 
 
-@pytest.mark.parametrize("impl", ["cpu", "reference"])
-def test_it_is_its_formula_at_settings_that_all_differ(attention, impl, random_graph):
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_it_is_its_formula_at_settings_that_all_differ(attention, backend, random_graph):
     """A setting that took another's place would be seen here: nothing that gattn computes is
     compared with itself."""
     graph, heads, dropout = random_graph, 3, 0.4
@@ -27,7 +27,7 @@ def test_it_is_its_formula_at_settings_that_all_differ(attention, impl, random_g
         for name, t in inputs.items()
     }
     value = of_edges.pop("value", of_edges.get("key")).expand(-1, heads, -1)
-    bias = of_edges.pop("bias", torch.zeros(graph.num_edges, 1))
+    bias = of_edges.pop("attn_bias", torch.zeros(graph.num_edges, 1))
     weight = of_edges.pop("edge_weight", torch.ones(graph.num_edges))
     family = FAMILIES[attention.family]
     if family.edges_in_value and "edge_attr" in inputs:
@@ -44,5 +44,5 @@ def test_it_is_its_formula_at_settings_that_all_differ(attention, impl, random_g
             alpha = score[into].softmax(0) * keep[into] / (1 - dropout) * weight[into, None]
             wanted[node] = (alpha.unsqueeze(-1) * value[into]).sum(0)
         torch.manual_seed(7)
-        found = attention(inputs, graph, **settings, dropout=dropout, impl=impl)
+        found = attention(inputs, graph, **settings, dropout=dropout, backend=backend)
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)

@@ -1,4 +1,4 @@
-"""additive_attention: the C++ kernels against the reference and float64."""
+"""gat_attention: the C++ kernels against the reference and float64."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from gattn import Graph
 from gattn.functional import aggregate, edge_softmax
 from gattn.ops.attention.gat import attend_by_score
 
-VARIANTS = ["additive", "additive, edges"]
+VARIANTS = ["gat", "gat, edges"]
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -20,15 +20,15 @@ def test_slopes(variant, slope, operators, compare, random_graph):
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_grouped_value_heads(groups, precision, operators, compare, hub_graph):
-    operator = operators["additive, edges"]
+    operator = operators["gat, edges"]
     compare(operator, hub_graph, 8, 16, dtype=precision, dims={"u": groups})
 
 
 def test_a_row_of_one_edge_copies_its_value(operators):
     graph = Graph(torch.tensor([[2, 0], [1, 0]]), 3)
     for dtype in (torch.float32, torch.bfloat16):
-        inputs = operators["additive"].inputs(graph, 2, 16, dtype=dtype)
-        found = operators["additive"].gradients(inputs, graph)
+        inputs = operators["gat"].inputs(graph, 2, 16, dtype=dtype)
+        found = operators["gat"].gradients(inputs, graph)
         assert torch.equal(found["out"][1], inputs["value"][2])
         assert found["key_score"][1].eq(0).all()
 
@@ -48,8 +48,8 @@ def test_rows_of_few_and_of_many_edges(
     names, heads, channels, frozen, precision, operators, compare
 ):
     """Backward of few edges reads their values again, of many what forward kept of the row."""
-    operator = operators["additive, edges"]
-    shapes = {n: s for n, s in operator.shapes.items() if n not in ("bias", "edge_weight")}
+    operator = operators["gat, edges"]
+    shapes = {n: s for n, s in operator.shapes.items() if n not in ("attn_bias", "edge_weight")}
     shapes = {n: s for n, s in shapes.items() if n != "edge_score" or n in names}
     graph = rows_of(0, 1, 2, 3, 4, 5, 6, 7, 8, 40, 1, 0, 6, 7)
     for slope in (0.2, 1.0, -0.5):
@@ -58,10 +58,10 @@ def test_rows_of_few_and_of_many_edges(
 
 
 @pytest.mark.parametrize(
-    "frozen", ["query_score", "key_score", "value", "edge_score", "bias", "edge_weight"]
+    "frozen", ["query_score", "key_score", "value", "edge_score", "attn_bias", "edge_weight"]
 )
 def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
-    operator = operators["additive, edges"]
+    operator = operators["gat, edges"]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
     others = operator.shapes.keys() - {frozen}
     assert set(compare(operator, random_graph, 3, 4, frozen=others)) == {"out", frozen}
@@ -69,12 +69,12 @@ def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
 
 def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
     found = []
-    for impl in ("cpu", "reference"):
-        inputs = operators["additive"].inputs(random_graph)
+    for backend in ("cpu", "reference"):
+        inputs = operators["gat"].inputs(random_graph)
         score = inputs.pop("query_score")
         inputs.pop("key_score")
-        out = operators["additive"](
-            {"query_score": score, "key_score": score, **inputs}, random_graph, impl=impl
+        out = operators["gat"](
+            {"query_score": score, "key_score": score, **inputs}, random_graph, backend=backend
         )
         found.append(torch.autograd.grad(out.square().sum(), score)[0])
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
@@ -83,15 +83,15 @@ def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
 def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
     """Scores of several terms far beyond 1 / eps: the softmax is one-hot in backward, too."""
-    inputs = operators["additive, edges"].inputs(random_graph, 8, 4, dtype=torch.float32)
+    inputs = operators["gat, edges"].inputs(random_graph, 8, 4, dtype=torch.float32)
     big = {
         name: (t.detach() * (1 if name in ("value", "edge_weight") else size)).requires_grad_()
         for name, t in inputs.items()
     }
-    wanted = operators["additive, edges"].gradients(big, random_graph, impl="reference")
-    found = operators["additive, edges"].gradients(big, random_graph, impl="cpu")
+    wanted = operators["gat, edges"].gradients(big, random_graph, backend="reference")
+    found = operators["gat, edges"].gradients(big, random_graph, backend="cpu")
     torch.testing.assert_close(found["value"], wanted["value"], rtol=1e-3, atol=1e-3)
-    for name in ("query_score", "key_score", "edge_score", "bias"):
+    for name in ("query_score", "key_score", "edge_score", "attn_bias"):
         torch.testing.assert_close(found[name], wanted[name], rtol=1e-2, atol=1e-3)
 
 

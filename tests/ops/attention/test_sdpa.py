@@ -54,8 +54,8 @@ def test_same_outputs_and_gradients_as_on_edges(name, dtype, tolerance, calls):
     tensors = inputs(graph, dtype)
     grad = torch.randn(tensors[0].shape).to(dtype)
     found = []
-    for impl in (None, "reference"):
-        out = dot_product_attention(*tensors, graph, scale=0.4, impl=impl)
+    for backend in (None, "reference"):
+        out = dot_product_attention(*tensors, graph, scale=0.4, backend=backend)
         assert out.dtype == dtype
         assert out.is_contiguous()
         found.append([out, *torch.autograd.grad(out, tensors, grad)])
@@ -111,7 +111,7 @@ def test_what_dense_attention_does_not_do_stays_on_edges(calls, monkeypatch):
     graph = graphs.complete([64])
     query, key, value = inputs(graph)
     bias = torch.zeros(graph.num_edges, 2, dtype=torch.float64)
-    dot_product_attention(query, key, value, graph, bias=bias)
+    dot_product_attention(query, key, value, graph, attn_bias=bias)
     dot_product_attention(query, key, value, graph, dropout=0.5)
     dot_product_attention(query, key, value[..., :2].contiguous(), graph)
     attr, proj = torch.randn(graph.num_edges, 3).double(), torch.randn(2, 4, 3).double()
@@ -126,7 +126,7 @@ def test_what_dense_attention_does_not_do_stays_on_edges(calls, monkeypatch):
 
 def test_a_backend_asked_for_is_obeyed(calls, monkeypatch):
     graph = graphs.complete([64])
-    dot_product_attention(*inputs(graph), graph, impl="reference")
+    dot_product_attention(*inputs(graph), graph, backend="reference")
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     dot_product_attention(*inputs(graph), graph)
     assert not calls
@@ -214,7 +214,7 @@ def test_transforms_get_the_operators_own_error():
 
     with pytest.raises(RuntimeError, match=r"does not run under torch\.func\.grad"):
         torch.func.grad(loss)(q)
-    with pytest.raises(RuntimeError, match="impl='reference'"):
+    with pytest.raises(RuntimeError, match="backend='reference'"):
         torch.func.jvp(loss, (q,), (q,))
     both = torch.vmap(lambda q: dot_product_attention(q, q, q, graph))(torch.stack([q, -q]))
     torch.testing.assert_close(both[0], dot_product_attention(q, q, q, graph))

@@ -7,7 +7,7 @@ from gattn import Graph
 from gattn.functional import aggregate
 from tests.families import FAMILIES
 
-each_impl = pytest.mark.parametrize("impl", ["cpu", "reference"])
+each_impl = pytest.mark.parametrize("backend", ["cpu", "reference"])
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def split():
 
 
 @each_impl
-def test_they_are_the_weights_that_apply(attention, impl, split, random_graph):
+def test_they_are_the_weights_that_apply(attention, backend, split, random_graph):
     inputs = attention.inputs(random_graph, 4, 5)
     if "edge_attr" in inputs and FAMILIES[attention.family].edges_in_value:
         inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])
     twin, rest, value = split(attention, inputs)
-    weights = twin(rest, random_graph, impl=impl)
+    weights = twin(rest, random_graph, backend=backend)
     assert weights.shape == (random_graph.num_edges, 4)
     applied = weights * inputs.get("edge_weight", torch.ones(random_graph.num_edges))[:, None]
     torch.testing.assert_close(
@@ -40,10 +40,10 @@ def test_they_are_the_weights_that_apply(attention, impl, split, random_graph):
 
 
 @each_impl
-def test_they_differentiate(attention, impl, split):
+def test_they_differentiate(attention, backend, split):
     graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0], [2, 2, 0, 1, 1, 2]]), (3, 4))
     twin, rest, _ = split(attention, attention.inputs(graph, 2, 2, d=2))
-    function = lambda *tensors: twin(dict(zip(rest, tensors)), graph, impl=impl)  # noqa: E731
+    function = lambda *tensors: twin(dict(zip(rest, tensors)), graph, backend=backend)  # noqa: E731
     assert torch.autograd.gradcheck(function, tuple(rest.values()))
     assert torch.autograd.gradgradcheck(function, tuple(rest.values()), atol=1e-4)
 
@@ -62,7 +62,7 @@ def test_dtypes(attention, precision, split, random_graph):
     inputs = attention.inputs(random_graph, 2, 4, dtype=precision, grad=False)
     inputs = {name: t / 2 for name, t in inputs.items()}
     twin, rest, _ = split(attention, inputs)
-    exact = twin({k: t.double() for k, t in rest.items()}, random_graph, impl="reference")
+    exact = twin({k: t.double() for k, t in rest.items()}, random_graph, backend="reference")
     found = twin(rest, random_graph)
     assert found.dtype == precision
     assert (found.double() - exact).abs().max() <= 8 * torch.finfo(precision).eps
@@ -77,9 +77,11 @@ def test_autocast(attention, split, random_graph):
 
 @each_impl
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_they_are_rounded_once(attention, impl, split, random_graph, dtype):
+def test_they_are_rounded_once(attention, backend, split, random_graph, dtype):
     twin, rest, _ = split(attention, attention.inputs(random_graph, 4, 16, grad=False))
     narrow = {name: t.to(dtype) for name, t in rest.items()}
-    exact = twin({name: t.double() for name, t in narrow.items()}, random_graph, impl="reference")
-    error = (twin(narrow, random_graph, impl=impl).double() - exact).abs()
+    exact = twin(
+        {name: t.double() for name, t in narrow.items()}, random_graph, backend="reference"
+    )
+    error = (twin(narrow, random_graph, backend=backend).double() - exact).abs()
     assert (error <= 0.51 * torch.finfo(dtype).eps * exact + 1e-6).all()

@@ -222,7 +222,7 @@ def test_a_part_of_a_graph_draws_the_masks_of_the_whole(
         own = (destination >= first) & (destination < last)
         pairs = torch.stack([source[own], destination[own] - first])
         layout = gattn.Graph(pairs, (graph.num_src, last - first)).layout
-        part = gattn.Graph.from_layout(layout, first_edge=int(graph.layout.rowptr[first]))
+        part = gattn.Graph.from_layout(layout, edge_offset=int(graph.layout.rowptr[first]))
         torch.manual_seed(0)
         found = attention(gaussian, rows[first:last], x, x, part, normalize=normalize, dropout=0.5)
         torch.testing.assert_close(found, whole[first:last])

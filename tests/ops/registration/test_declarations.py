@@ -9,7 +9,7 @@ import torch
 
 from gattn.kernels import cpu, reference
 from gattn.ops.attention.dot_product import DOT_PRODUCT
-from gattn.ops.attention.gat import ADDITIVE
+from gattn.ops.attention.gat import GAT
 from gattn.ops.registration import shapes
 from gattn.ops.registration.operator import OPERATORS, Operator
 
@@ -62,11 +62,11 @@ def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
     monkeypatch.delitem(vars(softmax), "_launch", raising=False)
     with pytest.raises(TypeError, match="edge_softmax is given no value for its field temperature"):
         softmax._launch  # noqa: B018
-    score = OPERATORS["mlp_score"]
+    score = OPERATORS["gatv2_score"]
     monkeypatch.delitem(vars(score), "_launch", raising=False)
     fewer = tuple(n for n in score.parameters if n != "activation")
     monkeypatch.setattr(score, "parameters", fewer)
-    with pytest.raises(TypeError, match="mlp_score is given no value for its field activation"):
+    with pytest.raises(TypeError, match="gatv2_score is given no value for its field activation"):
         score._launch  # noqa: B018
 
 
@@ -77,18 +77,19 @@ def test_a_letter_without_a_length_is_refused():
 
 
 def test_the_schema_of_a_family():
-    assert str(ADDITIVE.forward.overload._schema) == (
-        "gattn::additive_forward(Tensor query_score, Tensor key_score, Tensor value, "
-        "Tensor? edge_score, Tensor? bias, Tensor? edge_weight, Tensor[] layout, Tensor? seed, "
+    assert str(GAT.forward.overload._schema) == (
+        "gattn::gat_forward(Tensor query_score, Tensor key_score, Tensor value, "
+        "Tensor? edge_score, Tensor? attn_bias, Tensor? edge_weight, Tensor[] layout, "
+        "Tensor? seed, "
         "float negative_slope, float dropout, bool save_positive_part, bool needs_backward, "
         "str backend) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     )
     assert str(DOT_PRODUCT.backward.overload._schema) == (
         "gattn::dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, "
-        "Tensor? bias, Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, "
+        "Tensor? attn_bias, Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, "
         "Tensor out_acc, Tensor row_max, Tensor row_sum, Tensor edge_out, Tensor[] layout, "
-        "Tensor? seed, float scale, float dropout, bool wants_bias, bool wants_edge_attr, "
+        "Tensor? seed, float scale, float dropout, bool wants_attn_bias, bool wants_edge_attr, "
         "bool wants_edge_weight, str backend) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
     )
@@ -152,7 +153,7 @@ def test_absent_inputs_have_no_lengths():
 def test_dropout_of_numbers_is_the_references(p, dtype):
     x = torch.randn(2500, generator=torch.Generator().manual_seed(1)).to(dtype)
     seed = torch.tensor([-(2**62) + 5, 0])
-    found = OPERATORS["dropout"](x, seed, p, impl="cpu")
+    found = OPERATORS["dropout"](x, seed, p, backend="cpu")
     wanted = reference.dropout(x, seed, p)
     assert torch.equal(found == 0, wanted == 0)
     torch.testing.assert_close(found, wanted)
@@ -165,7 +166,7 @@ def test_node_scores_are_the_references(dtype):
     generator = torch.Generator().manual_seed(1)
     value = torch.randn(50, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
     vectors = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
-    found = OPERATORS["node_scores"](value, vectors, impl="cpu")
+    found = OPERATORS["node_scores"](value, vectors, backend="cpu")
     wanted = reference.node_scores(value.double(), vectors.double())
     eps = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 0.05)
     torch.testing.assert_close(found.double(), wanted, rtol=eps, atol=eps)
@@ -178,7 +179,7 @@ def test_a_score_has_the_same_bits_beside_any_heads(channels):
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(33, 9, channels, generator=generator)
     vectors = torch.randn(2, 9, channels, generator=generator)
-    node_scores = functools.partial(OPERATORS["node_scores"], impl="cpu")
+    node_scores = functools.partial(OPERATORS["node_scores"], backend="cpu")
     together = node_scores(value, vectors)
     for x in range(9):
         alone = node_scores(value[:, x : x + 1].contiguous(), vectors[:, x : x + 1].contiguous())

@@ -151,9 +151,9 @@ def test_checkpoint_draws_the_same_mask(attention, tiny):
 def test_forward_mode_is_refused_and_the_reference_has_it(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     ones = {name: torch.ones_like(t) for name, t in inputs.items()}
-    with pytest.raises(RuntimeError, match=r"no forward-mode derivative; impl='reference' has"):
+    with pytest.raises(RuntimeError, match=r"no forward-mode derivative; backend='reference' has"):
         torch.func.jvp(lambda t: operator(t, tiny), (inputs,), (ones,))
-    _, found = torch.func.jvp(lambda t: operator(t, tiny, impl="reference"), (inputs,), (ones,))
+    _, found = torch.func.jvp(lambda t: operator(t, tiny, backend="reference"), (inputs,), (ones,))
     small = {name: (t + 1e-6, t - 1e-6) for name, t in inputs.items()}
     ends = [operator({name: t[i] for name, t in small.items()}, tiny) for i in (0, 1)]
     torch.testing.assert_close(found, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
@@ -169,7 +169,7 @@ def test_forward_mode_of_a_constant_is_none(operator, tiny):
 def test_function_transforms_fail_aloud_and_work_on_the_reference(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
-    refused = r"does not run under torch.func.{}. .*impl='reference'.* GATTN_BACKEND=reference"
+    refused = r"does not run under torch.func.{}. .*backend='reference'.* GATTN_BACKEND=reference"
     for name, transform, given in [
         ("vmap", torch.func.vmap, stacked),
         ("grad", torch.func.grad, inputs),
@@ -177,7 +177,7 @@ def test_function_transforms_fail_aloud_and_work_on_the_reference(operator, tiny
     ]:
         with pytest.raises(RuntimeError, match=refused.format(name)):
             transform(lambda t: operator(t, tiny).sum())(given)
-    found = torch.func.vmap(lambda t: operator(t, tiny, impl="reference"))(stacked)
+    found = torch.func.vmap(lambda t: operator(t, tiny, backend="reference"))(stacked)
     torch.testing.assert_close(found[0], operator(inputs, tiny))
 
 

@@ -18,7 +18,7 @@ row. So, with O+ and p+ the output and the softmax mass of the edges whose z = a
 positive, da_i = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without a pass over edges. The
 forward takes that difference before O_i is rounded to 16 bits, where it would lose its digits.
 docs/kernels.md derives it. Of a batch of small graphs (`graph_ptr`) a program takes whole ones:
-`additive_backward_key_kernel` then does the part per row, too, and writes da.
+`gat_backward_key_kernel` then does the part per row, too, and writes da.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ from gattn.kernels.triton.work import (
 )
 
 
-def additive_forward(
+def gat_forward(
     query_score: Tensor,
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
@@ -102,9 +102,9 @@ def additive_forward(
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(
-        additive_forward_kernel,
+        gat_forward_kernel,
         col, perm, *contiguous(query_score, key_score, value, edge_score),
-        *contiguous(per_head(bias, heads), edge_weight),
+        *contiguous(per_head(attn_bias, heads), edge_weight),
         *sums[:4], *splits,
         negative_slope=negative_slope, **drop,
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
@@ -114,13 +114,13 @@ def additive_forward(
     return out, row_max, row_sum, out_pos_centered, out_acc
 
 
-def additive_backward(
+def gat_backward(
     grad_out: Tensor,
     query_score: Tensor,
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     out_acc: Tensor,
     row_max: Tensor,
@@ -130,7 +130,7 @@ def additive_backward(
     seed: Tensor | None,
     negative_slope: float,
     dropout: float,
-    wants_bias: bool,
+    wants_attn_bias: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of query_score, key_score, value, edge_score, bias and edge_weight."""
@@ -142,7 +142,7 @@ def additive_backward(
     grad_query = query_score.new_empty(n, heads)
     grad_key = key_score.new_empty(m, heads)
     grad_edge = None if edge_score is None else edge_score.new_empty(edge_score.shape)
-    grad_bias = head_gradients(bias, wants_bias, row_sum)
+    grad_attn_bias = head_gradients(attn_bias, wants_attn_bias, row_sum)
     grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
     is_grouped = value_heads != heads
     grad_value = empty_sum(value, is_grouped, m, heads, channels)
@@ -158,7 +158,7 @@ def additive_backward(
     of_rows = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms
     if graph_ptr is None:
         launch(
-            additive_backward_query_kernel, (-(-n // 4), -(-heads // plan.tile.heads)), 4,
+            gat_backward_query_kernel, (-(-n // 4), -(-heads // plan.tile.heads)), 4,
             *of_rows, n, negative_slope,
             HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4,
             H=plan.tile.heads, C=pad(channels),
@@ -166,11 +166,11 @@ def additive_backward(
     sums = Sums(a=grad_value, c=grad_key)
     splits = plan.workspaces(sums)
     plan.run(
-        additive_backward_key_kernel,
+        gat_backward_key_kernel,
         graph_ptr, row, csr2csc, perm,
         *of_rows,
-        key_score, value, edge_score, *contiguous(per_head(bias, heads), edge_weight),
-        grad_value, grad_key, grad_edge, grad_bias, grad_weight,
+        key_score, value, edge_score, *contiguous(per_head(attn_bias, heads), edge_weight),
+        grad_value, grad_key, grad_edge, grad_attn_bias, grad_weight,
         splits.a, splits.c,
         negative_slope=negative_slope, **dropout_args(seed, dropout),
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
@@ -179,14 +179,14 @@ def additive_backward(
     if is_grouped:  # head h reads the value's head h % h_v
         by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
         grad_value = by_value_head.sum(1).to(value.dtype)
-    of_edges = grad_edge, sum_heads(grad_bias, bias), sum_heads(grad_weight, edge_weight)
+    of_edges = grad_edge, sum_heads(grad_attn_bias, attn_bias), sum_heads(grad_weight, edge_weight)
     of_edges = (value.new_empty(0) if grad is None else grad for grad in of_edges)
     return grad_query, grad_key, grad_value, *of_edges
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
-def additive_forward_kernel(
-    offsets, col, perm, query_score, key_score, value, edge_score, bias, edge_weight,
+def gat_forward_kernel(
+    offsets, col, perm, query_score, key_score, value, edge_score, attn_bias, edge_weight,
     row_max, row_sum, out, out_pos_centered,
     split_max, split_sum, split_out, split_out_pos, split_mass_pos,
     num_rows, num_splits,
@@ -218,15 +218,15 @@ def additive_forward_kernel(
             position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
             j = tl.load(col + position, mask=valid, other=0)
             z = a[None] + gather(key_score, j, valid, head, head_mask, HEADS, ACC)
-            if (edge_score is not None) or (bias is not None):
+            if (edge_score is not None) or (attn_bias is not None):
                 edge = tl.load(perm + position, mask=valid, other=0)
             if edge_score is not None:
                 z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
             v = gather(value, j, valid, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
             zs += (z,)
             score = leaky_relu(z, negative_slope)
-            if bias is not None:
-                score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
+            if attn_bias is not None:
+                score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
             scores += (tl.where(expand_last(valid), score, float("-inf")),)
             values += (v,)
         weights, rescale, m_i = online_softmax_step(scores, m_i)
@@ -273,7 +273,7 @@ def additive_forward_kernel(
 
 
 @triton.jit(do_not_specialize=["num_rows"])
-def additive_backward_query_kernel(
+def gat_backward_query_kernel(
     grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
     num_rows, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
@@ -319,11 +319,11 @@ def write_row_terms(
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
-def additive_backward_key_kernel(
+def gat_backward_key_kernel(
     offsets, graph_ptr, row_index, csr2csc, perm,
     grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
-    key_score, value, edge_score, bias, edge_weight,
-    grad_value, grad_key, grad_edge, grad_bias, grad_edge_weight,
+    key_score, value, edge_score, attn_bias, edge_weight,
+    grad_value, grad_key, grad_edge, grad_attn_bias, grad_edge_weight,
     split_grad_value, split_grad_key,
     num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -334,7 +334,7 @@ def additive_backward_key_kernel(
     """Rows are sources: dv_j and db_j, sums over the edges out of j; dc_ij of each edge, and what
     its bias and its weight have of every head.
 
-    With graph_ptr, the program first does the part of `additive_backward_query_kernel` for the
+    With graph_ptr, the program first does the part of `gat_backward_query_kernel` for the
     nodes of its graph.
     """
     head, head_mask = head_block(HEADS, H)
@@ -371,14 +371,14 @@ def additive_backward_key_kernel(
                 i = tl.load(row_index + position, mask=valid, other=0)
                 grads += (gather(grad_out, i, valid, offset, mask, HEADS * CHANNELS, ACC),)
                 z = b[None] + gather(row_terms, i, valid, head * 4, head_mask, HEADS * 4, ACC)
-                if (edge_score is not None) or (bias is not None):
+                if (edge_score is not None) or (attn_bias is not None):
                     csr_position = tl.load(csr2csc + position, mask=valid, other=0)
                     edge = tl.load(perm + csr_position, mask=valid, other=0)
                 if edge_score is not None:
                     z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
                 score = leaky_relu(z, negative_slope)
-                if bias is not None:
-                    score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
+                if attn_bias is not None:
+                    score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
                 m_row = gather(row_terms, i, valid, head * 4 + 1, head_mask, HEADS * 4, ACC)
                 inv_sum = gather(row_terms, i, valid, head * 4 + 2, head_mask, HEADS * 4, ACC)
                 alpha = exp(score - m_row) * inv_sum
@@ -395,7 +395,7 @@ def additive_backward_key_kernel(
                     factor = dropout_factor(seed, csr_position, head, threshold, keep_scale, HEADS)
                     alpha_drop *= factor
                     grad_alpha *= factor
-                if (edge_score is not None) or (bias is not None) or (edge_weight is not None):
+                if (edge_score is not None) or (attn_bias is not None) or (edge_weight is not None):
                     csr_position = tl.load(csr2csc + position, mask=valid, other=0)
                     edge = tl.load(perm + csr_position, mask=valid, other=0)
                 if edge_weight is not None:
@@ -405,8 +405,8 @@ def additive_backward_key_kernel(
                     )  # fmt: skip
                 acc += expand_last(alpha_drop) * grads[u]
                 grad_score = alpha * (grad_alpha - deltas[u])
-                if grad_bias is not None:
-                    scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
+                if grad_attn_bias is not None:
+                    scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 grad_z = grad_score * tl.where(zs[u] > 0, 1.0, negative_slope)
                 acc_key += grad_z
                 if grad_edge is not None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gattn.training.runs import RunError, read_model, write_json, write_model
+from gattn.training.model_io import RunError, read_model, write_json, write_model
 
 TENSORS = {
     "weight": torch.randn(3, 4),

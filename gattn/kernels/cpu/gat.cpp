@@ -9,7 +9,7 @@
 // and, for backward, O+ - p+ O (`out_pos_centered`), with O+ and p+ the output and the softmax mass
 // over the edges with z > 0.
 //
-// AdditiveBackward in one pass over the edges, of a gradient that sums to zero over a row:
+// GATBackward in one pass over the edges, of a gradient that sums to zero over a row:
 //   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
 //   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without edges; where it is not asked for,
 //           the difference is absent
@@ -40,7 +40,7 @@ namespace {
   FIELD(void*, grad_query_score) FIELD(void*, grad_key_score) FIELD(void*, grad_value) \
   FIELD(void*, grad_edge_score)
 // clang-format on
-GATTN_ARGS(AdditiveArgs, ADDITIVE_FIELDS);
+GATTN_ARGS(GATArgs, ADDITIVE_FIELDS);
 
 // Whether a row has few edges: none has where edges have terms of their own.
 template <class I> struct FewEdges {
@@ -52,8 +52,8 @@ template <class I> struct FewEdges {
   bool operator()(i64 row) const { return apply && rowptr[row + 1] - rowptr[row] <= most; }
 };
 
-template <class I> FewEdges<I> few_edges(const AdditiveArgs& args) {
-  const bool has_terms = args.bias.data || args.edge_weight.data || args.seed;
+template <class I> FewEdges<I> few_edges(const GATArgs& args) {
+  const bool has_terms = args.attn_bias.data || args.edge_weight.data || args.seed;
   return {Edges<I>(args).rowptr, !has_terms && args.value_heads == args.heads};
 }
 
@@ -65,7 +65,7 @@ GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, 
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
-template <class T, class I, int C> struct AdditiveScore {
+template <class T, class I, int C> struct GATScore {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = 2 * ahead;
 
@@ -136,7 +136,7 @@ template <class T, class I, int C> struct AdditiveScore {
 };
 
 // What backward needs of a destination, side by side: a, max, 1 / sum, delta = D, each [h]; and da.
-template <class T, class I, int C> struct AdditiveRowTerms {
+template <class T, class I, int C> struct GATRowTerms {
   using A = acc_t<T>;
 
   Edges<I> graph;
@@ -231,7 +231,7 @@ template <class T, class I, int C> struct AdditiveRowTerms {
   }
 };
 
-template <class T, class I, int C> struct AdditiveBackward {
+template <class T, class I, int C> struct GATBackward {
   using A = acc_t<T>;
 
   Edges<I> graph;
@@ -373,10 +373,10 @@ template <class T, class I, int C> struct AdditiveBackward {
   }
 };
 
-void additive_forward(const AdditiveArgs& args) {
+void gat_forward(const GATArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    const AdditiveScore<T, I, C> score{
+    const GATScore<T, I, C> score{
         .graph = Edges<I>(args),
         .query_score = args.query_score,
         .key_score = args.key_score,
@@ -393,13 +393,13 @@ void additive_forward(const AdditiveArgs& args) {
   });
 }
 
-void additive_backward(const AdditiveArgs& args) {
+void gat_backward(const GATArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
     // Lanes beyond the last head may read on into the next node.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     const Edges<I> edges(args);
-    const AdditiveRowTerms<T, I, C> of_rows{
+    const GATRowTerms<T, I, C> of_rows{
         .graph = edges,
         .query_score = args.query_score,
         .key_score = args.key_score,
@@ -419,7 +419,7 @@ void additive_backward(const AdditiveArgs& args) {
         .grad_query = static_cast<T*>(args.grad_query_score),
     };
     walk_rows(edges.rowptr, edges.n, args.heads * (args.channels + 8), of_rows);
-    const AdditiveBackward<T, I, C> body{
+    const GATBackward<T, I, C> body{
         .graph = edges,
         .key_score = args.key_score,
         .value = args.value,
@@ -442,10 +442,10 @@ void additive_backward(const AdditiveArgs& args) {
 
 }  // namespace
 
-std::span<const Kernel> additive_kernels() {
+std::span<const Kernel> gat_kernels() {
   static const Kernel table[] = {
-      GATTN_KERNEL(additive_forward, AdditiveArgs),
-      GATTN_KERNEL(additive_backward, AdditiveArgs),
+      GATTN_KERNEL(gat_forward, GATArgs),
+      GATTN_KERNEL(gat_backward, GATArgs),
   };
   return table;
 }

@@ -22,7 +22,7 @@ namespace {
 enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
 
 // clang-format off
-#define MLP_FIELDS(FIELD)                                                                \
+#define GATV2_FIELDS(FIELD)                                                                \
   FIELD(Dtype, dtype)                                                                    \
   GATTN_LAYOUT_FIELDS(FIELD)                                                             \
   GATTN_TERMS_FIELDS(FIELD)                                                              \
@@ -35,7 +35,7 @@ enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
   FIELD(void*, grad_query) FIELD(void*, grad_key) FIELD(void*, grad_value)               \
   FIELD(void*, grad_weight) FIELD(void*, grad_edge_attr) FIELD(void*, grad_edge_proj)
 // clang-format on
-GATTN_ARGS(MLPArgs, MLP_FIELDS);
+GATTN_ARGS(GATv2Args, GATV2_FIELDS);
 
 // Of one number, or of a register of them.
 template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
@@ -134,7 +134,7 @@ template <class A>
 
 // z and the score of blocks of edges, from either end: `own` is the row that stays, `other` the
 // table that is gathered.
-template <class T, class I, int C> struct MLPScore {
+template <class T, class I, int C> struct GATv2Score {
   using A = acc_t<T>;
   static constexpr i64 values_ahead = ahead;
 
@@ -239,7 +239,7 @@ template <class T, class I, int C> struct MLPScore {
 };
 
 template <class T, class I, int C>
-MLPScore<T, I, C> score_of(const MLPArgs& args, const Rows& own, const Rows& other) {
+GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& own, const Rows& other) {
   return {
       .graph = Edges<I>(args),
       .own = own,
@@ -256,10 +256,10 @@ MLPScore<T, I, C> score_of(const MLPArgs& args, const Rows& own, const Rows& oth
   };
 }
 
-template <class T, class I, int C> struct MLPBackwardByDestination {
+template <class T, class I, int C> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
-  MLPScore<T, I, C> score;
+  GATv2Score<T, I, C> score;
   Table<const T> value, grad_out;
   const A* out;
   i64 value_channels;
@@ -402,10 +402,10 @@ template <class T, class I, int C> struct MLPBackwardByDestination {
   }
 };
 
-template <class T, class I, int C> struct MLPBackwardBySource {
+template <class T, class I, int C> struct GATv2BackwardBySource {
   using A = acc_t<T>;
 
-  MLPScore<T, I, C> score;
+  GATv2Score<T, I, C> score;
   Table<const T> grad_out;
   i64 value_channels;
   HandedOver<A> handed;
@@ -485,10 +485,10 @@ template <class T, class I, int C> struct MLPBackwardBySource {
 };
 
 // Scores alone, at the caller's positions.
-template <class T, class I, int C> struct MLPScoreWalk {
+template <class T, class I, int C> struct GATv2ScoreWalk {
   using A = acc_t<T>;
 
-  MLPScore<T, I, C> score;
+  GATv2Score<T, I, C> score;
   T* out;  // [e, h]
   Buffer<A> s;
 
@@ -512,14 +512,14 @@ template <class T, class I, int C> struct MLPScoreWalk {
 };
 
 // The channels to dispatch on: those compiled in serve key and value alike, and not tanh.
-i64 common_channels(const MLPArgs& args) {
+i64 common_channels(const GATv2Args& args) {
   const bool common = args.channels == args.value_channels && args.activation != Activation::tanh;
   return common ? args.channels : 0;
 }
 
-Rows value_of(const MLPArgs& args) { return args.value.data ? args.value : args.key; }
+Rows value_of(const GATv2Args& args) { return args.value.data ? args.value : args.key; }
 
-i64 work_per_edge(const MLPArgs& args) {
+i64 work_per_edge(const GATv2Args& args) {
   return args.heads * (args.channels * (2 + args.features) + args.value_channels + 8);
 }
 
@@ -529,14 +529,14 @@ template <class T, class A> void store_transposed(T* to, const A* from, i64 feat
     for (i64 k = 0; k < features; ++k) to[y * features + k] = narrow<T>(from[k * size + y]);
 }
 
-void mlp_forward(const MLPArgs& args) {
+void gatv2_forward(const GATv2Args& args) {
   dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
     attend<T, I, C>(score_of<T, I, C>(args, args.query, args.key), args, value_of(args), args.heads,
                     args.value_channels);
   });
 }
 
-void mlp_backward(const MLPArgs& args) {
+void gatv2_backward(const GATv2Args& args) {
   dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
     using A = acc_t<T>;
     const Edges<I> edges(args);
@@ -545,7 +545,7 @@ void mlp_backward(const MLPArgs& args) {
     const bool has_signs = args.activation == Activation::leaky_relu;
     const auto signs = scratch<std::uint8_t>(has_signs ? edges.e * sign_bytes(size) : 0);
     const Buffer<A> total(size * (1 + features));
-    const MLPBackwardByDestination<T, I, C> by_destination{
+    const GATv2BackwardByDestination<T, I, C> by_destination{
         .score = score_of<T, I, C>(args, args.query, args.key),
         .value = value_of(args),
         .grad_out = args.grad_out,
@@ -562,7 +562,7 @@ void mlp_backward(const MLPArgs& args) {
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), by_destination, total.data());
     store(static_cast<T*>(args.grad_weight), total.data(), size);
     store_transposed(static_cast<T*>(args.grad_edge_proj), total.data() + size, features, size);
-    const MLPBackwardBySource<T, I, C> by_source{
+    const GATv2BackwardBySource<T, I, C> by_source{
         .score = score_of<T, I, C>(args, args.key, args.query),
         .grad_out = args.grad_out,
         .value_channels = args.value_channels,
@@ -575,10 +575,10 @@ void mlp_backward(const MLPArgs& args) {
   });
 }
 
-void mlp_score(const MLPArgs& args) {
+void gatv2_score(const GATv2Args& args) {
   dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
     const Edges<I> edges(args);
-    const MLPScoreWalk<T, I, C> body{
+    const GATv2ScoreWalk<T, I, C> body{
         .score = score_of<T, I, C>(args, args.query, args.key),
         .out = static_cast<T*>(args.out),
     };
@@ -588,11 +588,11 @@ void mlp_score(const MLPArgs& args) {
 
 }  // namespace
 
-std::span<const Kernel> mlp_kernels() {
+std::span<const Kernel> gatv2_kernels() {
   static const Kernel table[] = {
-      GATTN_KERNEL(mlp_forward, MLPArgs),
-      GATTN_KERNEL(mlp_backward, MLPArgs),
-      GATTN_KERNEL(mlp_score, MLPArgs),
+      GATTN_KERNEL(gatv2_forward, GATv2Args),
+      GATTN_KERNEL(gatv2_backward, GATv2Args),
+      GATTN_KERNEL(gatv2_score, GATv2Args),
   };
   return table;
 }

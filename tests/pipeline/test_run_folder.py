@@ -4,24 +4,24 @@ import pytest
 
 from gattn.molecules.runs.config import RunSettings
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.training.folder import CHECKPOINTS, begin, check_place, metrics_of_whole
-from gattn.training.runs import RunError
+from gattn.pipeline.run_folder import CHECKPOINTS, check_writable, finished_metrics, start_run
+from gattn.training.model_io import RunError
 from gattn.training.settings import write_toml
 
 
 def test_folders_that_another_process_made_are_no_work_of_others(tmp_path):
     (tmp_path / "checkpoints" / "member-0").mkdir(parents=True)
-    assert metrics_of_whole(tmp_path, RunSettings(), []) is None
+    assert finished_metrics(tmp_path, RunSettings(), []) is None
     (tmp_path / "checkpoints" / "mine").write_text("")
     with pytest.raises(RunError, match="is not empty and holds no run: choose another folder"):
-        metrics_of_whole(tmp_path, RunSettings(), [])
+        finished_metrics(tmp_path, RunSettings(), [])
 
 
 def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
     write_toml(tmp_path / "config.toml", RunSettings())
-    told = "holds no run of this command: choose another folder .*no setting smiles"
-    with pytest.raises(RunError, match=told):
-        metrics_of_whole(tmp_path, NodeRunSettings("cora"), [])
+    message = "holds no run of this command: choose another folder .*no setting smiles"
+    with pytest.raises(RunError, match=message):
+        finished_metrics(tmp_path, NodeRunSettings("cora"), [])
 
 
 def test_a_process_that_makes_its_folders_first_does_not_keep_a_run_from_beginning(
@@ -35,9 +35,9 @@ def test_a_process_that_makes_its_folders_first_does_not_keep_a_run_from_beginni
         rmdir(path)
 
     monkeypatch.setattr(type(out), "rmdir", slow_rmdir)
-    check_place(out)
-    begin(out, RunSettings(), {"sha256": "a", "train": [0]}, ("row",), [])
-    begin(out, RunSettings(), {"sha256": "b", "train": [0]}, ("row",), [])
+    check_writable(out)
+    start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])
+    start_run(out, RunSettings(), {"sha256": "b", "train": [0]}, [("row",)])
     (out / CHECKPOINTS / "0" / "last.ckpt").touch()
     with pytest.raises(RunError, match="other data"):
-        begin(out, RunSettings(), {"sha256": "a", "train": [0]}, ("row",), [])
+        start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])

@@ -1,4 +1,4 @@
-"""What the loop is given and what it gives back: settings, batches, a history."""
+"""Types of the training loop: its settings, batches and history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TrainingError(RuntimeError):
 
 
 class Batches(Protocol):
-    """A part of the data, from which batches are taken: molecules, or one graph of many nodes."""
+    """A part of the data that gives batches: molecules, or one graph of many nodes."""
 
     def __len__(self) -> int:
         """Count the items."""
@@ -47,31 +47,31 @@ class Batches(Protocol):
             positions: [b] int64, from 0.
 
         Returns:
-            What the network is called with, a tensor or PyG data, and the targets [g, t], NaN
-            where the loss is to leave a gap.
+            The input of the network, a tensor or PyG data, and the targets [g, t], NaN
+            where the loss ignores a target.
         """
         ...
 
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How a network is trained.
+    """Settings of the training loop.
 
     Attributes:
-        epochs: at most so many passes over the training part.
-        batch_size: items a step, over all processes together.
-        learning_rate: the highest, which the schedule reaches after ``warmup`` and leaves along
-            a cosine (one cycle; Smith and Topin, 2019).
-        weight_decay: of AdamW.
-        warmup: the share of all steps in which the learning rate rises, in (0, 1).
-        gradient_clip: the largest norm of the gradient; 0 leaves it as it is.
-        average: the decay of the running mean of the weights; 0 keeps the weights themselves.
-        patience: stop after so many epochs without a lower validation loss.
-        seed: of the shuffling and of dropout.
-        precision: of the computation: ``"32"``, ``"bf16-mixed"``, ``"16-mixed"``, or ``"64"``, in
-            which several processes end with the metrics of one after any number of steps.
+        epochs: maximum number of passes over the training part.
+        batch_size: items in a step, over all processes together.
+        learning_rate: peak of the schedule, reached after ``warmup`` and followed by a cosine
+            (one cycle; Smith and Topin, 2019).
+        weight_decay: weight decay of AdamW.
+        warmup: share of all steps in which the learning rate rises, in (0, 1).
+        gradient_clip: maximum norm of the gradient; 0 turns clipping off.
+        average: decay of the running mean of the weights; 0 turns averaging off.
+        patience: stop after this many epochs without a lower validation loss.
+        seed: seed of shuffling and dropout.
+        precision: ``"32"``, ``"bf16-mixed"``, ``"16-mixed"``, or ``"64"``, with which several
+            processes have the metrics of one after any number of steps.
         accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``.
-        devices: processes; more than one must have been started by torchrun.
+        devices: number of processes; torchrun must have started them if there are several.
         recorded_outputs: record the outputs for the validation part after each epoch if it has at
             most this many items; 0 records none. See :attr:`History.outputs`.
 
@@ -116,14 +116,14 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch: the losses are means over known labels; that of validation is of averaged weights.
+    """Record of an epoch. Losses are means over labels; validation uses the averaged weights.
 
     Attributes:
         epoch: from 0.
-        train_loss: of the weights as they were when each batch came, with dropout.
+        train_loss: with the weights at each step, and with dropout.
         validation_loss: at the end of the epoch; NaN without a validation part.
         learning_rate: at the end of the epoch.
-        seconds: what the epoch took, validation included.
+        seconds: duration of the epoch, with validation.
     """
 
     epoch: int
@@ -135,7 +135,7 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class History:
-    """The record of every epoch, and the epoch of the lowest validation loss.
+    """Records of all epochs, and the epoch with the lowest validation loss.
 
     Attributes:
         records: one for each epoch.

@@ -18,7 +18,9 @@ from torch import Tensor
 
 from gattn.files import replace_files
 
-__all__ = ["Json", "RunError", "read_json", "read_model", "write_json", "write_model"]
+__all__ = [
+    "Json", "RunError", "package_versions", "read_json", "read_model", "write_json", "write_model",
+]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -36,13 +38,13 @@ def write_model(
 ) -> None:
     """Write a model: its tensors, and a card that says what they are.
 
-    Both files are on the disk before either takes its name: where there is no room, what stood in
-    the folder stands there still.
+    Both files are on the disk before either takes its name: where there is no room, the files
+    in the folder are unchanged.
 
     Args:
-        folder: made where it is missing.
+        folder: created if it is missing.
         tensors: by name; any dtypes and shapes.
-        card: what else there is to know, for JSON; a NaN becomes null. ``format``, ``versions``
+        card: all other values, for JSON; a NaN becomes null. ``format``, ``versions``
             and ``sha256`` are added, which :func:`read_model` checks.
 
     Raises:
@@ -57,16 +59,22 @@ def write_model(
         >>> tensors["weight"], card["unit"]
         (tensor([1., 1.]), 'log mol/L')
     """
-    taken = {"format", "versions", "sha256"} & set(card)
-    if taken:
-        raise ValueError(f"a card is given {', '.join(sorted(taken))} when it is written")
+    reserved = {"format", "versions", "sha256"} & set(card)
+    if reserved:
+        raise ValueError(f"{', '.join(sorted(reserved))} are added to a card when it is written")
     weights = save({name: _plain(tensor) for name, tensor in tensors.items()})
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    full = dict(card, format=FORMAT, versions={"python": platform.python_version(), **versions})
+    versions: dict[str, Json] = {**package_versions()}
+    full: dict[str, Json] = {**card, "format": FORMAT, "versions": versions}
     checked = {**full, "sha256": {"weights": _sha256(weights), "card": _card_hash(full)}}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     replace_files({folder / WEIGHTS: weights, folder / CARD: _json(checked)})
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a model depends on."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **versions}
 
 
 def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Json]]:
@@ -111,14 +119,14 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 
 
 def read_json(
-    path: str | os.PathLike[str], *wanted: str, remedy: str = "remove it"
+    path: str | os.PathLike[str], *required: str, remedy: str = "remove it"
 ) -> dict[str, Any]:
     """Read what :func:`write_json` wrote.
 
     Args:
         path: the file.
-        wanted: keys that it must have.
-        remedy: what the reader of an error can do.
+        *required: keys that the file must have.
+        remedy: advice at the end of an error message.
 
     Raises:
         RunError: it is no JSON, no table, or lacks a key.
@@ -132,14 +140,14 @@ def read_json(
         raise RunError(f"{path} is damaged ({reason}): {remedy}") from None
     if not isinstance(table, dict):
         raise RunError(f"{path} is damaged (it holds no table): {remedy}")
-    for key in wanted:
+    for key in required:
         if key not in table:
             raise RunError(f"{path} is damaged (it has no {key!r}): {remedy}")
     return table
 
 
 def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
-    """Write JSON that every reader takes: NaN and infinity, which it has not, become null.
+    """Write JSON that every reader accepts: NaN and infinity become null.
 
     Args:
         path: the file, replaced at once or not at all.
@@ -178,7 +186,7 @@ def _finite(value: object) -> object:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """A copy that shares its memory with nothing, as safetensors wants it."""
+    """Copy a tensor to memory of its own, as safetensors requires."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 

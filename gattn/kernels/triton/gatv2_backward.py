@@ -27,8 +27,8 @@ values add F s per edge where they are not the keys; W and w stay in cache:
 
 The pass by source needs act'(z_ij), so it gathers q_i in any case. It reads alpha and ds, so that
 neither the score nor <dO_i, v_j> is computed again. Of a batch of small graphs (`graph_ptr`) a
-program takes whole ones: `mlp_backward_query_kernel` then does the pass by source, too, and writes
-dk and dv.
+program takes whole ones: `gatv2_backward_query_kernel` then does the pass by source, too, and
+writes dk and dv.
 """
 
 from __future__ import annotations
@@ -38,6 +38,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gattn.kernels.triton.gatv2 import (
+    activation_and_grad,
+    add_edge_term,
+    features_first,
+    gatv2_constants,
+    gatv2_plan,
+)
 from gattn.kernels.triton.launch import (
     ACCUMULATOR,
     Sums,
@@ -47,13 +54,6 @@ from gattn.kernels.triton.launch import (
     launch,
     per_head,
     sum_heads,
-)
-from gattn.kernels.triton.mlp import (
-    activation_and_grad,
-    add_edge_term,
-    features_first,
-    mlp_constants,
-    mlp_plan,
 )
 from gattn.kernels.triton.primitives import (
     acc_scalar,
@@ -87,7 +87,7 @@ EDGES = 32
 """Edges of a tile in the passes by edge; half as many in fp64, or beyond 128 channels."""
 
 
-def mlp_backward(
+def gatv2_backward(
     grad_out: Tensor,
     query: Tensor,
     key: Tensor,
@@ -95,7 +95,7 @@ def mlp_backward(
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     out_acc: Tensor,
     row_max: Tensor,
@@ -106,7 +106,7 @@ def mlp_backward(
     negative_slope: float,
     dropout: float,
     wants_edge_attr: bool,
-    wants_bias: bool,
+    wants_attn_bias: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of all inputs but the first, which is one itself.
@@ -125,22 +125,22 @@ def mlp_backward(
     )
     edge_terms = row_max.new_empty(e, heads, 2)
     destination = None if edge_attr is None else col.new_empty(e)
-    grad_bias = head_gradients(bias, wants_bias, row_sum)
+    grad_attn_bias = head_gradients(attn_bias, wants_attn_bias, row_sum)
     grad_edge_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
-    constants = mlp_constants(channels, value_channels, edge_attr, activation)
+    constants = gatv2_constants(channels, value_channels, edge_attr, activation)
 
     graph_ptr = graph_ptr_of(layout)
-    plan = mlp_plan(layout, query, value_channels, edge_attr, unroll=2, graph_ptr=graph_ptr)
+    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=2, graph_ptr=graph_ptr)
     sums = Sums(a=grad_query)
     splits = plan.workspaces(sums)
     programs = min(plan.programs, WEIGHT_PROGRAMS) if graph_ptr is None else plan.programs
     partial_grad_weight = row_max.new_empty(programs, heads, channels)
     plan.run(
-        mlp_backward_query_kernel,
+        gatv2_backward_query_kernel,
         graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
         grad_out, query, key, value, weight, edge_attr, edge_proj_t,
-        *contiguous(per_head(bias, heads), edge_weight), out_acc, row_max, row_sum,
-        grad_query, splits.a, partial_grad_weight, grad_bias, grad_edge_weight,
+        *contiguous(per_head(attn_bias, heads), edge_weight), out_acc, row_max, row_sum,
+        grad_query, splits.a, partial_grad_weight, grad_attn_bias, grad_edge_weight,
         edge_terms, destination,
         plan.programs,
         negative_slope=negative_slope, **dropout_args(seed, dropout), **constants,
@@ -150,17 +150,17 @@ def mlp_backward(
     grad_weight = partial_grad_weight.sum(0).to(weight.dtype)
 
     if graph_ptr is None:
-        plan = mlp_plan(layout, query, value_channels, edge_attr, unroll=2, transposed=True)
+        plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=2, transposed=True)
         sums = Sums(a=grad_key, b=grad_value)
         splits = plan.workspaces(sums)
         plan.run(
-            mlp_backward_key_kernel,
+            gatv2_backward_key_kernel,
             row, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
             edge_terms, grad_key, grad_value, splits.a, splits.b,
             negative_slope=negative_slope, **constants,
         )  # fmt: skip
         plan.merge(splits, sums)
-    of_terms = sum_heads(grad_bias, bias), sum_heads(grad_edge_weight, edge_weight)
+    of_terms = sum_heads(grad_attn_bias, attn_bias), sum_heads(grad_edge_weight, edge_weight)
     grads = [grad_query, grad_key, grad_value, grad_weight, None, None, *of_terms]
     if edge_attr is not None:
         grads[4:6] = _edge_gradients(
@@ -208,24 +208,24 @@ def _edge_gradients(
     if wants_edge_attr:
         grad_edge_attr = edge_attr.new_empty(edge_attr.shape)
         launch(
-            mlp_backward_edge_attr_kernel, (tiles,), 4,
+            gatv2_backward_edge_attr_kernel, (tiles,), 4,
             *inputs, grad_edge_attr, e, head_blocks, negative_slope, **constants,
         )  # fmt: skip
     programs = min(tiles, PROJ_PROGRAMS)
     partial_grad_proj = edge_terms.new_empty(programs, heads, channels, features)
     launch(
-        mlp_backward_edge_proj_kernel, (programs, head_blocks), 4,
+        gatv2_backward_edge_proj_kernel, (programs, head_blocks), 4,
         *inputs, partial_grad_proj, e, programs, negative_slope, **constants,
     )  # fmt: skip
     return grad_edge_attr, partial_grad_proj.sum(0).to(edge_proj.dtype)
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits", "num_programs"])
-def mlp_backward_query_kernel(
+def gatv2_backward_query_kernel(
     offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, query, key, value, weight, edge_attr, edge_proj_t, bias, edge_weight,
+    grad_out, query, key, value, weight, edge_attr, edge_proj_t, attn_bias, edge_weight,
     out_acc, row_max, row_sum,
-    grad_query, split_grad_query, partial_grad_weight, grad_bias, grad_edge_weight,
+    grad_query, split_grad_query, partial_grad_weight, grad_attn_bias, grad_edge_weight,
     edge_terms, destination,
     num_programs, num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -277,7 +277,7 @@ def mlp_backward_query_kernel(
             for u in tl.static_range(UNROLL):
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 z = q[None] + keys[u]
-                if (edge_attr is not None) or (bias is not None) or (edge_weight is not None):
+                if (edge_attr is not None) or (attn_bias is not None) or (edge_weight is not None):
                     edge = tl.load(perm + position, mask=valid, other=0)
                 if edge_attr is not None:
                     z = add_edge_term(
@@ -287,8 +287,8 @@ def mlp_backward_query_kernel(
                     tl.store(destination + position, row[None] + position * 0, mask=valid)
                 y, act_grad = activation_and_grad(z, negative_slope, ACTIVATION)
                 score = tl.sum(w * y, 3)
-                if bias is not None:
-                    score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
+                if attn_bias is not None:
+                    score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
                 grad_alpha = tl.sum(g[None] * values[u], 3)
                 alpha = exp(score - m_row[None]) * inv_sum[None]
                 alpha = tl.where(expand_last(valid), alpha, 0.0)
@@ -303,8 +303,8 @@ def mlp_backward_query_kernel(
                         alpha, alpha_drop, grad_alpha, HEADS, ACC,
                     )  # fmt: skip
                 grad_score = alpha * (grad_alpha - delta[None])
-                if grad_bias is not None:
-                    scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
+                if grad_attn_bias is not None:
+                    scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 acc += expand_last(grad_score) * w * act_grad
                 acc_weight += expand_last(grad_score) * y
                 alphas += (alpha_drop,)
@@ -338,7 +338,7 @@ def mlp_backward_query_kernel(
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
-def mlp_backward_key_kernel(
+def gatv2_backward_key_kernel(
     offsets, row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
     edge_terms, grad_key, grad_value, split_grad_key, split_grad_value,
     num_rows, num_splits, negative_slope: tl.float64,
@@ -445,7 +445,7 @@ def pre_activation_grad(
 
 
 @triton.jit(do_not_specialize=["num_edges", "head_blocks"])
-def mlp_backward_edge_attr_kernel(
+def gatv2_backward_edge_attr_kernel(
     destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t, edge_terms,
     grad_edge_attr, num_edges, head_blocks, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
@@ -479,7 +479,7 @@ def mlp_backward_edge_attr_kernel(
 
 
 @triton.jit(do_not_specialize=["num_edges", "programs"])
-def mlp_backward_edge_proj_kernel(
+def gatv2_backward_edge_proj_kernel(
     destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t, edge_terms,
     partial_grad_proj, num_edges, programs, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,

@@ -1,7 +1,7 @@
 """MLP attention, forward: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
 
 Serves GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score. The backward is
-in `mlp_backward`.
+in `gatv2_backward`.
 
 Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c; the
 values add F s per edge where they are not the keys; W and w stay in cache:
@@ -53,14 +53,14 @@ FEATURE_SLOTS = 4
 """Edges of a tile that share one reading of W, with edge features; half as many in fp64."""
 
 
-def mlp_forward(
+def gatv2_forward(
     query: Tensor,
     key: Tensor,
     value: Tensor | None,
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
@@ -80,24 +80,24 @@ def mlp_forward(
     row_sum = row_max.new_empty(n, heads)
     out_acc = empty_sum(query, needs_backward, n, heads, value_channels)
     cut = graph_ptr_of(layout) is None
-    plan = mlp_plan(layout, query, value_channels, edge_attr, unroll=4, cut=cut)
+    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=4, cut=cut)
     sums = Sums(row_max, row_sum, out_acc)
     splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
     plan.run(
-        mlp_forward_kernel,
+        gatv2_forward_kernel,
         col, perm, *contiguous(query, key, value, weight, edge_attr, features_first(edge_proj)),
-        *contiguous(per_head(bias, heads), edge_weight),
+        *contiguous(per_head(attn_bias, heads), edge_weight),
         *sums[:3], *splits[:3],
         negative_slope=negative_slope, **drop,
-        **mlp_constants(channels, value_channels, edge_attr, activation),
+        **gatv2_constants(channels, value_channels, edge_attr, activation),
     )  # fmt: skip
     plan.merge(splits, sums, drop["keep_scale"])
     out, out_acc = round_out(out_acc, query.dtype)
     return out, row_max, row_sum, out_acc
 
 
-def mlp_score(
+def gatv2_score(
     query: Tensor,
     key: Tensor,
     weight: Tensor,
@@ -111,16 +111,16 @@ def mlp_score(
     _, col, perm, *_ = layout
     heads, channels = query.shape[1:]
     out = query.new_empty(col.numel(), heads)
-    plan = mlp_plan(layout, query, channels, edge_attr, unroll=4)
+    plan = gatv2_plan(layout, query, channels, edge_attr, unroll=4)
     plan.run(
-        mlp_score_kernel,
+        gatv2_score_kernel,
         col, perm, *contiguous(query, key, weight, edge_attr, features_first(edge_proj)), out,
-        negative_slope=negative_slope, **mlp_constants(channels, None, edge_attr, activation),
+        negative_slope=negative_slope, **gatv2_constants(channels, None, edge_attr, activation),
     )  # fmt: skip
     return out
 
 
-def mlp_plan(
+def gatv2_plan(
     layout: list[Tensor],
     query: Tensor,
     value_channels: int,
@@ -142,7 +142,7 @@ def mlp_plan(
     )  # fmt: skip
 
 
-def mlp_constants(
+def gatv2_constants(
     channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
 ) -> dict[str, Any]:
     """The compile-time constants of a kernel that forms the score."""
@@ -180,8 +180,8 @@ def add_edge_term(z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
-def mlp_forward_kernel(
-    offsets, col, perm, query, key, value, weight, edge_attr, edge_proj_t, bias, edge_weight,
+def gatv2_forward_kernel(
+    offsets, col, perm, query, key, value, weight, edge_attr, edge_proj_t, attn_bias, edge_weight,
     row_max, row_sum, out, split_max, split_sum, split_out,
     num_rows, num_splits,
     negative_slope: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -216,7 +216,7 @@ def mlp_forward_kernel(
             else:
                 values += (gather(value, j, valid, value_offset, value_mask, width, ACC),)
             z = q[None] + k
-            if (edge_attr is not None) or (bias is not None):
+            if (edge_attr is not None) or (attn_bias is not None):
                 edge = tl.load(perm + position, mask=valid, other=0)
             if edge_attr is not None:
                 z = add_edge_term(
@@ -225,8 +225,8 @@ def mlp_forward_kernel(
                 )  # fmt: skip
             y = activation_and_grad(z, negative_slope, ACTIVATION)[0]
             score = tl.sum(w * y, 3)
-            if bias is not None:
-                score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
+            if attn_bias is not None:
+                score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
             scores += (tl.where(expand_last(valid), score, float("-inf")),)
         exp_scores, rescale, m_i = online_softmax_step(scores, m_i)
         l_i *= rescale
@@ -257,7 +257,7 @@ def mlp_forward_kernel(
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
-def mlp_score_kernel(
+def gatv2_score_kernel(
     offsets, col, perm, query, key, weight, edge_attr, edge_proj_t, out,
     num_rows, num_splits, negative_slope: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
