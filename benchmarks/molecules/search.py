@@ -25,7 +25,7 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
-from gattn.data.splits import murcko_scaffold
+from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor, Prediction

@@ -31,11 +31,11 @@ from gattn.data.molecules.fingerprints import (
 )
 from gattn.data.molecules.identity import molecule_identities
 from gattn.data.molecules.reading import load_molecules, read_csv, read_smiles
+from gattn.data.molecules.scaffolds import scaffold_split
 from gattn.data.molecules.smiles import smiles_to_data
 from gattn.data.splits import (
     Split,
     random_split,
-    scaffold_split,
     split_by_names,
     split_from_file,
 )

@@ -29,15 +29,15 @@ LONGEST_SIDE = 2**31 - 1
 
 
 class _Record:
-    """What a name was called with, and the state that it was given."""
+    """The arguments of a call in a pickle, and the state that the object is set to."""
 
     arguments: tuple[object, ...]
     state: object
 
     def __new__(cls, *arguments: object) -> _Record:
-        made = super().__new__(cls)
-        made.arguments, made.state = arguments, None
-        return made
+        record = super().__new__(cls)
+        record.arguments, record.state = arguments, None
+        return record
 
     def __setstate__(self, state: object) -> None:
         self.state = state
@@ -177,12 +177,12 @@ def _matrix(state: object) -> SparseMatrix:
     return matrix
 
 
-def _array(found: object) -> np.ndarray:
-    if not (isinstance(found, _Array) and found.arguments == (_Ndarray, (0,), "b")):
+def _array(record: object) -> np.ndarray:
+    if not (isinstance(record, _Array) and record.arguments == (_Ndarray, (0,), "b")):
         raise PickleRefused("an array is not made as numpy makes one")
-    if not (isinstance(found.state, tuple) and len(found.state) == 5):
+    if not (isinstance(record.state, tuple) and len(record.state) == 5):
         raise PickleRefused("an array has a state that is not numpy's")
-    _, shape, dtype, fortran, content = found.state
+    _, shape, dtype, fortran, content = record.state
     dtype = _dtype(dtype)
     if not (isinstance(shape, tuple) and all(map(_is_size, shape))):
         raise PickleRefused(f"an array has the shape {short(shape)}")
@@ -198,13 +198,13 @@ def _array(found: object) -> np.ndarray:
     return array.reshape(shape, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
 
 
-def _dtype(found: object) -> np.dtype:
-    if not (isinstance(found, _Dtype) and found.arguments[:1] and found.arguments[0] in NUMBERS):
+def _dtype(record: object) -> np.dtype:
+    if not (isinstance(record, _Dtype) and record.arguments[:1] and record.arguments[0] in NUMBERS):
         raise PickleRefused("an array has no number type")
-    state = found.state
+    state = record.state
     if not (isinstance(state, tuple) and len(state) >= 2 and state[1] in ("<", ">", "|", "=")):
         raise PickleRefused("a number type has a state that is not numpy's")
-    return np.dtype((">" if state[1] == ">" else "<") + str(found.arguments[0]))
+    return np.dtype((">" if state[1] == ">" else "<") + str(record.arguments[0]))
 
 
 def _check(matrix: SparseMatrix) -> None:

@@ -76,11 +76,11 @@ def load_citation(
     test = _test_index(by_part["test.index"])
     _check_sizes(by_part, x, tx, allx, y, ty, ally, test)
 
-    known = allx.shape[0]
-    n = max(known, int(test.max()) + 1)
+    rows = allx.shape[0]
+    n = max(rows, int(test.max()) + 1)
     features = _stack(allx, tx, test, n)
     labels = np.zeros(n, np.int64)
-    labels[:known] = ally.argmax(1)
+    labels[:rows] = ally.argmax(1)
     labels[test] = ty.argmax(1)
 
     train = len(y)
@@ -155,26 +155,26 @@ def _check_sizes(
         raise ValueError(f"{folder}: the feature files differ in their number of columns")
     if not y.shape[1] == ty.shape[1] == ally.shape[1]:
         raise ValueError(f"{folder}: the label files differ in their number of classes")
-    known, last = allx.shape[0], int(test.max())
-    if len(y) + PUBLIC_VALIDATION > known:
+    rows_of_allx, last = allx.shape[0], int(test.max())
+    if len(y) + PUBLIC_VALIDATION > rows_of_allx:
         raise ValueError(
             f"{folder}: {len(y)} training rows and {PUBLIC_VALIDATION} for validation "
-            f"do not fit into the {known} rows of allx"
+            f"do not fit into the {rows_of_allx} rows of allx"
         )
     # Test papers come after allx; a few numbers between them may be unused (CiteSeer).
-    if test.min() < known or last - known >= 2 * len(test):
+    if test.min() < rows_of_allx or last - rows_of_allx >= 2 * len(test):
         raise ValueError(
-            f"{folder}: test.index must number the papers that follow the {known} of allx; "
+            f"{folder}: test.index must number the papers that follow the {rows_of_allx} of allx; "
             f"it spans {test.min()}..{last}"
         )
 
 
 def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> SparseMatrix:
     """Put row k of ``tx`` at paper ``test[k]``, below ``allx``; papers in neither stay empty."""
-    known = allx.shape[0]
+    rows = allx.shape[0]
     row = np.concatenate(
         [
-            np.repeat(np.arange(known), np.diff(allx.indptr)),
+            np.repeat(np.arange(rows), np.diff(allx.indptr)),
             np.repeat(test, np.diff(tx.indptr)),
         ]
     )

@@ -1,4 +1,4 @@
-"""Where raw files lie, and how they get there: locate, download, verify."""
+"""Raw files of data sets: locate, download, verify."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     """Choose the folder that holds the data sets.
 
     Args:
-        root: taken as it is where given; else ``GATTN_DATA``, else a ``gattn`` folder in the
-            user's cache directory (``XDG_CACHE_HOME``, else ``~/.cache``).
+        root: the folder itself; by default ``GATTN_DATA``, else a ``gattn`` folder in the user's
+            cache directory (``XDG_CACHE_HOME``, else ``~/.cache``).
 
     Returns:
         The folder, which need not exist yet.
@@ -33,7 +33,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     if os.environ.get("GATTN_DATA"):
         return Path(os.environ["GATTN_DATA"]).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG rule: a relative path there is to be ignored.
+    # The XDG specification says to ignore a relative path.
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "gattn"
 
 
@@ -125,7 +125,7 @@ def _verify(path: Path, file: DataFile) -> None:
 
 
 def _download(url: str, path: Path, file: DataFile) -> None:
-    """Fetch one file; it appears under its name whole and verified, or not at all."""
+    """Download one file; it appears under its name complete and verified, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
         temporary.write_bytes(_read_url(url, file.bytes))

@@ -126,8 +126,8 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
             file = parquet.ParquetFile(path)
             schema, batches = file.schema_arrow, file.iter_batches(PIECE, columns=list(columns))
     for name in columns:
-        found = schema.get_all_field_indices(name)
-        if len(found) != 1:
+        indices = schema.get_all_field_indices(name)
+        if len(indices) != 1:
             raise ValueError(
                 f"{path} must have one column {name!r}; its columns are {', '.join(schema.names)}"
             )

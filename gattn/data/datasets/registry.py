@@ -38,7 +38,7 @@ class ReportedScore:
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """What the registry says of one data set.
+    """The registry's record of one data set.
 
     ``folder`` is where the raw files lie, below the data root, or below the installed
     ``package`` where one is named. ``url`` is the address that each file's name is appended to,
@@ -89,10 +89,10 @@ def get_dataset(name: str) -> DatasetRecord:
     >>> get_dataset("ESOL").metric
     'RMSE'
     """
-    found = _registry().get(name.lower()) if isinstance(name, str) else None
-    if found is None:
+    record = _registry().get(name.lower()) if isinstance(name, str) else None
+    if record is None:
         raise ValueError(f"no data set named {name!r}; there are: {', '.join(dataset_names())}")
-    return found
+    return record
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def _registry() -> dict[str, DatasetRecord]:
 
 
 def _registry_text() -> str:
-    """Read the copy inside the wheel, else the one of the source tree this file lies in."""
+    """Read the copy in the wheel, else the one in the source tree."""
     packaged = resources.files("gattn.data.datasets").joinpath("registry.toml")
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")

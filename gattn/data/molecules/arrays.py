@@ -1,4 +1,4 @@
-"""The atoms and bonds of many molecules side by side, in three tensors and two of boundaries."""
+"""Atoms and bonds of many molecules: three tensors of features and edges, two of pointers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class MoleculeArrays:
         x: [n, d] float32, the atoms.
         edge_index: [2, e] int64, the bonds in both directions.
         edge_attr: [e, d] float32.
-        ptr: [k + 1] int64, where each molecule's atoms begin.
-        edge_ptr: [k + 1] int64, where each molecule's edges begin.
+        ptr: [k + 1] int64, the first atom of each molecule.
+        edge_ptr: [k + 1] int64, the first edge of each molecule.
     """
 
     x: Tensor
@@ -42,7 +42,7 @@ class MoleculeArrays:
         )
 
     def copy(self) -> MoleculeArrays:
-        """The same in memory of its own."""
+        """Copy all tensors."""
         return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
 
     def take(self, index: Tensor) -> MoleculeArrays:
@@ -55,11 +55,11 @@ class MoleculeArrays:
 
 
 def _ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions that ranges ``ptr[i]..ptr[i + 1]`` hold, and where each begins among them."""
+    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` of an index; return them and their pointers."""
     length = ptr.diff()[index]
-    made = _boundaries(length)
-    within = torch.arange(int(made[-1])) - made[:-1].repeat_interleave(length)
-    return ptr[index].repeat_interleave(length) + within, made
+    bounds = _boundaries(length)
+    within = torch.arange(int(bounds[-1])) - bounds[:-1].repeat_interleave(length)
+    return ptr[index].repeat_interleave(length) + within, bounds
 
 
 def _boundaries(length: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Molecules from RDKit's: their atoms and bonds as rows of features, laid side by side."""
+"""Graphs of RDKit molecules: rows of atom and bond features, joined for many molecules."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
 READ = 1024
-"""So many molecules are held until their atoms and bonds are looked up together."""
+"""Number of molecules whose atoms and bonds are looked up together."""
 OXYGEN = 8
 Described = TypeVar("Described")
 Kind = TypeVar("Kind", bound=Hashable)
 
 
 class PackedRows(NamedTuple):
-    """Rows of which few differ: ``table[order]`` is all of them."""
+    """Rows with many repetitions: ``table[order]`` are all rows."""
 
     order: np.ndarray
     table: np.ndarray
 
 
 class PackedMolecules(NamedTuple):
-    """Molecules in a tenth of their memory, as they go from one process to another.
+    """Molecules packed to a tenth of their memory, to send them between processes.
 
     Attributes:
         smiles: k texts.
@@ -55,7 +55,7 @@ class PackedMolecules(NamedTuple):
     sizes: np.ndarray
 
     def unpack(self) -> Molecules:
-        """The molecules, without targets."""
+        """Expand the molecules, without targets."""
         forth = torch.from_numpy(self.ends).long()
         edges = torch.stack([forth, forth.flip(1)], 1).reshape(-1, 2)
         ptr = torch.zeros(2, len(self.smiles) + 1, dtype=torch.int64)
@@ -73,7 +73,7 @@ class PackedMolecules(NamedTuple):
 
 
 class Skeletons(NamedTuple):
-    """What descriptors of k molecules ask of their n atoms and b bonds.
+    """Columns of n atoms and b bonds of k molecules, from which descriptors are computed.
 
     Attributes:
         sizes: [k, 2] int64, how many atoms and bonds each has.
@@ -97,7 +97,7 @@ class Skeletons(NamedTuple):
 
 
 class MoleculeBuilder:
-    """Takes RDKit's molecules one by one and lays their graphs side by side."""
+    """Collects RDKit molecules one by one, and joins their graphs."""
 
     def __init__(self) -> None:
         self._smiles: list[str] = []
@@ -110,7 +110,7 @@ class MoleculeBuilder:
         return len(self._smiles)
 
     def add(self, molecule: Mol, smiles: str, row: int = 0) -> None:
-        """Add the molecule that RDKit made of this text, which stood in this row."""
+        """Add the RDKit molecule of a SMILES, and the number of its row."""
         self._reader.add(molecule, text_with_marks(smiles))
         self._smiles.append(smiles.strip())
         self._rows.append(row)
@@ -118,7 +118,7 @@ class MoleculeBuilder:
             self._finish()
 
     def pack(self) -> PackedMolecules:
-        """The molecules that were added."""
+        """Pack the molecules that were added."""
         graphs = self._graphs()
         return PackedMolecules(
             self._smiles,
@@ -130,7 +130,7 @@ class MoleculeBuilder:
         )
 
     def skeletons(self) -> Skeletons:
-        """What descriptors ask of the molecules that were added.
+        """Return the columns from which descriptors of the added molecules are computed.
 
         An environment names the element, degree, charge, hydrogens and aromaticity of an atom, the
         orders of its bonds, and the element, charge and aromaticity of its neighbours; of an
@@ -152,7 +152,7 @@ class MoleculeBuilder:
         )  # fmt: skip
 
     def labels(self) -> dict[int, Configurations]:
-        """The configurations of the molecules that have some, by the number of the molecule."""
+        """Return the configurations of molecules that have any, by the index of the molecule."""
         self._graphs()
         return self._labels
 
@@ -163,7 +163,7 @@ class MoleculeBuilder:
         self._reader = GraphReader()
 
     def _graphs(self) -> Graphs:
-        """All that was read, in one piece."""
+        """Join the graphs of all added molecules."""
         if len(self._reader) or not self._read:
             self._finish()
         if len(self._read) > 1:
@@ -172,11 +172,11 @@ class MoleculeBuilder:
 
 
 def _pack(table: Table[Described, Kind], places: np.ndarray) -> PackedRows:
-    held, order = np.unique(places, return_inverse=True)
-    return PackedRows(order.astype(np.int32), table.rows(held))
+    kinds, order = np.unique(places, return_inverse=True)
+    return PackedRows(order.astype(np.int32), table.rows(kinds))
 
 
 def _codes(things: Sequence[Hashable]) -> np.ndarray:
-    """A number for each thing, the same for equal ones as long as the list only grows."""
+    """Number the distinct things in order of appearance, so that a longer list keeps its codes."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.uint64)

@@ -250,12 +250,12 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
         labelled = len(molecules) and all("y" in graph for graph in molecules)
         y = torch.cat([graph["y"] for graph in molecules]) if labelled else None
     atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
-    made = Data(
+    batch = Data(
         x=arrays.x,
         edge_index=arrays.edge_index + arrays.ptr[:-1].repeat_interleave(bonds),
         edge_attr=arrays.edge_attr,
         y=y,
     )
-    made.batch = torch.arange(len(atoms)).repeat_interleave(atoms)
-    made.ptr = arrays.ptr
-    return made
+    batch.batch = torch.arange(len(atoms)).repeat_interleave(atoms)
+    batch.ptr = arrays.ptr
+    return batch

@@ -144,8 +144,8 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
     logp, refractivity, surface, donors = terms.T
     which = np.arange(count).repeat(atoms)
     hetero = (skeletons.elements != 1) & (skeletons.elements != 6)
-    asked = _properties(tuple(name for name in PROPERTIES if name not in COUNTED))
-    columns = dict(zip(asked.GetPropertyNames(), _properties_of(molecules, asked).T))
+    properties = _properties(tuple(name for name in PROPERTIES if name not in COUNTED))
+    columns = dict(zip(properties.GetPropertyNames(), _properties_of(molecules, properties).T))
     columns["NumHeteroatoms"] = np.bincount(which, hetero, count)
     columns["NumHBD"] = np.bincount(which, donors, count)
     columns["NumRotatableBonds"] = _rotatable(molecules, skeletons)
@@ -164,11 +164,11 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
     return _defined(rows.astype(np.float32))
 
 
-def _properties_of(molecules: Sequence[Mol], asked: Properties) -> np.ndarray:
-    places = range(len(asked.GetPropertyNames()))
-    found = map(asked.ComputeProperties, molecules)
+def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarray:
+    places = range(len(properties.GetPropertyNames()))
+    values = map(properties.ComputeProperties, molecules)
     # By place: RDKit iterates over its vectors in Python, which takes half as long as to fill them.
-    return np.array([list(map(numbers.__getitem__, places)) for numbers in found])
+    return np.array([list(map(numbers.__getitem__, places)) for numbers in values])
 
 
 MANY = 400
@@ -182,11 +182,11 @@ def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
     fixed[ends[orders == TRIPLE]] = True
     turns = (orders == SINGLE) & ~skeletons.in_ring & ~fixed[ends].any(1)
     count = len(molecules)
-    found = np.bincount(np.arange(count).repeat(skeletons.sizes[:, 1]), turns, count)
-    for i, many in enumerate(found > MANY):
+    counts = np.bincount(np.arange(count).repeat(skeletons.sizes[:, 1]), turns, count)
+    for i, many in enumerate(counts > MANY):
         if many:
-            found[i] = _rotatable_bonds(molecules[i])
-    return found
+            counts[i] = _rotatable_bonds(molecules[i])
+    return counts
 
 
 def _in_intervals(

@@ -62,13 +62,13 @@ def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndar
 
 
 def _gather(
-    own: np.ndarray, seen: np.ndarray, one: np.ndarray, other: np.ndarray, over: np.ndarray
+    codes: np.ndarray, seen: np.ndarray, one: np.ndarray, other: np.ndarray, over: np.ndarray
 ) -> np.ndarray:
     """Each atom's own code, and the sum of what it sees over its bonds."""
-    total = np.zeros_like(own)
+    total = np.zeros_like(codes)
     # Three times, as code 1 over a bond of code 2 is not code 2 over a bond of code 1.
     np.add.at(total, one, _mix((np.uint64(3) * _mix(seen))[other] + over))
-    return _mix(np.uint64(3) * _mix(own) + total)
+    return _mix(np.uint64(3) * _mix(codes) + total)
 
 
 def _mix(codes: np.ndarray) -> np.ndarray:
@@ -80,36 +80,36 @@ def _mix(codes: np.ndarray) -> np.ndarray:
 
 
 class AtomMemory:
-    """What a function says of atoms, where that depends on their environments alone.
+    """Cache of a function of atoms whose result depends only on the atom's environment.
 
     Args:
-        describe: gives ``width`` numbers of each atom of a molecule.
-        width: how many.
+        describe: returns ``width`` numbers for each atom of a molecule.
+        width: number of values per atom.
     """
 
     def __init__(self, describe: Callable[[Mol], Sequence[Sequence[float]]], width: int) -> None:
         self._describe, self._width = describe, width
-        self._known: dict[int, Sequence[float]] = {}
+        self._rows_by_key: dict[int, Sequence[float]] = {}
 
     def rows(self, keys: np.ndarray, molecules: Sequence[Mol], sizes: np.ndarray) -> np.ndarray:
-        """The numbers of all atoms of some molecules.
+        """Return the numbers of all atoms of some molecules.
 
         Args:
-            keys: [n], what :func:`environments` gives.
-            molecules: k of them.
-            sizes: [k], how many atoms each has.
+            keys: [n], the result of :func:`environments`.
+            molecules: k molecules.
+            sizes: [k], the number of atoms of each.
 
         Returns:
             [n, width] float64.
         """
-        if len(self._known) > MOST:
-            self._known.clear()
+        if len(self._rows_by_key) > MOST:
+            self._rows_by_key.clear()
         kinds, first, place = np.unique(keys, return_index=True, return_inverse=True)
         ends = np.cumsum(sizes)
         for kind, atom in zip(kinds.tolist(), first):
-            if kind not in self._known:
+            if kind not in self._rows_by_key:
                 which = int(ends.searchsorted(atom, side="right"))
                 of = slice(ends[which] - sizes[which], ends[which])
-                self._known.update(zip(keys[of].tolist(), self._describe(molecules[which])))
-        known = [self._known[kind] for kind in kinds.tolist()]
-        return np.array(known, np.float64).reshape(-1, self._width)[place]
+                self._rows_by_key.update(zip(keys[of].tolist(), self._describe(molecules[which])))
+        rows = [self._rows_by_key[kind] for kind in kinds.tolist()]
+        return np.array(rows, np.float64).reshape(-1, self._width)[place]

@@ -152,7 +152,7 @@ _CENTRES, _PLANES = (
 
 @functools.cache
 def morgan_counter() -> FingerprintGenerator64:
-    """What finds the environments that :data:`COUNTS` columns count."""
+    """Return RDKit's generator of Morgan counts with :data:`COUNTS` columns."""
     from rdkit.Chem import rdFingerprintGenerator
 
     return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
@@ -208,8 +208,8 @@ def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1
     >>> bool(guess[0] < guess[2] < guess[1])
     True
     """
-    (made,) = tanimoto_ridges(train, y, [test], ridge=ridge)
-    return made
+    (prediction,) = tanimoto_ridges(train, y, [test], ridge=ridge)
+    return prediction
 
 
 def tanimoto_ridges(

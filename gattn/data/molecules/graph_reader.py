@@ -1,4 +1,4 @@
-"""Reads the graphs of RDKit's molecules: many together, with few calls of RDKit.
+"""Graphs of RDKit molecules, read for many molecules together with few calls of RDKit.
 
 RDKit tells 32-bit invariants of all atoms of a molecule (element, charge, hydrogens, mass, rings)
 in one call; with the bonds of an atom they determine what
@@ -48,7 +48,7 @@ class Graphs(NamedTuple):
     sizes: np.ndarray
 
     def first_atoms(self) -> np.ndarray:
-        """Where the atoms of each bond's molecule begin: [b] int64."""
+        """Index of the first atom of each bond's molecule, [b] int64."""
         atoms, bonds = self.sizes.T
         return (atoms.cumsum() - atoms).repeat(bonds)
 
@@ -137,7 +137,7 @@ class GraphReader:
         ]
 
     def _note_rare(self, molecule: Mol, bonds: list[Bond]) -> None:
-        """The types of all bonds, and hybridisations, which depend on a dative bond's direction."""
+        """Record bond types and hybridisations, which depend on the direction of dative bonds."""
         start = len(self._invariants)
         self._atom_marks += [
             (start + atom.GetIdx(), HYBRIDISATION * (1 + int(atom.GetHybridization())))
@@ -158,12 +158,12 @@ class GraphReader:
         bonds += np.array(self._ring, np.uint64)
         _mark(bonds, self._bond_marks)
         atoms = np.array(self._invariants, np.uint64)
-        found = Graphs(atoms, bonds, ends, sizes)
-        over = ends + found.first_atoms()[:, None]
+        graphs = Graphs(atoms, bonds, ends, sizes)
+        over = ends + graphs.first_atoms()[:, None]
         _mark(atoms, self._atom_marks)
         _mark(atoms, self._aromatic_alone(orders == 1.5, over, sizes[:, 0]))
         keys = atom_keys(atoms, bonds >> np.uint64(1), over)  # atoms know their rings
-        return found._replace(
+        return graphs._replace(
             atoms=ATOMS.places(keys, self._atom), bonds=BONDS.places(bonds, self._bond)
         )
 

@@ -1,6 +1,6 @@
-"""Kinds of atoms and bonds: few occur, and each is described once.
+"""Tables of the kinds of atoms and bonds, each of which is described once.
 
-HIV's million atoms have some thousand kinds. Every further atom of one costs a look into a table.
+The million atoms of HIV have some thousand kinds. An atom of a kind in the table costs one look-up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class AtomKind(NamedTuple):
-    """What tables of atoms ask of an atom."""
+    """The properties of an atom that descriptors read."""
 
     element: int
     degree: int
@@ -33,19 +33,19 @@ class AtomKind(NamedTuple):
 
 
 class BondKind(NamedTuple):
-    """What is asked of a bond: RDKit's number of its type, and whether it is in a ring."""
+    """The properties of a bond that descriptors read: RDKit's type number, and ring membership."""
 
     order: int
     ring: bool
 
 
 class Table(Generic[Described, Kind]):
-    """The rows of the kinds met so far.
+    """Feature rows of the kinds seen so far.
 
     Args:
-        describe: gives the ``width`` numbers of a row.
-        tell: gives what else is known of a kind, which ``kinds`` holds by place.
-        width: of a row.
+        describe: returns the ``width`` numbers of a row.
+        tell: returns the properties of a kind, which ``kinds`` lists in the order of the rows.
+        width: number of columns.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Table(Generic[Described, Kind]):
         self._lock = threading.Lock()
 
     def places(self, keys: np.ndarray, find: Callable[[int], Described]) -> np.ndarray:
-        """The place of each key's kind, [n] int32; of a new one ``find`` gives the first thing."""
+        """Row of each key's kind, [n] int32; ``find`` returns an example of a new kind by index."""
         kinds, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        found = [self._places.get(kind) for kind in kinds.tolist()]
-        for i, place in enumerate(found):
+        rows = [self._places.get(kind) for kind in kinds.tolist()]
+        for i, place in enumerate(rows):
             if place is None:
-                found[i] = self._add(int(kinds[i]), find(int(first[i])))
-        return np.array(found, np.int32)[which]
+                rows[i] = self._add(int(kinds[i]), find(int(first[i])))
+        return np.array(rows, np.int32)[which]
 
     def _add(self, key: int, thing: Described) -> int:
         with self._lock:
@@ -82,7 +82,7 @@ class Table(Generic[Described, Kind]):
         return place
 
     def rows(self, places: np.ndarray) -> np.ndarray:
-        """The rows of these places."""
+        """Return the features of these rows."""
         return self._rows[places]
 
 

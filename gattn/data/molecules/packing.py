@@ -1,4 +1,4 @@
-"""Inputs of models as they go from one process to another: small, and without torch's tensors."""
+"""Inputs of models, packed to be sent between processes: small, and without torch tensors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["PackedInputs", "read_packed"]
 
 
 class PackedInputs(NamedTuple):
-    """What came of n texts; see :class:`gattn.molecules.inputs.Featurised`.
+    """The inputs made from n SMILES; see :class:`gattn.molecules.inputs.FeaturizedSmiles`.
 
     Attributes:
-        molecules: those that could be read.
-        counts: of their Morgan environments.
+        molecules: the k valid molecules.
+        counts: counts of their Morgan environments.
         descriptors: [k, len(DESCRIPTORS)] float32.
         errors: n texts, empty where the text could be read.
         canonical: k texts, one a molecule (:func:`gattn.data.molecule_identities`), or none.
@@ -36,19 +36,19 @@ class PackedInputs(NamedTuple):
 
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
-    """Read texts in this process, each parsed once."""
+    """Make the inputs of SMILES in this process; each SMILES is parsed once."""
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
-        found = [parse_or_reason(text, max_atoms) for text in smiles]
-        errors = [molecule if isinstance(molecule, str) else "" for molecule in found]
-        read = [(row, mol) for row, mol in enumerate(found) if not isinstance(mol, str)]
-        # One kind of work after the other: what it needs stays in the processor's caches.
+        parsed = [parse_or_reason(text, max_atoms) for text in smiles]
+        errors = [molecule if isinstance(molecule, str) else "" for molecule in parsed]
+        read = [(row, mol) for row, mol in enumerate(parsed) if not isinstance(mol, str)]
+        # One kind of work after another, so that its code and tables stay in the CPU caches.
         builder = MoleculeBuilder()
         molecules = [plain(molecule, smiles[row]) for row, molecule in read]
         for (row, _), molecule in zip(read, molecules):
             builder.add(molecule, smiles[row], row)
         counts = count_environments(molecules, builder.labels())
-        held = descriptor_rows(molecules, builder.skeletons())
+        descriptors = descriptor_rows(molecules, builder.skeletons())
         written = [identity(molecule) for _, molecule in read] if canonical else []
-    return PackedInputs(builder.pack(), counts, held, errors, written)
+    return PackedInputs(builder.pack(), counts, descriptors, errors, written)

@@ -212,13 +212,13 @@ def _cached(
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
     made_from = json.dumps([*digests, smiles, targets, max_atoms, rdkit.__version__, READER])
     try:
-        found = Molecules.load(cache, made_from=made_from)
+        molecules = Molecules.load(cache, made_from=made_from)
     except (FileNotFoundError, StaleFile):
-        found = _featurise(rows(), targets, "skip", max_atoms, str(paths[0]))
-        found.save(cache, made_from=made_from)
-    if found.bad and on_error == "raise":
-        raise MoleculeError(found.bad, str(paths[0]))
-    return found
+        molecules = _featurise(rows(), targets, "skip", max_atoms, str(paths[0]))
+        molecules.save(cache, made_from=made_from)
+    if molecules.bad and on_error == "raise":
+        raise MoleculeError(molecules.bad, str(paths[0]))
+    return molecules
 
 
 def _check_options(on_error: OnError, max_atoms: int) -> None:
@@ -247,11 +247,11 @@ def _featurise(
     values: list[tuple[float, ...]] = []
     bad: list[BadRow] = []
     for row in _with_progress(rows):
-        found = row.problem or parse_or_reason(row.text, max_atoms)
-        if isinstance(found, str):
-            bad.append(BadRow(row.row, str(row.text), found, row.line))
+        parsed = row.problem or parse_or_reason(row.text, max_atoms)
+        if isinstance(parsed, str):
+            bad.append(BadRow(row.row, str(row.text), parsed, row.line))
         else:
-            builder.add(plain(found, row.text), row.text, row.row)
+            builder.add(plain(parsed, row.text), row.text, row.row)
             values.append(row.values)
     if bad and on_error == "raise":
         raise MoleculeError(bad, source)

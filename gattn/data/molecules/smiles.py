@@ -60,7 +60,7 @@ def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
 
 
 def need_rdkit() -> None:
-    """Say what to install where RDKit is missing."""
+    """Raise ImportError, which names the extra, if RDKit is not installed."""
     if importlib.util.find_spec("rdkit") is None:
         raise ImportError('molecules need RDKit: pip install "gattn[molecules]"')
 
@@ -146,7 +146,7 @@ def _without_doubt(molecule: Mol) -> Mol:
 
 
 def _syntax(text: str) -> Mol | None:
-    """Whether a text has the syntax of SMILES, be it a possible molecule or not."""
+    """Parse a text as SMILES without chemistry checks; None if the syntax is wrong."""
     from rdkit import Chem
 
     try:
@@ -169,7 +169,7 @@ def _check_length(text: str, max_atoms: int) -> None:
 
 
 def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
-    """RDKit's molecule, or what is wrong with the text."""
+    """Parse a SMILES; return the molecule, or the message of the error."""
     try:
         return parse_smiles(smiles, max_atoms)
     except ValueError as error:
@@ -189,13 +189,13 @@ def _complaint(core: str, text: str) -> str:
 
 
 def _syntax_error(text: str) -> str:
-    """What RDKit's parser logged, without time stamps and without the text itself."""
+    """The errors that RDKit's parser logged, without time stamps and without the text."""
     from rdkit import Chem, rdBase
 
     if not hasattr(rdBase, "CaptureErrorLog"):  # RDKit before 2026
         return ""
     with rdBase.CaptureErrorLog() as log:
         Chem.MolFromSmiles(text, sanitize=False)
-    said = [line.partition("SMILES Parse Error: ")[2] for line in log.messages.splitlines()]
-    told = [re.sub(r" (while parsing|for input):.*|:$", "", line) for line in said if line]
-    return "".join(f"; {line}" for line in told if not line.startswith("Failed parsing"))
+    lines = [line.partition("SMILES Parse Error: ")[2] for line in log.messages.splitlines()]
+    messages = [re.sub(r" (while parsing|for input):.*|:$", "", line) for line in lines if line]
+    return "".join(f"; {line}" for line in messages if not line.startswith("Failed parsing"))

@@ -48,7 +48,7 @@ class TableRow(NamedTuple):
 
 
 class RowWriter(Protocol):
-    """What ``csv.writer`` gives."""
+    """The interface of ``csv.writer``."""
 
     def writerow(self, row: Sequence[str], /) -> object:
         """Write one row of texts."""
@@ -105,13 +105,13 @@ class Table:
         return sum(1 for _ in self.rows())
 
     def _row(self, line: int, cells: list[str]) -> TableRow:
-        found, width = len(cells), len(self.columns)
-        if found > width and not any(cell.strip() for cell in cells[width:]):
+        count, width = len(cells), len(self.columns)
+        if count > width and not any(cell.strip() for cell in cells[width:]):
             return TableRow(line, cells[:width])
-        if found == width:
+        if count == width:
             return TableRow(line, cells)
-        problem = f"{found} cell{'s' * (found != 1)} where the header has {width}"
-        cells = cells + [""] * (width - found)
+        problem = f"{count} cell{'s' * (count != 1)} where the header has {width}"
+        cells = cells + [""] * (width - count)
         last = self.separator.join(cells[width - 1 :])
         return TableRow(line, [*cells[: width - 1], last], problem)
 
@@ -142,7 +142,7 @@ class Table:
 
 def open_table(
     path: str | Path,
-    wanted: Sequence[str] = (),
+    required: Sequence[str] = (),
     *,
     encoding: str | None = None,
     on_bad_bytes: OnBadBytes = "strict",
@@ -155,7 +155,7 @@ def open_table(
 
     Args:
         path: the file, with a header line.
-        wanted: the columns that must be there, each once.
+        required: the columns that must be there, each once.
         encoding: of the text; otherwise what the byte order mark says, and UTF-8 without one.
         on_bad_bytes: see :class:`Table`.
 
@@ -190,12 +190,12 @@ def open_table(
     widest = max(tables, key=lambda table: len(table.columns))
     if NUL in "".join(widest.columns):
         raise ValueError(f"{path} has a NUL byte in its header; name its encoding, as utf-16-le")
-    if not wanted:
+    if not required:
         return widest
     for table in tables:
-        if all(table.columns.count(column) == 1 for column in wanted):
+        if all(table.columns.count(column) == 1 for column in required):
             return table
-    raise ValueError(_missing_column(widest, wanted))
+    raise ValueError(_missing_column(widest, required))
 
 
 def as_number(cell: str) -> float | None:
@@ -223,28 +223,28 @@ def _declared(table: Table) -> str | None:
     """The separator that the first line names; None where it is another line."""
     try:
         with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
-            found = DECLARED.fullmatch(file.readline(20))
+            match = DECLARED.fullmatch(file.readline(20))
     except UnicodeError:
         return None  # the header is read next, and says where
-    if found and found[1] not in SEPARATORS:
+    if match and match[1] not in SEPARATORS:
         raise ValueError(
-            f"{table.path} names the separator {found[1]!r} in line 1; cells may be separated by "
+            f"{table.path} names the separator {match[1]!r} in line 1; cells may be separated by "
             f"{', '.join(SEPARATORS.values())}"
         )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
-def _missing_column(table: Table, wanted: Sequence[str]) -> str:
+def _missing_column(table: Table, required: Sequence[str]) -> str:
     """Say which column is not there once."""
     header = table.columns
-    column = next(column for column in wanted if header.count(column) != 1)
+    column = next(column for column in required if header.count(column) != 1)
     times = header.count(column)
     names = ", ".join(repr(name) for name in header[:20]) + ", ..." * (len(header) > 20)
     fault = f"{times} columns {column!r}" if times else f"no column {column!r}"
     alike = next((name for name in header if name.lower() == column.lower() != name), None)
-    meant = f"; is {alike!r} meant?" if alike is not None and not times else ""
-    said = f"{table.path} has {fault}; its columns are {names}"
-    return f"{said} (separated by {SEPARATORS[table.separator]}){meant}"
+    hint = f"; is {alike!r} meant?" if alike is not None and not times else ""
+    message = f"{table.path} has {fault}; its columns are {names}"
+    return f"{message} (separated by {SEPARATORS[table.separator]}){hint}"
 
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
@@ -268,11 +268,11 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
 
 def _bad_bytes(table: Table) -> str:
     """Say where the first bytes stand that are no text."""
-    raw, said = table.path.read_bytes(), f"{table.path} is not {table.encoding.upper()} text"
+    raw, message = table.path.read_bytes(), f"{table.path} is not {table.encoding.upper()} text"
     try:
         raw.decode(table.encoding)
     except UnicodeDecodeError as error:
         if not is_wide(table.encoding):
             line = raw.count(b"\n", 0, error.start) + 1
-            said += f": byte 0x{raw[error.start]:02x} in line {line}"
-    return f"{said}; name its encoding, or save it as UTF-8"
+            message += f": byte 0x{raw[error.start]:02x} in line {line}"
+    return f"{message}; name its encoding, or save it as UTF-8"

@@ -1,4 +1,4 @@
-"""How the text of a file is encoded, by its first bytes and by name."""
+"""Text encodings: byte order marks, and files that are no text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NO_TABLE = {
 
 
 def marked_encoding(path: Path) -> str:
-    """The encoding that a file's byte order mark tells, UTF-8 without one.
+    """Return the encoding of a file's byte order mark, UTF-8 without one.
 
     Raises:
         FileNotFoundError: no such file.
@@ -68,10 +68,10 @@ def marked_encoding(path: Path) -> str:
     """
     with path.open("rb") as file:
         start = file.read(16)
-    if told := NO_TABLE.get(path.suffix.lower()):
-        kind, way = told
-        wanted = f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are"
-        raise ValueError(f"{wanted}: {way}" if way else wanted)
+    if format := NO_TABLE.get(path.suffix.lower()):
+        kind, way = format
+        message = f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are"
+        raise ValueError(f"{message}: {way}" if way else message)
     for mark, (kind, way) in NO_TEXT.items():
         if start.startswith(mark):
             raise ValueError(f"{path} is {kind}; {way}")

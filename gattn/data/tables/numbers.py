@@ -235,7 +235,7 @@ class NumberColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How numbers are written in cells.
+    """Notation of the numbers in a table's cells.
 
     A minus may be ASCII or a Unicode one. Whatever the settings, a plain number without a
     separator is read.
@@ -353,14 +353,14 @@ def classify(cell: str) -> Cell:
         return Cell("date")
     if POWER.fullmatch(text):
         return Cell("power")
-    if (found := RANGE.fullmatch(text)) and _matches(found["first"]):
+    if (match := RANGE.fullmatch(text)) and _matches(match["first"]):
         return Cell("range")
     if FORTRAN.fullmatch(text):
         return Cell("odd")
-    found = PARTS.fullmatch(text)
-    if found is None or not (ways := _matches(found["body"])):
+    match = PARTS.fullmatch(text)
+    if match is None or not (ways := _matches(match["body"])):
         return Cell(_text_kind(text))
-    relation, spread, unit = (found[name] or "" for name in ("relation", "spread", "unit"))
+    relation, spread, unit = (match[name] or "" for name in ("relation", "spread", "unit"))
     if spread and not _matches(spread):
         return Cell(_text_kind(text))
     if EXPONENT.match(unit):
@@ -374,7 +374,7 @@ def classify(cell: str) -> Cell:
         kind = "percent" if unit == "%" else "unit"
     else:
         kind = _kind(ways)
-    return Cell(kind, found["body"], relation, spread, unit)
+    return Cell(kind, match["body"], relation, spread, unit)
 
 
 def _text_kind(text: str) -> Kind:
@@ -533,18 +533,18 @@ def _patterns(
         for place in undecided:
             grouped = ways[0] in _matches(parts[place].body) and ways[0][1]
             places.setdefault("thousands" if grouped else "decimal", []).append(place)
-    made = []
+    patterns = []
     for kind, where in places.items():
         settings, detail = _hint(kind, ways, units, style)
         first = min(where)
-        made.append(Pattern(kind, len(where), first, cells[first].strip(), settings, detail))
-    return sorted(made, key=lambda pattern: (pattern.kind == "text", -pattern.count))
+        patterns.append(Pattern(kind, len(where), first, cells[first].strip(), settings, detail))
+    return sorted(patterns, key=lambda pattern: (pattern.kind == "text", -pattern.count))
 
 
 def _hint(
     kind: Kind, ways: Sequence[Separators], units: Counter[str], style: NumberFormat
 ) -> tuple[tuple[Settings, ...], str]:
-    """The settings that read a pattern, and what else there is to say of it."""
+    """Return the settings that read a pattern, and a further sentence about it."""
     if kind in ("thousands", "decimal", "comma", "point"):
         if not ways:
             return (), "no one decimal sign and thousands separator reads every cell"
@@ -557,8 +557,8 @@ def _hint(
         if len(units) == 1 and not style.unit:
             return ((("unit", next(iter(units))),),), ""
         mixed = ", ".join(f"{unit} {count:,} times" for unit, count in units.most_common())
-        wanted = f"unit {style.unit!r} was named, the column has " if style.unit else "units are "
-        return (), f"{wanted}{'' if style.unit else 'mixed: '}{mixed}; convert them to one unit"
+        prefix = f"unit {style.unit!r} was named, the column has " if style.unit else "units are "
+        return (), f"{prefix}{'' if style.unit else 'mixed: '}{mixed}; convert them to one unit"
     if kind == "bare":
         return (), "write all of them with it or none"
     if kind == "power":
@@ -568,9 +568,9 @@ def _hint(
 
 def _settings(way: Separators) -> Settings:
     decimal, thousands = way
-    found = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
+    settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
     # A plain number is not read only where another decimal sign was chosen.
-    return tuple((name, value) for name, value in found.items() if value) or (("decimal", "."),)
+    return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
 
 
 def _ways(parts: Sequence[Cell]) -> list[Separators]:

@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
-from gattn.data.splits import murcko_scaffold, read_positions, split_from_positions
+from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.splits import read_positions, split_from_positions
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier
 from gattn.molecules.rows import LabelledMolecules
