@@ -28,8 +28,9 @@ PUBLIC = {
         dot_product_attention dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights gatv2_attention gatv2_attention_weights""",
     "gattn.graphs": """
-        band batched bipartite box causal complete disjoint edge_features expander from_networkx
-        grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
+        band bipartite causal complete disjoint_union edge_features expander from_batch
+        from_networkx grid grid_offsets in_subgraph knn pack pooling_graph radius to_networkx unpack
+        virtual_node window_offsets""",
     "gattn.models": """AttentiveFP GAT Polynormer SGFormer inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",

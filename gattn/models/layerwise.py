@@ -18,7 +18,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from gattn.graph import Graph, check_graph
 from gattn.graph.edge_input import check_count
-from gattn.graphs import incoming
+from gattn.graphs import in_subgraph
 from gattn.nn import GATConv, GATv2Conv
 
 Layer = Callable[..., Tensor]
@@ -105,7 +105,7 @@ def _run(
     """One layer over all nodes: [n, c], in out or, without it, in a file or in memory."""
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):
-        part, sources, positions = incoming(graph, start, stop)
+        part, sources, positions = in_subgraph(graph, start, stop)
         x_src = _rows(x, sources)
         features = () if edge_attr is None else (_rows(edge_attr, positions),)
         rows = layer((x_src, x_src[: stop - start]), part, *features)
