@@ -33,7 +33,7 @@ from torch import Tensor
 
 import gattn
 from benchmarks.core import memory, record
-from gattn.distributed import DistributedGraph, Partition, Processes, connect, sum_gradients
+from gattn.distributed import DistributedGraph, Partition, Processes, init_processes, sum_gradients
 
 HEADS, CHANNELS = 4, 16
 WIDTHS: dict[str, tuple[type[torch.nn.Module], int]] = {
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def work(options: argparse.Namespace) -> None:
     """Measure the layers in one process, and write the results into a folder."""
-    with connect("gloo", timeout=600) as processes:
+    with init_processes("gloo", timeout=600) as processes:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // processes.size))
         results = [measure(name, processes, options) for name in WIDTHS]
     (options.folder / f"{processes.rank}.json").write_text(json.dumps(results))
@@ -77,7 +77,7 @@ def measure(name: str, processes: Processes, options: argparse.Namespace) -> rec
     conv = layer(options.features, CHANNELS, heads=HEADS)
     with memory.peak() as peak:
         edges = own_edges(first, last, options.nodes, options.degree)
-        graph = DistributedGraph.from_own_edges(edges, partition)
+        graph = DistributedGraph.from_local_edges(edges, partition)
         del edges
         x = torch.randn(last - first, options.features)
 
@@ -87,20 +87,20 @@ def measure(name: str, processes: Processes, options: argparse.Namespace) -> rec
             sum_gradients(conv.parameters())
 
         step()
-        sent, loopback = graph.traffic.bytes_sent, loopback_bytes()
+        sent, loopback = graph.comm_stats.bytes_sent, loopback_bytes()
         with handed_over() as handed:
             seconds = [timed(step) for _ in range(options.steps)]
         dist.barrier()
         loopback = (loopback_bytes() - loopback) / options.steps
-    sent = (graph.traffic.bytes_sent - sent) / options.steps
+    sent = (graph.comm_stats.bytes_sent - sent) / options.steps
     rows = torch.randn(last - first, width)
     halo = graph.halo.num_rows - graph.num_dst
     parameters = sum(parameter.numel() for parameter in conv.parameters()) * ELEMENT
     return {
         "case": f"ring/{name}", "nodes": options.nodes, "edges": options.nodes * options.degree,
         "width": width, "own_edges": graph.num_edges, "halo_rows": halo,
-        "wanted_rows": graph.halo.wanted.numel(), "bytes_sent": sent,
-        "formula": (graph.halo.wanted.numel() + halo) * width * ELEMENT,
+        "sent_rows": graph.halo.send_index.numel(), "bytes_sent": sent,
+        "formula": (graph.halo.send_index.numel() + halo) * width * ELEMENT,
         "handed": handed.bytes / options.steps,
         "gradients": 2 * (processes.size - 1) / processes.size * parameters,
         "loopback_bytes": loopback, "seconds": median(seconds), "peak_bytes": peak.bytes,
@@ -125,7 +125,7 @@ def own_edges(first: int, last: int, nodes: int, degree: int) -> Tensor:
 
 def exchange(graph: DistributedGraph, rows: Tensor) -> None:
     """Exchange the rows forward and backward, without attention."""
-    graph.halo.give_back(graph.halo.gather((rows,)))
+    graph.halo.scatter_add(graph.halo.gather((rows,)))
 
 
 @dataclass

@@ -27,7 +27,8 @@ from torch import Tensor
 import gattn
 from benchmarks.core import memory, record
 from benchmarks.data.large_graph import features, pairs
-from gattn.models import GAT, inference
+from benchmarks.sides import internals
+from gattn.models import GAT
 
 FEATURES, CLASSES = 100, 47
 
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     torch.manual_seed(0)
     model = GAT(FEATURES, 64, 2, CLASSES, heads=4, add_self_loops=False).eval()
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+        inference = internals.public("gattn.models", "layerwise_inference", "inference")
         shape = nodes, CLASSES
         out = np.lib.format.open_memmap(Path(scratch, "out.npy"), "w+", np.float32, shape)
 

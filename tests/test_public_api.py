@@ -19,7 +19,8 @@ PUBLIC = {
         open_table random_split read_csv read_smiles scaffold_split split_by_names
         split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """
-        DistributedGraph Partition ProcessFailure Processes Traffic connect sum_gradients""",
+        DistributedGraph Partition ProcessFailure Processes CommStats init_processes
+        sum_gradients""",
     "gattn.draw": """
         DRAWN_ATOMS attention_matrix draw_grid draw_matrix draw_molecule draw_network
         sample_network shared_scale""",
@@ -28,9 +29,10 @@ PUBLIC = {
         dot_product_attention dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights gatv2_attention gatv2_attention_weights""",
     "gattn.graphs": """
-        band batched bipartite box causal complete disjoint edge_features expander from_networkx
-        grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
-    "gattn.models": """AttentiveFP GAT Polynormer SGFormer inference""",
+        band bipartite causal complete disjoint_union edge_features expander from_batch
+        from_networkx grid grid_offsets in_subgraph knn pack pooling_graph radius to_networkx unpack
+        virtual_node window_offsets""",
+    "gattn.models": """AttentiveFP GAT Polynormer SGFormer layerwise_inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """

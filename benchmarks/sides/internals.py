@@ -27,6 +27,12 @@ def _module(name: str, earlier: str) -> Any:
     return importlib.import_module(name if exists else earlier)
 
 
+def public(module_name: str, name: str, earlier: str) -> Any:
+    """Return a public function of gattn by its name, or by the name that earlier commits use."""
+    module = importlib.import_module(module_name)
+    return getattr(module, name, None) or getattr(module, earlier)
+
+
 def _layout() -> Any:
     return _module("gattn.layout.layout", "gattn.kernels.layout")
 

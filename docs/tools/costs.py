@@ -62,7 +62,7 @@ FAMILIES = (
            lambda n: graphs.grid((math.isqrt(n),) * 2, 3), LARGE, True),
     Family("cross", "64 keys for n queries", lambda n: graphs.bipartite([n], [64]), LARGE),
     Family("readouts", "4 queries for n nodes",
-           lambda n: graphs.readout(torch.zeros(n, dtype=torch.int64), 4, 1), LARGE),
+           lambda n: graphs.pooling_graph(torch.zeros(n, dtype=torch.int64), 4, 1), LARGE),
 )  # fmt: skip
 
 

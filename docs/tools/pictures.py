@@ -171,7 +171,7 @@ def readouts() -> None:
     readout = LearnedQueryReadout(8, 16, num_queries=2, heads=1)
     with torch.no_grad():
         readout.query.mul_(6)
-    graph = graphs.readout(index, 2, 3)
+    graph = graphs.pooling_graph(index, 2, 3)
     weight = readout.attention_weights(torch.randn(23, 8), index, dim_size=3)
     figure, axes = panels(1, 7.0)
     dense = matrix(graph, weight.flatten(0, 1))

@@ -153,7 +153,7 @@ def brute_grid(shape, offsets, batch):
      ((2, 2), (5, 5)), ((2, 2, 2, 2), (1, 0, 1, 0))],
 )  # fmt: skip
 def test_grid(shape, radii, batch):
-    offsets = graphs.box(radii)
+    offsets = graphs.window_offsets(radii)
     expected, kinds = brute_grid(shape, offsets, batch)
     graph = graphs.grid(shape, offsets, batch=batch)
     assert pairs(graph) == expected
@@ -189,33 +189,35 @@ def test_grid_is_checked(shape, neighbourhood, error):
 
 
 def test_grid_refuses_bare_radii():
-    with pytest.raises(TypeError, match="such as box"):
+    with pytest.raises(TypeError, match="such as window_offsets"):
         graphs.grid((3, 3), [1, 1])
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("index", [[], [0], [0, 0, 1, 1, 1, 3], [2, 0, 2, 1, 0]])
 @pytest.mark.parametrize("k", [1, 3])
-def test_readout(index, k, dtype):
-    graph = graphs.readout(torch.tensor(index, dtype=dtype), k, 5)
+def test_pooling_graph(index, k, dtype):
+    graph = graphs.pooling_graph(torch.tensor(index, dtype=dtype), k, 5)
     assert pairs(graph) == [(j, g * k + q) for j, g in enumerate(index) for q in range(k)]
     assert graph.size == (len(index), 5 * k)
     assert_consistent(graph)
-    assert graphs.readout(torch.tensor(index, dtype=dtype)).num_dst == max(index, default=-1) + 1
+    assert (
+        graphs.pooling_graph(torch.tensor(index, dtype=dtype)).num_dst == max(index, default=-1) + 1
+    )
 
 
 def test_readout_is_checked():
     with pytest.raises(ValueError, match="index must be >= 0 and < 2, num_graphs; got 0 to 2"):
-        graphs.readout(torch.tensor([0, 2]), 1, 2)
+        graphs.pooling_graph(torch.tensor([0, 2]), 1, 2)
     with pytest.raises(ValueError, match="index must be >= 0; got -1 to 2"):
-        graphs.readout(torch.tensor([-1, 2]))
+        graphs.pooling_graph(torch.tensor([-1, 2]))
     with pytest.raises(ValueError, match=r"shape \(n,\); got \(1, 1\)"):
-        graphs.readout(torch.tensor([[0]]))
+        graphs.pooling_graph(torch.tensor([[0]]))
     with pytest.raises(ValueError, match="num_queries must be >= 1; got 0"):
-        graphs.readout(torch.tensor([0]), 0)
+        graphs.pooling_graph(torch.tensor([0]), 0)
     for index in (torch.tensor([0.0]), torch.tensor([True]), [0]):
         with pytest.raises(TypeError, match="index must be an int32 or int64 tensor"):
-            graphs.readout(index)
+            graphs.pooling_graph(index)
 
 
 def brute_neighbours(position, index, self_loops):
@@ -455,58 +457,60 @@ def test_a_padded_batch_of_several_lengths_is_told_what_to_do():
         gattn.functional.dot_product_attention(x, x, x, graph)
 
 
-def test_graphs_in_data_are_joined_by_disjoint():
+def test_graphs_in_data_are_joined_by_disjoint_union():
     from torch_geometric.data import Batch, Data
 
     parts = [graphs.causal([3]), graphs.band([4], 1)]
     batch = Batch.from_data_list([Data(x=torch.randn(g.num_src, 5), graph=g) for g in parts])
     layer = gattn.nn.GATConv(5, 2)
-    with pytest.raises(TypeError, match=r"gattn.graphs.disjoint\(batch.graph\)"):
+    with pytest.raises(TypeError, match=r"gattn.graphs.disjoint_union\(batch.graph\)"):
         layer(batch.x, batch.graph)
-    joined = graphs.disjoint(batch.graph)
+    joined = graphs.disjoint_union(batch.graph)
     assert pairs(joined) == pairs(parts[0]) + [(j + 3, i + 3) for j, i in pairs(parts[1])]
     assert layer(batch.x, joined).shape == (7, 2)
 
 
-def test_disjoint():
+def test_disjoint_union():
     parts = [graphs.causal([3]), graphs.bipartite([1], [2]), graphs.complete([])]
-    graph = graphs.disjoint(parts)
+    graph = graphs.disjoint_union(parts)
     assert graph.size == (5, 4)
     assert pairs(graph) == [*pairs(parts[0]), (3, 3), (4, 3)]
-    assert pairs(graphs.disjoint([graphs.causal([2]), graphs.causal([3])])) == pairs(
+    assert pairs(graphs.disjoint_union([graphs.causal([2]), graphs.causal([3])])) == pairs(
         graphs.causal([2, 3])
     )
     with pytest.raises(ValueError, match="at least one graph"):
-        graphs.disjoint([])
+        graphs.disjoint_union([])
 
 
-def test_batched():
+def test_from_batch():
     edges = torch.tensor([[1, 0, 4, 3, 3], [0, 1, 3, 4, 3]])
-    graph = graphs.batched(edges, torch.tensor([0, 2, 2, 5]))
+    graph = graphs.from_batch(edges, torch.tensor([0, 2, 2, 5]))
     assert torch.equal(graph.edge_index, edges)
     assert graph.size == (5, 5)
-    assert graphs.batched(edges[:, :0], torch.tensor([0])).size == (0, 0)
-    assert graphs.batched(edges.int(), torch.tensor([0, 5], dtype=torch.int32)).num_edges == 5
+    assert graphs.from_batch(edges[:, :0], torch.tensor([0])).size == (0, 0)
+    assert graphs.from_batch(edges.int(), torch.tensor([0, 5], dtype=torch.int32)).num_edges == 5
 
 
 def test_a_batch_of_small_graphs_is_known_as_one():
     edges = torch.tensor([[1, 0, 4, 3, 3], [0, 1, 3, 4, 3]])
     ptr = torch.tensor([0, 2, 5])
-    batch = graphs.batched(edges, ptr)
-    side_by_side = graphs.disjoint([gattn.Graph(edges[:, :2], 2), gattn.Graph(edges[:, 2:] - 2, 3)])
+    batch = graphs.from_batch(edges, ptr)
+    side_by_side = graphs.disjoint_union(
+        [gattn.Graph(edges[:, :2], 2), gattn.Graph(edges[:, 2:] - 2, 3)]
+    )
     for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
         assert torch.equal(graph.layout.graph_ptr, ptr.int())
         assert stats.band_density(graph.layout) is None
     own = ptr.int()
-    batch = graphs.batched(edges, own)
+    batch = graphs.from_batch(edges, own)
     own.zero_()
     assert torch.equal(batch.layout.graph_ptr, ptr.int())
     assert batch.to("meta").layout.graph_ptr.shape == ptr.shape
     incidence = batch.incidence()
     chain = torch.arange(65)
-    large = graphs.batched(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
-    dense = graphs.disjoint([graphs.complete([9]), graphs.complete([9])])
-    bipartite = graphs.disjoint([graphs.bipartite([2], [3]), graphs.bipartite([3], [2])])
+    large = graphs.from_batch(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
+    dense = graphs.disjoint_union([graphs.complete([9]), graphs.complete([9])])
+    bipartite = graphs.disjoint_union([graphs.bipartite([2], [3]), graphs.bipartite([3], [2])])
     for graph in (large, dense, bipartite, incidence, incidence.transpose()):
         assert graph.layout.graph_ptr.numel() == 0
 
@@ -585,14 +589,14 @@ CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
         (lambda: graphs.band([4], None), TypeError, "width must be an int; got None"),
         (lambda: graphs.grid((3,), []), ValueError, "at least one offset; got none"),
         (lambda: graphs.grid_offsets((3,), []), ValueError, "at least one offset; got none"),
-        (lambda: graphs.grid((3,), [(0.5,)]), TypeError, "such as box"),
-        (lambda: graphs.grid((3,), 1.0), TypeError, "such as box"),
+        (lambda: graphs.grid((3,), [(0.5,)]), TypeError, "such as window_offsets"),
+        (lambda: graphs.grid((3,), 1.0), TypeError, "such as window_offsets"),
         (lambda: graphs.grid((3,), True), TypeError, "each of radii must be an int; got True"),
         (lambda: graphs.grid((3.0,), 1), TypeError, "each of shape must be an int"),
         (lambda: graphs.grid(3, 1), TypeError, "shape must hold an int per axis; got 3"),
         (lambda: graphs.grid((3,), 1, batch=1.5), TypeError, "batch must be an int"),
         (lambda: graphs.grid((3,), 1, batch=-1), ValueError, "batch must be >= 0; got -1"),
-        (lambda: graphs.box(1), TypeError, "radii must hold an int per axis"),
+        (lambda: graphs.window_offsets(1), TypeError, "radii must hold an int per axis"),
         (lambda: graphs.knn(NO_WIDTH, 1), ValueError, r"with d >= 1; got \(3, 0\)"),
         (lambda: graphs.radius(NO_WIDTH, 1.0), ValueError, r"with d >= 1; got \(3, 0\)"),
         (lambda: graphs.knn(POINTS, 1.5), TypeError, r"k must be an int; got 1\.5"),
@@ -600,17 +604,17 @@ CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
         (lambda: graphs.knn(POINTS, 1, index=[0, 0, 1]), TypeError, "index must be a tensor"),
         (lambda: graphs.knn(POINTS, 1, index=INDEX / 2), TypeError, "index must hold integers"),
         (lambda: graphs.radius(POINTS, "a"), TypeError, "r must be a number; got 'a'"),
-        (lambda: graphs.readout(INDEX, 1.5), TypeError, "num_queries must be an int"),
-        (lambda: graphs.readout(INDEX[:0], 1, -1), ValueError, "num_graphs must be >= 0; got -1"),
-        (lambda: graphs.readout(INDEX, 1, 2.5), TypeError, r"num_graphs must be an int; got 2\.5"),
-        (lambda: graphs.disjoint([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
-        (lambda: graphs.disjoint(graphs.causal([2])), TypeError, "must be a list of gattn.Graph"),
-        (lambda: graphs.batched(CHAIN, [0, 4]), TypeError, "ptr must be an int32 or int64"),
-        (lambda: graphs.batched(CHAIN, torch.tensor([0, 3, 2])), ValueError, "rise from 0"),
-        (lambda: graphs.batched(CHAIN, torch.tensor(4)), ValueError, r"shape \(g \+ 1,\)"),
-        (lambda: graphs.batched(CHAIN, torch.tensor([0, 1])), ValueError, r"must be in \[0, 1\)"),
+        (lambda: graphs.pooling_graph(INDEX, 1.5), TypeError, "num_queries must be an int"),
+        (lambda: graphs.pooling_graph(INDEX[:0], 1, -1), ValueError, "num_graphs must be >= 0"),
+        (lambda: graphs.pooling_graph(INDEX, 1, 2.5), TypeError, "num_graphs must be an int"),
+        (lambda: graphs.disjoint_union([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
+        (lambda: graphs.disjoint_union(graphs.causal([2])), TypeError, "must be a list of gattn"),
+        (lambda: graphs.from_batch(CHAIN, [0, 4]), TypeError, "ptr must be an int32 or int64"),
+        (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 3, 2])), ValueError, "rise from 0"),
+        (lambda: graphs.from_batch(CHAIN, torch.tensor(4)), ValueError, r"shape \(g \+ 1,\)"),
+        (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 1])), ValueError, r"be in \[0, 1\)"),
         (
-            lambda: graphs.batched(CHAIN, torch.tensor([0, 2, 4])),
+            lambda: graphs.from_batch(CHAIN, torch.tensor([0, 2, 4])),
             ValueError,
             "edge 1 leads from graph 0 to graph 1",
         ),

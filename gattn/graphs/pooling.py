@@ -9,7 +9,7 @@ from gattn.graph import Graph
 from gattn.graph.edge_input import check_count
 
 
-def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
+def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
     r"""Every query of a graph attends to every node of that graph: learned-query readout.
 
     .. math:: j \to (g, q) \quad\text{for all nodes } j \text{ of graph } g \text{ and } q < k
@@ -35,7 +35,7 @@ def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) 
     Example:
         >>> import torch
         >>> from gattn import graphs
-        >>> graphs.readout(torch.tensor([0, 0, 2]), 2, 3)
+        >>> graphs.pooling_graph(torch.tensor([0, 0, 2]), 2, 3)
         Graph(num_src=3, num_dst=6, num_edges=6, device='cpu')
     """
     check_count("num_queries", num_queries, 1)

@@ -11,7 +11,7 @@ from gattn.graph.sorting import sort
 from gattn.layout.layout import owners
 
 
-def incoming(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor]:
+def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor]:
     r"""Take the edges into the nodes start to stop - 1.
 
     .. math:: \{ j \to i : \text{start} \le i < \text{stop} \}
@@ -41,7 +41,7 @@ def incoming(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor
         >>> import torch
         >>> from gattn import Graph, graphs
         >>> ring = Graph(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), 4)
-        >>> part, sources, positions = graphs.incoming(ring, 2, 4)
+        >>> part, sources, positions = graphs.in_subgraph(ring, 2, 4)
         >>> part
         Graph(num_src=3, num_dst=2, num_edges=2, device='cpu')
         >>> sources, positions

@@ -30,7 +30,7 @@ def test_a_member_is_the_same_alone_and_in_a_batch():
     sizes = [5, 0, 9, 1, 9, 2]
     parts = [graphs.expander([size], 3, seed=2) for size in sizes]
     batch = graphs.expander(sizes, 3, seed=2)
-    assert torch.equal(batch.edge_index, graphs.disjoint(parts).edge_index)
+    assert torch.equal(batch.edge_index, graphs.disjoint_union(parts).edge_index)
     assert graphs.expander([], 3).size == (0, 0)
 
 

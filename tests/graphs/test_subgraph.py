@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gattn import Graph
-from gattn.graphs import band, incoming
+from gattn.graphs import band, in_subgraph
 from gattn.testing import awkward_graphs
 
 
@@ -15,7 +15,7 @@ def test_ranges_hold_every_edge_once():
             continue
         graph = Graph(case.edge_index, case.size)
         bounds = sorted({0, n // 3, n // 2, n})
-        parts = [(s, incoming(graph, s, t)) for s, t in zip(bounds, [*bounds[1:], n])]
+        parts = [(s, in_subgraph(graph, s, t)) for s, t in zip(bounds, [*bounds[1:], n])]
         seen = torch.cat([positions for _, (_, _, positions) in parts])
         assert seen.sort().values.tolist() == list(range(graph.num_edges)), case.name
         for start, (block, sources, positions) in parts:
@@ -42,4 +42,4 @@ def test_ranges_hold_every_edge_once():
 )
 def test_bad_input_gets_one_clear_error(arguments, error, said):
     with pytest.raises(error, match=said):
-        incoming(*arguments)
+        in_subgraph(*arguments)
