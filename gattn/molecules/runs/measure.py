@@ -161,7 +161,7 @@ def ridge_rows(learned: int, settings: MoleculeSettings) -> dict[str, int]:
     {'baseline': 3500, 'model': 3000}
     """
     most = {"baseline": BASELINE_ROWS}
-    if settings.model in ("stacked", "ridge"):
+    if settings.model in ("stacked", "gp"):
         most["model"] = settings.kernel_rows
     return {whose: min(rows, learned) for whose, rows in most.items()}
 

@@ -80,7 +80,7 @@ def _shares(weights: Mapping[str, float]) -> list[str]:
     """A sentence that says how much each part gives to a prediction, where there are several."""
     if len(weights) < 2:
         return []
-    named = {"attention": "attention", "ridge": "a kernel ridge on fingerprints and descriptors"}
+    named = {"attention": "attention", "gp": "a kernel ridge on fingerprints and descriptors"}
     told = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
     return [f"A prediction is {' and '.join(told)}, as the validation part chose."]
 

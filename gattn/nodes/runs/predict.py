@@ -15,7 +15,7 @@ from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
-from gattn.training.checks import check_share
+from gattn.training.checks import check_fraction
 from gattn.training.runs import read_model
 
 __all__ = [
@@ -73,7 +73,7 @@ def predict_graph(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` is there already.
     """
-    check_share("coverage", coverage)
+    check_fraction("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
         graph = read_graph_file(

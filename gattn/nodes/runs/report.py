@@ -109,6 +109,7 @@ def _settings(run: NodeRun) -> dict[str, Cell]:
     """The settings, of which those that were left open as they were chosen."""
     flat: dict[str, Any] = asdict(run.settings)
     flat |= flat.pop("model")
+    del flat["directed"]  # "edges" below
     encoder = run.encoded.encoder
     chosen = {
         "label": run.estimator.label,
