@@ -13,6 +13,7 @@ import torch
 
 import gattn
 import gattn.cli
+from docs.tools import settings as settings_page
 from tests.pictures import leave_blank
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +61,11 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         elif language == "sh" and block.startswith("gattn "):
             for line in block.replace("\\\n", "").splitlines():
                 run_command(line)
+
+
+def test_the_page_of_settings_is_that_of_the_declarations() -> None:
+    """``python -m docs.tools.settings`` writes it."""
+    assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
 
 
 def test_the_table_of_kernels_names_every_file_and_kernel() -> None:

@@ -61,7 +61,7 @@ PUBLIC = {
 HEAVY = (
     *("triton", "rdkit", "lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "pandas"),
     *("pyarrow", "networkx", "safetensors", "tomlkit", "typer", "rich", "jinja2", "optuna", "tqdm"),
-    "joblib",
+    *("joblib", "msgspec"),
 )
 
 

@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.molecules.attributions", description=main.__doc__
     )
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--model", nargs="+", choices=(*MODELS, "ridge"), default=MODELS)
+    parser.add_argument("--model", nargs="+", choices=(*MODELS, "gp"), default=MODELS)
     parser.add_argument("--epochs", type=int, default=default.epochs)
     parser.add_argument("--ensemble", type=int, default=default.ensemble)
     parser.add_argument("--seed", type=int, default=default.seed, help="seed of the networks")

@@ -1,7 +1,7 @@
 """Measure how often intervals contain the truth, and how wide they are, over many random splits.
 
     python -m benchmarks.molecules.coverage                               # ESOL and FreeSolv
-    python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=ridge
+    python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=gp
     python -m benchmarks.molecules.coverage --csv LIPO.csv --target exp   # any table of SMILES
     python -m benchmarks.molecules.coverage --table                       # earlier measurements
     python -m benchmarks.molecules.coverage --page                        # them, in the docs

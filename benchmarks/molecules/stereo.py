@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 GRAPHS = ("cip", "tag", "none")
 COUNTS = ("plain", "chiral", "cip", "both")
 VARIANTS = [
-    *(("ridge", "cip", counts) for counts in COUNTS),
+    *(("gp", "cip", counts) for counts in COUNTS),
     *(("attention", graph, "both") for graph in GRAPHS),
 ]
 """The model, the graph that its network reads, and the counts that its kernel reads."""
@@ -209,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows", type=int, default=10**9, help="approximate maximum number of molecules"
     )
-    parser.add_argument("--models", nargs="+", default=["ridge", "attention"])
+    parser.add_argument("--models", nargs="+", default=["gp", "attention"])
     parser.add_argument("--epochs", type=int, default=30, help="epochs of the network")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, one split each")
     parser.add_argument("--threads", type=int, default=1)

@@ -5,6 +5,7 @@ wants dollar signs, links, bars and fences.
 """
 
 import functools
+import inspect
 import pydoc
 import re
 import textwrap
@@ -42,7 +43,11 @@ class MarkdownDocstrings(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Convert the docstring of a module, class, function or attribute."""
+        if obj.is_attribute and str(getattr(obj, "annotation", "")).startswith("Annotated["):
+            obj.annotation = obj.annotation.slice.elements[0]  # the rest is in the docstring
         if obj.docstring is not None:
+            if "{settings}" in obj.docstring.value:
+                obj.docstring.value = inspect.getdoc(pydoc.locate(obj.path)) or ""
             owner = obj if obj.is_class else obj.parent
             name = owner.name if owner is not None and owner.is_class else ""
             obj.docstring.value = to_markdown(obj.docstring.value, name)

@@ -17,6 +17,8 @@ __all__ = ["Layout", "map_arrays", "read_metadata", "write_arrays"]
 
 Layout: TypeAlias = "Mapping[str, tuple[type[np.generic], tuple[int, ...]]]"
 """The dtype of each array and the shape of one of its rows, by the array's name."""
+ENTRY = "gattn"
+"""The entry of the header that holds all texts."""
 INSTALL = 'files of molecules need safetensors: pip install "gattn[molecules]"'
 
 
@@ -35,7 +37,8 @@ def write_arrays(
         raise ImportError(INSTALL) from None
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checksums = {name: _checksum(array) for name, array in arrays.items()}
-    save_file(arrays, path, {**metadata, "crc32": json.dumps(checksums)})
+    texts = json.dumps({**metadata, "crc32": checksums})
+    save_file(arrays, path, {ENTRY: texts})  # several entries would be written in a random order
 
 
 def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:
@@ -52,7 +55,7 @@ def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:
         raise ImportError(INSTALL) from None
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            metadata = json.loads((file.metadata() or {}).get(ENTRY, "{}"))
     except (SafetensorError, IsADirectoryError) as error:
         raise ValueError(str(error)) from error
     if metadata.get("format") != format:
@@ -71,7 +74,7 @@ def map_arrays(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.nda
 
     try:
         with safe_open(path, "pt") as file:
-            checksums = json.loads(file.metadata()["crc32"])
+            checksums = json.loads(file.metadata()[ENTRY])["crc32"]
             arrays = {name: file.get_tensor(name).numpy() for name in layout}
         for name, (dtype, row_shape) in layout.items():
             array = arrays[name]

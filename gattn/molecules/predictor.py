@@ -47,7 +47,7 @@ class Prediction:
         mean: [k, t] float64, in the target's unit; of classes the probability of class 1.
         std: [k, t] float64, in the target's unit: the error to be expected, in the sense of a
             standard deviation. Of classes how far the parts and networks are apart.
-        parts: each part's own mean [k, t]: ``"attention"`` or ``"attentive_fp"``, ``"ridge"``.
+        parts: each part's own mean [k, t]: ``"attention"`` or ``"attentive_fp"``, ``"gp"``.
         members: [K, k, t], what each network of the ensemble predicts.
         nearest: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the most similar
             molecule of the training and validation parts; of :attr:`MoleculePredictor.held`, of
@@ -85,10 +85,10 @@ class MoleculePredictor:
         self._tensors = {name: tensors[name] for name in _OWN}
         self.networks = [
             _loaded(make_network(settings, targets), _under(f"networks.{member}.", tensors))
-            for member in range(settings.ensemble if settings.model != "ridge" else 0)
+            for member in range(settings.ensemble if settings.model != "gp" else 0)
         ]
         self._nearest = NearestMolecules(tensors["bits"])
-        kernel = _under("ridge.", tensors)
+        kernel = _under("gp.", tensors)
         # Only numbers have an error that is told by the variance; see predict.
         self.kernel = KernelRidge(kernel, variance=task == "regression") if kernel else None
 
@@ -146,7 +146,7 @@ class MoleculePredictor:
             MoleculeBatches(inputs, (labels - mean) / scale)
             for inputs, labels in ((train, y), (val, y_val))
         )
-        if settings.model != "ridge":
+        if settings.model != "gp":
             networks, history = fit_members(
                 batches, val_batches, task, settings, folder=folder, progress=progress
             )
@@ -156,11 +156,11 @@ class MoleculePredictor:
         group = group_numbers(groups, len(val))
         folds = assign_folds(group, seed)
         learned = torch.arange(0)
-        if settings.model in ("stacked", "ridge"):
+        if settings.model in ("stacked", "gp"):
             kernel = KernelRidge.fit(train, y, rows=rows, seed=seed, progress=progress)
             learned = draw(len(val), max(rows - len(kernel.counts), 0), seed)
             kernel = kernel.with_more(val[learned], y_val[learned])
-            tensors |= _prefixed("ridge.", kernel.state())
+            tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets)
         predictor.history = history
@@ -293,7 +293,7 @@ class MoleculePredictor:
             ValueError: the model has no network.
         """
         if not self.networks:
-            raise ValueError('embed needs a network; this model is "ridge", which has none')
+            raise ValueError('embed needs a network; this model is "gp", which has none')
         made = []
         with torch.inference_mode():
             for positions in torch.arange(len(inputs)).split(ASKED):
@@ -311,7 +311,7 @@ class MoleculePredictor:
         for member, network in enumerate(self.networks):
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         if self.kernel is not None:
-            tensors |= _prefixed("ridge.", self.kernel.state())
+            tensors |= _prefixed("gp.", self.kernel.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
             "featuriser": FEATURISER,
@@ -352,7 +352,7 @@ class MoleculePredictor:
     def _names(self) -> list[str]:
         """The parts, in the order of their weights."""
         model = self.settings.model
-        return ["attention", "ridge"] if model == "stacked" else [model]
+        return ["attention", "gp"] if model == "stacked" else [model]
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Every part's mean [k, t], the networks' [K, k, t], the kernel's variance [k, t]."""

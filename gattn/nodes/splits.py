@@ -13,7 +13,7 @@ from gattn.data import Split, random_split
 from gattn.data.splits import NAMES
 from gattn.nodes.attributed import AttributedGraph, GraphError, attribute_names
 from gattn.nodes.values import as_texts
-from gattn.training.checks import check_share
+from gattn.training.checks import check_fraction
 
 __all__ = [
     "MASKS",
@@ -239,7 +239,7 @@ def _complete(
     if val is not None:
         train, val, test = (part.nonzero().flatten() for part in (train, val, test))
         return Split(train, val, test, protocol), notes
-    check_share("validation_fraction", fraction)
+    check_fraction("validation_fraction", fraction)
     train = train & labelled
     some = torch.where(train, y, torch.nan)
     drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)

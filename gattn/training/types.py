@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
+from msgspec import Meta
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
-from gattn.training.checks import check_share
+from gattn.training.settings import TrainingSettings, document
 
 __all__ = [
-    "Accelerator",
     "Batches",
     "EpochRecord",
     "History",
     "Input",
     "LoopSettings",
     "Loss",
-    "Precision",
     "TrainingError",
 ]
 
 Input: TypeAlias = "Tensor | BaseData"
-Accelerator: TypeAlias = Literal["auto", "cpu", "gpu"]
-Precision: TypeAlias = Literal["32", "64", "bf16-mixed", "16-mixed"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -53,65 +50,52 @@ class Batches(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LoopSettings:
-    """Settings of the training loop.
+@document
+@dataclass(frozen=True, kw_only=True)
+class LoopSettings(TrainingSettings):
+    """All settings of the training loop.
 
     Attributes:
-        epochs: maximum number of passes over the training part.
-        batch_size: items in a step, over all processes together.
-        learning_rate: peak of the schedule, reached after ``warmup`` and followed by a cosine
-            (one cycle; Smith and Topin, 2019).
-        weight_decay: weight decay of AdamW.
-        warmup: share of all steps in which the learning rate rises, in (0, 1).
-        gradient_clip: maximum norm of the gradient; 0 turns clipping off.
-        average: decay of the running mean of the weights; 0 turns averaging off.
-        patience: stop after this many epochs without a lower validation loss.
-        seed: seed of shuffling and dropout.
-        precision: ``"32"``, ``"bf16-mixed"``, ``"16-mixed"``, or ``"64"``, with which several
-            processes have the metrics of one after any number of steps.
-        accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``.
-        devices: number of processes; torchrun must have started them if there are several.
-        recorded_outputs: record the outputs for the validation part after each epoch if it has at
-            most this many items; 0 records none. See :attr:`History.outputs`.
+        {settings}
 
     Raises:
-        ValueError: a value out of its range; the message names it.
+        ValueError: a value is out of its range; the message names it.
     """
 
-    epochs: int = 60
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
-    warmup: float = 0.1
-    gradient_clip: float = 5.0
-    average: float = 0.99
-    patience: int = 30
-    seed: int = 0
-    precision: Precision = "32"
-    accelerator: Accelerator = "cpu"
-    devices: int = 1
-    recorded_outputs: int = 0
+    warmup: Annotated[
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="Share of all steps in which the learning rate rises; it then falls along "
+            "a cosine (one cycle; Smith and Topin, 2019).",
+        ),
+    ] = 0.1
+    gradient_clip: Annotated[
+        float, Meta(ge=0, description="Largest norm of the gradient; 0 does not clip.")
+    ] = 5.0
+    average: Annotated[
+        float,
+        Meta(
+            ge=0, lt=1, description="Decay of the moving average of the weights; 0 averages none."
+        ),
+    ] = 0.99
+    patience: Annotated[
+        int, Meta(ge=1, description="Stop after this many epochs without a lower validation loss.")
+    ] = 30
+    recorded_outputs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Record the outputs for the validation part after each epoch if it has at "
+            "most this many items; 0 records none. See :attr:`History.outputs`.",
+        ),
+    ] = 0
 
     @property
     def validation_batch_size(self) -> int:
-        """Items a batch in validation, which needs no memory for a backward."""
+        """Items in a validation batch, which needs no memory for gradients."""
         return 4 * self.batch_size
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience", "devices"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("weight_decay", "gradient_clip", "seed", "recorded_outputs"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be above 0; got {self.learning_rate}")
-        check_share("warmup", self.warmup)
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average must be at least 0 and below 1; got {self.average}")
-        if self.precision == "16-mixed" and self.accelerator == "cpu":
-            raise ValueError("precision 16-mixed is a GPU's; a CPU has bf16-mixed")
 
 
 @dataclass(frozen=True)

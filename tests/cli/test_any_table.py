@@ -25,7 +25,7 @@ CELLS = CHEMISTRY | st.text(max_size=8)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    MoleculeRegressor(model="ridge").fit(SMILES, range(30)).save(folder)
+    MoleculeRegressor(model="gp").fit(SMILES, range(30)).save(folder)
     return folder
 
 

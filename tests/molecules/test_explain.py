@@ -35,7 +35,7 @@ def fitted(inputs, **settings):
 
 @pytest.fixture(scope="module")
 def ridge(inputs):
-    return fitted(inputs, model="ridge")
+    return fitted(inputs, model="gp")
 
 
 @pytest.fixture(scope="module")

@@ -200,7 +200,7 @@ def test_items_stay_with_the_results_of_their_smiles():
     pieces = make_pieces(_sizes, iter(items), smiles=lambda item: item[1], chunk=4)
     seen = []
     for piece in pieces:
-        sizes = dict(zip(piece.rows.tolist(), piece.result, strict=True))
+        sizes = dict(zip(piece.row_index.tolist(), piece.result, strict=True))
         for position, (item, error) in enumerate(zip(piece.items, piece.errors, strict=True)):
             seen.append(item)
             assert sizes.get(position) == (None if item[0] % 3 == 1 else item[0] + 1)

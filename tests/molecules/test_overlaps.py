@@ -209,7 +209,7 @@ def run(tmp_path_factory):
     lines: list[str] = []
     settings = override(
         None,
-        {"data": str(table), "target": ("y",), "split": "column:part", "model": "ridge",
+        {"data": str(table), "target": ("y",), "split": "column:part", "model": "gp",
          "workers": 1},
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
@@ -251,7 +251,7 @@ def test_drawn_splits_have_no_overlap_of_writings(tmp_path, split):
     table.write_text("smiles,y\n" + rows)
     settings = override(
         None,
-        {"data": str(table), "target": ("y",), "split": split, "model": "ridge", "workers": 1},
+        {"data": str(table), "target": ("y",), "split": split, "model": "gp", "workers": 1},
     )
     with pytest.MonkeyPatch.context() as patch:
         from tests.pictures import leave_blank
@@ -282,10 +282,10 @@ def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_pat
 
 
 def test_fit_warns_of_a_validation_part_that_overlaps():
-    model, y = MoleculeRegressor(model="ridge"), [float(i) for i in range(len(CHAINS))]
+    model, y = MoleculeRegressor(model="gp"), [float(i) for i in range(len(CHAINS))]
     with pytest.warns(UserWarning, match="1 molecule in both the training and the validation"):
         model.fit(CHAINS, y, validation=(["[H]OC", "CCF"], [0.0, 1.0]))
-    groups = MoleculeRegressor(model="ridge").fit([*CHAINS, "[H]OC", "[CH3:1]O"], [*y, 0.0, 0.0])
+    groups = MoleculeRegressor(model="gp").fit([*CHAINS, "[H]OC", "[CH3:1]O"], [*y, 0.0, 0.0])
     assert len(groups.seen_) == len(CHAINS)
 
 

@@ -54,7 +54,7 @@ def assert_equal(one: Prediction, other: Prediction) -> None:
     assert all(torch.equal(one.parts[name], other.parts[name]) for name in one.parts)
 
 
-@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "ridge"])
+@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "gp"])
 def test_a_restored_model_predicts_the_same(model: str) -> None:
     inputs, y = made()
     predictor = fitted(y, model=model, ensemble=2)
@@ -63,7 +63,7 @@ def test_a_restored_model_predicts_the_same(model: str) -> None:
     found = predictor.predict(inputs)
     assert_equal(found, again.predict(inputs))
     assert found.mean.shape == found.std.shape == (len(CHAINS), 2)
-    assert found.members.shape == (0 if model == "ridge" else 2, len(CHAINS), 2)
+    assert found.members.shape == (0 if model == "gp" else 2, len(CHAINS), 2)
     assert found.mean.dtype == found.std.dtype == torch.float64
     assert (found.std > 0).all()
     assert len(predictor.history) == len(predictor.networks)
@@ -76,7 +76,7 @@ def test_the_mean_is_that_of_the_parts_and_the_part_that_knows_weighs_more() -> 
     wanted = sum(weights[name] * part for name, part in found.parts.items())
     torch.testing.assert_close(found.mean, wanted)
     assert sum(weights.values()) == pytest.approx(1)
-    assert weights["ridge"] > 0.8  # the network has seen two epochs, and descriptors count atoms
+    assert weights["gp"] > 0.8  # the network has seen two epochs, and descriptors count atoms
     assert (found.mean - y)[60:, 0].abs().max() < 0.5
     torch.testing.assert_close(found.members.mean(0), found.parts["attention"])
 
@@ -126,16 +126,16 @@ def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
 
 def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> None:
     inputs, y = made()
-    found = fitted(y, model="ridge").predict(inputs).nearest
+    found = fitted(y, model="gp").predict(inputs).nearest
     assert (found == 1).all()  # the validation part was learned from, too
     bits = morgan_fingerprints(inputs.molecules)
     both = bits @ bits[:60].t()
     either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
-    nearest = fitted(y, model="ridge").validation.nearest
+    nearest = fitted(y, model="gp").validation.nearest
     torch.testing.assert_close(nearest, (both / either).amax(1)[60:])
 
 
-@pytest.mark.parametrize("model", ["stacked", "attention", "ridge"])
+@pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
 def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
     _, y = made()
     settings = {"model": model, "seed": 1}
@@ -178,7 +178,7 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
 def test_rows_of_one_molecule_are_left_out_together() -> None:
     inputs, y = made()
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
-    settings = MoleculeSettings(model="ridge")
+    settings = MoleculeSettings(model="gp")
     y = y[:, :1]
     y[60:62] += 5  # labels that no other molecule explains
     fits = [
@@ -206,7 +206,7 @@ def test_no_molecules_and_embeddings() -> None:
     assert two.predict(inputs[:0]).std.shape == (0, 2)
     torch.testing.assert_close(two.embed(inputs[:3]), torch.cat(made_by, 1))
     with pytest.raises(ValueError, match="embed needs a network"):
-        fitted(y, model="ridge").embed(inputs)
+        fitted(y, model="gp").embed(inputs)
 
 
 def test_wrong_shapes_and_missing_labels_are_told() -> None:

@@ -313,11 +313,14 @@ def test_settings_come_back_from_their_file(tmp_path):
         ({"coverage": 1.0}, "coverage"),
         ({"tune": -1}, "tune"),
         ({"workers": 0}, "workers"),
-        ({"seed": 2**70}, "seed must be a whole number from 0 to 2147483647"),
+        ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),
         ({"target": ("y",)}, "no DATA"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different signs"),
         ({"data": "a.csv", "target": ("y", "y")}, "named once"),
         ({"heads": 7}, "must divide width"),
+        ({"tune": 2, "width": 96}, "tune searches width among 64, 128, 256 .*; got 96"),
+        ({"tune": 2, "layers": 1}, "tune searches layers from 2 to 6 .*; got 1"),
+        ({"tune": 2, "width": 128, "heads": 128}, "which heads must divide; got heads 128"),
     ],
 )
 def test_settings_that_cannot_be(given, told):

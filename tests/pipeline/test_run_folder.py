@@ -19,7 +19,7 @@ def test_folders_that_another_process_made_are_no_work_of_others(tmp_path):
 
 def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
     write_toml(tmp_path / "config.toml", RunSettings())
-    message = "holds no run of this command: choose another folder .*no setting smiles"
+    message = "holds no run of this command: choose another folder .*no setting censored"
     with pytest.raises(RunError, match=message):
         finished_metrics(tmp_path, NodeRunSettings("cora"), [])
 

@@ -143,7 +143,7 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
     {'baseline': 3500, 'model': 3000}
     """
     most = {"baseline": BASELINE_ROWS}
-    if settings.model in ("stacked", "ridge"):
+    if settings.model in ("stacked", "gp"):
         most["model"] = settings.kernel_rows
     return {whose: min(limit, rows) for whose, limit in most.items()}
 

@@ -12,7 +12,7 @@ from gattn.files import new_file
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
-from gattn.training.checks import check_share
+from gattn.training.checks import check_fraction
 
 __all__ = ["Counts", "predict_table", "row_errors", "row_smiles"]
 
@@ -65,7 +65,7 @@ def predict_table(
         ValueError: the column is missing or appears twice, or the file has a column with the name
             of an added one.
     """
-    check_share("coverage", coverage)
+    check_fraction("coverage", coverage)
     estimator, table, column = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, on_bad_bytes="surrogateescape"
     )

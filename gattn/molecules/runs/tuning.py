@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.config import SEARCH
 from gattn.pipeline.measure import measure
 from gattn.pipeline.product import Log, no_log
 from gattn.training.metrics import undefined_metrics
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 JOURNAL = "tuning.log"
-WIDTHS = (64, 128, 256)
 
 
 def tune(
@@ -58,7 +58,7 @@ def tune(
         ImportError: Optuna is not installed.
         RunError: ``tuning.log`` is damaged.
     """
-    if estimator.model == "ridge" or estimator.devices > 1:
+    if estimator.model == "gp" or estimator.devices > 1:
         raise ValueError("tune needs a model with a network, and one device")
     study = _study(estimator, out)
     metric = "rmse" if estimator.task == "regression" else "roc_auc"
@@ -77,7 +77,7 @@ def tune(
 
     for number in range(_completed(study), trials):
         if not number:
-            study.enqueue_trial({name: getattr(estimator, name) for name in _names()})
+            study.enqueue_trial({name: getattr(estimator, name) for name in SEARCH})
         _reseed(study, estimator.seed + number)
         study.optimize(objective, n_trials=1)
         log(f"trial {number + 1} of {trials}: {metric} {study.trials[-1].value:.4g}")
@@ -123,12 +123,8 @@ def _reseed(study: Study, seed: int) -> None:
 def _draw(trial: Trial) -> dict[str, Any]:
     """Draw settings to try; the widths are multiples of the usual numbers of heads."""
     return {
-        "width": trial.suggest_categorical("width", WIDTHS),
-        "layers": trial.suggest_int("layers", 2, 6),
-        "dropout": trial.suggest_float("dropout", 0.0, 0.3),
-        "learning_rate": trial.suggest_float("learning_rate", 3e-4, 3e-3, log=True),
+        "width": trial.suggest_categorical("width", SEARCH["width"]),
+        "layers": trial.suggest_int("layers", *map(int, SEARCH["layers"])),
+        "dropout": trial.suggest_float("dropout", *SEARCH["dropout"]),
+        "learning_rate": trial.suggest_float("learning_rate", *SEARCH["learning_rate"], log=True),
     }
-
-
-def _names() -> tuple[str, ...]:
-    return ("width", "layers", "dropout", "learning_rate")

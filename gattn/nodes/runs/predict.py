@@ -16,7 +16,7 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
 from gattn.pipeline.product import Log, no_log
-from gattn.training.checks import check_share
+from gattn.training.checks import check_fraction
 from gattn.training.model_io import read_model
 
 __all__ = [
@@ -75,7 +75,7 @@ def predict_graph(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
     """
-    check_share("coverage", coverage)
+    check_fraction("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
         graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)

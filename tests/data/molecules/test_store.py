@@ -166,7 +166,8 @@ def _without_array(content, name):
     return save({key: array for key, array in load(content).items() if key != name}, HEADER)
 
 
-HEADER = {"format": store.FORMAT, "featuriser": FEATURISER, "made_from": "", "crc32": "{}"}
+TEXTS = {"format": store.FORMAT, "featuriser": FEATURISER, "made_from": "", "crc32": {}}
+HEADER = {"gattn": json.dumps(TEXTS)}
 BROKEN = {
     "nothing": (lambda raw: b"", ""),
     "text": (lambda raw: b"smiles,y\n", ""),
