@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gattn.distributed import DistributedGraph, Partition, Processes, connect, sum_gradients
 from gattn.nn import GATConv
-from gattn.training.checkpoint import SafeCheckpointIO
+from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 
 CLASSES, WIDTH = 4, 16
 
@@ -68,11 +68,11 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
     model = GAT().to(processes.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     state = {"model": model, "optimizer": optimizer}
-    files, first, loss = SafeCheckpointIO(), 0, x.new_zeros(())
+    first, loss = 0, x.new_zeros(())
     if args.checkpoint and args.checkpoint.exists():  # of however many processes
-        kept = files.load_checkpoint(args.checkpoint)
-        first = kept.pop("epochs")
-        for name, values in kept.items():
+        saved = load_checkpoint(args.checkpoint)
+        first = saved.pop("epochs")
+        for name, values in saved.items():
             state[name].load_state_dict(values)
     for _ in range(first, args.epochs):
         optimizer.zero_grad()
@@ -83,7 +83,7 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
         optimizer.step()
     if args.checkpoint and processes.rank == 0:  # every process holds the same parameters
         values = {name: thing.state_dict() for name, thing in state.items()}
-        files.save_checkpoint({**values, "epochs": args.epochs}, args.checkpoint)
+        save_checkpoint(args.checkpoint, {**values, "epochs": args.epochs})
     with torch.no_grad():
         hits = (model.eval()(x, graph).argmax(1) == y)[~known].sum()
     totals = torch.stack([loss.detach(), hits]).double()

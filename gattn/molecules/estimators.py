@@ -44,9 +44,9 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         kernel_rows: the most training molecules of the kernel ridge.
         seed: of everything that is drawn.
         max_atoms: larger molecules count as unreadable.
-        accelerator: as Lightning names it.
+        accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``, a GPU if there is one.
         devices: how many of them.
-        precision: as Lightning names it.
+        precision: ``"32"``, ``"64"``, ``"bf16-mixed"`` or ``"16-mixed"``.
         validation_fraction: of the molecules, where ``fit`` is given no validation part: it
             chooses the epoch and, by cross-fitted predictions, calibrates the intervals.
         on_error: ``"raise"`` reports all unreadable SMILES of ``fit`` in one error, ``"skip"``
@@ -171,9 +171,9 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         kernel_rows: the most training molecules of the kernel ridge.
         seed: of everything that is drawn.
         max_atoms: larger molecules count as unreadable.
-        accelerator: as Lightning names it.
+        accelerator: ``"cpu"``, ``"gpu"`` or ``"auto"``, a GPU if there is one.
         devices: how many of them.
-        precision: as Lightning names it.
+        precision: ``"32"``, ``"64"``, ``"bf16-mixed"`` or ``"16-mixed"``.
         validation_fraction: of the molecules, where ``fit`` is given no validation part: it
             chooses the epoch and, by cross-fitted predictions, calibrates the sets of labels.
         on_error: ``"raise"`` reports all unreadable SMILES of ``fit`` in one error, ``"skip"``

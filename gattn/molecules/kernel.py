@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gattn.data.descriptors import DESCRIPTORS
 from gattn.molecules.expanded import in_pieces
-from gattn.training.bars import shown
+from gattn.training.progress import progress_bar
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ class KernelRidge:
         searched = draw(len(kept), SEARCHED_ROWS, seed)
         parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
         scaled = (y - mean) / scale
-        targets = shown(scaled[searched].unbind(1), "kernel ridge", "target", progress)
+        columns = scaled[searched].unbind(1)
+        targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
         theta = torch.stack([_search(parts, target) for target in targets])
         return cls(
             {

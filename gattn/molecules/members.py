@@ -92,7 +92,7 @@ def fit_members(
     Returns:
         The networks with their averaged weights, and what was recorded of each.
     """
-    from gattn.training.loop import LoopSettings, fit_network  # Lightning
+    from gattn.training.loop import LoopSettings, fit_network
 
     if not len(val) or not varied(val.y).any():
         val = MoleculeBatches(val.inputs[torch.arange(0)], val.y[:0])

@@ -115,7 +115,7 @@ def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
     data.write_text("smiles,y\n" + rows)
     code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE)
     assert code == 0, told
-    assert "kernel ridge: 100%" in told
+    assert "Gaussian process: 100%" in told
     assert "and the report is written" in told
     splits = json.loads((tmp_path / "run" / "splits.json").read_text())
     for part in ("train", "val", "test"):

@@ -130,19 +130,19 @@ def lone_gradient(processes):
 
 def resume(processes, path, steps):
     """Train on from the checkpoint, if there is one, and leave one."""
-    from gattn.training.checkpoint import SafeCheckpointIO
+    from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 
-    files, losses = SafeCheckpointIO(), []
+    losses = []
     task = Task("TransformerConv", partition=scattered(NODES, processes.size))
     if path.exists():
-        kept = files.load_checkpoint(path)
-        task.network.load_state_dict(kept["network"])
-        task.optimizer.load_state_dict(kept["optimizer"])
-        losses = kept["losses"]
+        saved = load_checkpoint(path)
+        task.network.load_state_dict(saved["network"])
+        task.optimizer.load_state_dict(saved["optimizer"])
+        losses = saved["losses"]
     losses += [task.step() for _ in range(steps)]
     if processes.rank == 0:
         state = {"network": task.network.state_dict(), "optimizer": task.optimizer.state_dict()}
-        files.save_checkpoint({**state, "losses": losses}, path)
+        save_checkpoint(path, {**state, "losses": losses})
     return task.found(losses)
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 pytest.importorskip("rdkit")
-pytest.importorskip("lightning")
 
 from gattn.data import morgan_fingerprints, tanimoto_ridge
 from gattn.molecules.baselines import baseline_predictions

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("lightning")
-
 from gattn.molecules import inputs, store
 from gattn.molecules.expanded import ExpandedInputs
 from gattn.molecules.inputs import featurise
