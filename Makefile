@@ -1,5 +1,5 @@
-# Everything runs from one virtual environment, made on first use and kept.
-# Change these on the command line: make test WORKERS=8
+# All targets use one virtual environment, which is created on first use.
+# Variables can be set on the command line: make test WORKERS=8
 PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
@@ -9,60 +9,60 @@ BENCH ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
-# One thread for each worker, but two where kernels share their work (tests/conftest.py). Threads
-# that have nothing to do sleep: if they spun, two workers of two threads would wait for one another.
+# Each worker has one thread, or two for tests of threaded kernels (tests/conftest.py). Idle threads
+# sleep: if they were spinning, two workers with two threads each would block one another.
 THREADS ?= 2
 SLEEP := OMP_WAIT_POLICY=passive
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(SLEEP) GATTN_TEST_THREADS=$(THREADS) \
   $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
-# The tests of the kernels, whose threads are the process's from its start.
+# Tests of the kernels, which run with THREADS threads from the start of the process.
 KERNEL_TESTS := tests/ops tests/sampling tests/nn
 CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
 KERNELS := $(CPP) gattn/kernels/cpu/CMakeLists.txt
 
-# The tables that examples/imports.py writes.
+# Tables written by examples/imports.py.
 DEMO := runs/demo/imports.csv --nodes runs/demo/modules.csv
 
-# What `make quick` runs, a file or a few for each promise.
+# Test files of `make quick`, a few for each area.
 QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.py \
   tests/test_theorem.py tests/nn/test_every_conv.py tests/test_conversion.py \
-  tests/test_graph.py tests/test_graphs.py \
+  tests/graph/test_graph.py tests/test_graphs.py \
   tests/ops/test_every_operator.py tests/ops/test_numerics.py tests/ops/test_determinism.py \
-  tests/ops/test_errors.py \
+  tests/ops/registration/test_errors.py \
   tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
 
 .PHONY: help demo quick test slow check coverage threads versions sanitize lint format bench docs sdist wheels tagged clean
 
 help:
-	@echo "make demo    install, and train attention on a network that every installation has"
-	@echo "make quick   install and run a file or two of tests for each promise: a minute"
-	@echo "make test    install and run the tests, doctests and examples"
-	@echo "make slow    the tests of more than ten seconds each: Triton's interpreter, builds, exports"
-	@echo "make check   the tests and the slow ones in one run"
-	@echo "make coverage the tests, and the lines of gattn/ that they do not reach"
-	@echo "make threads the kernels' tests with two threads, by themselves and under the sanitizers"
-	@echo "make versions TORCH=2.10.0  the tests with another PyTorch, and the Triton that it brings;"
-	@echo "             PYG=2.7.0 changes PyTorch Geometric too"
-	@echo "make lint    format check, lint, types, import order"
-	@echo "make bench   measure against PyTorch Geometric (BENCH='--list' shows the cases)"
+	@echo "make demo    install, and train attention on the imports between SymPy's modules"
+	@echo "make quick   install, and run a few test files of each area, in a minute"
+	@echo "make test    install, and run the tests, doctests and examples"
+	@echo "make slow    run the tests that take more than ten seconds: Triton's interpreter, builds, exports"
+	@echo "make check   run all tests, including the slow ones"
+	@echo "make coverage  run the tests, and list the lines of gattn/ that they do not reach"
+	@echo "make threads run the kernels' tests with two threads, then make sanitize"
+	@echo "make versions TORCH=2.10.0  run the tests with another PyTorch and its Triton;"
+	@echo "             PYG=2.7.0 also selects the version of PyTorch Geometric"
+	@echo "make lint    check format, lint rules, types, import order and commit subjects"
+	@echo "make bench   run the benchmarks against PyTorch Geometric (BENCH='--list' lists the cases)"
 	@echo "make docs    build the documentation into site/"
-	@echo "make format  rewrite the sources as make lint wants them"
-	@echo "make sdist   the source distribution, into dist/"
-	@echo "make wheels  wheels for this system and every Python, into dist/ (on Linux: needs Docker)"
-	@echo "make tagged TAG=v0.1.0  whether a tag is this version's, and the changelog tells of it"
-	@echo "make sanitize  the operators' tests on kernels with AddressSanitizer and UBSan"
-	@echo "make clean   remove the environment and everything built"
+	@echo "make format  format the sources"
+	@echo "make sdist   build the source distribution in dist/"
+	@echo "make wheels  build wheels for this system and every Python in dist/ (on Linux: needs Docker)"
+	@echo "make tagged TAG=v0.1.0  check that the tag matches the version and the changelog"
+	@echo "make sanitize  run the operators' tests with AddressSanitizer and UBSan"
+	@echo "make clean   remove the environment and all build outputs"
 
 demo: $(VENV)/nodes.stamp
-	@echo "1 of 2: reading which module of SymPy imports which, ten seconds"
+	@echo "Step 1 of 2: reading the imports between SymPy's modules (ten seconds)"
 	$(BIN)/python examples/imports.py --out runs/demo
-	@echo "2 of 2: four trainings of attention along these imports, and three baselines: half a minute"
+	@echo "Step 2 of 2: training attention along these imports four times, and three baselines (half a minute)"
 	$(BIN)/gattn nodes train $(DEMO) --label part --split random-per-class --runs 4 --out runs/demo/run
 	@echo
-	@echo "A picture of the network:  runs/demo/run/plots/network.png"
-	@echo "All that was found:        runs/demo/run/report.html"
-	@echo "Next, predict every node:  $(BIN)/gattn nodes predict runs/demo/run $(DEMO) --out runs/demo/predicted.csv"
-	@echo "and put your own network in the place of these two tables."
+	@echo "Picture of the network:  runs/demo/run/plots/network.png"
+	@echo "Report with all results: runs/demo/run/report.html"
+	@echo "To predict every node:   $(BIN)/gattn nodes predict runs/demo/run $(DEMO) --out runs/demo/predicted.csv"
+	@echo "To use your own network, replace these two tables."
 
 quick: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow" $(QUICK)
@@ -73,7 +73,7 @@ test: $(VENV)/dev.stamp
 slow: $(VENV)/dev.stamp
 	$(PYTEST) -m slow
 
-# One run imports and collects once, and small tests fill the time at the end of the slow ones.
+# One run imports and collects only once, and short tests fill the time while slow tests finish.
 check: $(VENV)/dev.stamp
 	$(PYTEST)
 
@@ -95,6 +95,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/commits.py
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
@@ -123,24 +124,24 @@ $(VENV)/gattn.stamp: $(VENV)/nodes.stamp
 	$(INSTALL) --only-deps --no-build-isolation ".[molecules]"
 	touch $@
 
-# Two pips side by side: the kernels are compiled while PyTorch is unpacked. Python compiles what is
-# imported when it is imported, which is a fraction of what is installed.
+# Two pip processes run in parallel: the kernels are compiled while PyTorch is unpacked. With
+# --no-compile Python compiles only the modules that are imported, a fraction of those installed.
 $(VENV)/nodes.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
-	@echo "Installing PyTorch and gattn into $(VENV): three minutes, pip is silent meanwhile"
+	@echo "Installing PyTorch and gattn into $(VENV): this takes three minutes, pip prints nothing"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(MAKE) --no-print-directory -j 2 $(VENV)/torch.stamp $(VENV)/kernels.stamp
 	$(INSTALL) --only-deps --no-build-isolation ".[nodes]"
 	touch $@
 
-# torch comes first and pinned: a package that asks for any torch must find this one in place.
+# The pinned torch is installed first, so that other packages do not install another version.
 $(VENV)/torch.stamp: $(CONSTRAINTS)
 	$(INSTALL) torch
 	touch $@
 
-# Built without isolation, so that the build uses the pinned tools and can be resumed.
+# The build is not isolated, so that it uses the pinned tools and can be resumed.
 $(VENV)/kernels.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	$(INSTALL) --group build
 	$(INSTALL) --no-deps --no-build-isolation --editable .
@@ -156,7 +157,7 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	.venv-release/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --group release
 	touch $@
 
-# AddressSanitizer and UBSan over the C++ kernels: make sanitize TESTS=tests/ops/test_mlp.py
+# Tests of the C++ kernels with AddressSanitizer and UBSan: make sanitize TESTS=tests/ops/attention/test_gatv2.py
 TESTS ?= tests/ops tests/sampling/test_hop.py tests/sampling/test_neighbors.py
 sanitize: $(VENV)/dev.stamp
 	$(BIN)/python .ci/sanitize.py $(TESTS)

@@ -1,7 +1,6 @@
-"""What an installed gattn says of itself, as a line of JSON: run in an environment of its own.
+"""Print a report of an installed gattn as one line of JSON. Run it in a separate environment.
 
-It exits with an error where the kernels differ from the reference or, with ``--kernels``, are not
-there.
+Exits with an error if the kernels differ from the reference or, with ``--kernels``, are missing.
 """
 
 import json

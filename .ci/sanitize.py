@@ -27,7 +27,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 def main(arguments: list[str]) -> int:
-    """Build, then run pytest with the sanitizers' libraries in front of all others."""
+    """Build the kernels and run pytest with the sanitizers' libraries preloaded."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(
         ["cmake", "-G", "Ninja", "-S", ROOT / "gattn" / "kernels" / "cpu", "-B", BUILD,
@@ -41,18 +41,18 @@ def main(arguments: list[str]) -> int:
         subprocess.run(
             [compiler, f"-print-file-name=lib{name}.so"], check=True, capture_output=True, text=True
         ).stdout.strip()
-        for name in ("asan", "ubsan", "stdc++")  # with stdc++, or exceptions are not intercepted
+        for name in ("asan", "ubsan", "stdc++")  # without stdc++ exceptions are not intercepted
     ]
     environment |= {
         "LD_PRELOAD": " ".join(libraries),
-        # Python and torch keep what they allocate; exceptions of other libraries are their own.
+        # Python and torch do not free all memory, and other libraries throw exceptions.
         "ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "OMP_NUM_THREADS": "2",
     }
     (extension,) = BUILD.glob("_kernels*.so")
     command = [sys.executable, "-c", RUN, str(extension), "-q", "-x", "-p", "no:cacheprovider"]
-    # How much memory a process takes is the sanitizers' doing here.
+    # The sanitizers change the memory use of a process, so that its tests are skipped.
     command += ["-o", "timeout=0", "--ignore", "tests/ops/test_memory.py"]
     command += arguments or ["tests/ops"]
     return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode

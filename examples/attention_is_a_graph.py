@@ -1,9 +1,9 @@
-"""Attention is a graph: one model on digits and on sequences, and only its graph changes.
+"""Attention is a graph: the same model on digits and on sequences, with different graphs.
 
-    python examples/attention_is_a_graph.py                  # needs scikit-learn, for its digits
+    python examples/attention_is_a_graph.py                  # needs scikit-learn for the digits
 
-Digits: pixels attend to those around them. Sequences: every token has to name a marked token's
-symbol, if the graph leads there. "none" attends to itself alone. The last line is JSON.
+Digits: pixels attend to their neighbours. Sequences: every token predicts the symbol of a marked
+token, if the graph has a path to it. In "none" a token attends to itself. The last line is JSON.
 """
 
 import argparse
@@ -27,7 +27,7 @@ GRAPHS = {"complete": graphs.complete, "causal": graphs.causal, "band": BAND, "n
 
 
 class Model(nn.Module):
-    """Two blocks of attention on whatever graph; an answer per node or, read out, per graph."""
+    """Two attention blocks on any graph, with an output per node or, with a readout, per graph."""
 
     def __init__(self, in_channels: int, position: nn.Module, readout: Aggregation | None) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Model(nn.Module):
         self.readout, self.head = readout, nn.Linear(WIDTH, CLASSES)
 
     def forward(self, x: Tensor, place: Tensor, graph: Graph, batch: int = 1) -> Tensor:
-        """Class scores of every node or, read out, of every graph of one size in the batch."""
+        """Return class scores of every node or, with a readout, of every graph of the batch."""
         h, index = self.embed(x) + self.position(place), torch.arange(len(x), device=x.device)
         for block in self.blocks:
             h = block(h, graph)
@@ -46,7 +46,7 @@ class Model(nn.Module):
 
 
 def digits(radius: int, epochs: int, seed: int, device: str) -> float:
-    """Test accuracy on 8 x 8 digits where a pixel sees the box of this radius around it."""
+    """Return the test accuracy on 8 x 8 digits if pixels attend to a box of the given radius."""
     torch.manual_seed(seed)
     x, y = (torch.from_numpy(part).to(device) for part in load_digits(return_X_y=True))
     x, (train, test) = x.float()[..., None] / 16, torch.randperm(len(x), device=device).split(1437)
@@ -70,10 +70,10 @@ def digits(radius: int, epochs: int, seed: int, device: str) -> float:
 
 
 def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, float]:
-    """Accuracy at naming the marked symbol, and the best that the graph allows."""
+    """Return the accuracy of the marked symbol, and the best accuracy that the graph allows."""
     torch.manual_seed(seed)
     model = Model(SYMBOLS + 1, SinusoidalEncoding(WIDTH), None).to(device)
-    optimizer, found = torch.optim.AdamW(model.parameters(), 1e-2), []
+    optimizer, batches = torch.optim.AdamW(model.parameters(), 1e-2), []
     for step in trange(steps + 20, desc=f"sequences, {kind}", leave=False):
         sizes = torch.randint(10, 60, (32,))
         graph = GRAPHS[kind](sizes.tolist(), device=device)
@@ -88,10 +88,12 @@ def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, flo
             F.cross_entropy(score, y).backward()
             optimizer.step()
             continue
-        for _ in range(LAYERS):  # a layer carries what is known along every edge; the rest guess
+        for _ in range(LAYERS):  # nodes with a path to the mark; the others guess
             mark = mark.index_add(0, graph.edge_index[1], mark[graph.edge_index[0]])
-        found.append(torch.stack([score.argmax(1).eq(y).float(), mark[:, 0].clamp(1 / SYMBOLS, 1)]))
-    return tuple(torch.cat(found, dim=1).mean(1).tolist())
+        batches.append(
+            torch.stack([score.argmax(1).eq(y).float(), mark[:, 0].clamp(1 / SYMBOLS, 1)])
+        )
+    return tuple(torch.cat(batches, dim=1).mean(1).tolist())
 
 
 def main() -> None:
@@ -99,20 +101,20 @@ def main() -> None:
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
     for name, n, of in (("epochs", 12, "digits"), ("steps", 150, "sequences"), ("seed", 0, "run")):
-        parser.add_argument(f"--{name}", type=int, default=n, help=f"of the {of}")
-    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
+        parser.add_argument(f"--{name}", type=int, default=n, help=f"{name} of the {of}")
+    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
     args = parser.parse_args()
     if min(args.epochs, args.steps) < 1 or not 0 <= args.seed < 2**63:
         parser.error("--epochs and --steps must be at least 1, --seed at least 0 and in 64 bits")
-    start, found = time.perf_counter(), {}
+    start, results = time.perf_counter(), {}
     for kind, radius in (("grid", 2), ("none", 0)):
-        found[f"digits_{kind}"] = accuracy = digits(radius, args.epochs, args.seed, args.device)
+        results[f"digits_{kind}"] = accuracy = digits(radius, args.epochs, args.seed, args.device)
         print(f"digits, {kind}: accuracy {accuracy:.3f}")
     for kind in GRAPHS:
         accuracy, best = sequences(kind, args.steps, args.seed, args.device)
-        found |= {f"sequences_{kind}": accuracy, f"sequences_{kind}_possible": best}
-        print(f"sequences, {kind}: accuracy {accuracy:.3f}, at best on average {best:.3f}")
-    print(json.dumps(dict(**vars(args), **found, seconds=time.perf_counter() - start)))
+        results |= {f"sequences_{kind}": accuracy, f"sequences_{kind}_possible": best}
+        print(f"sequences, {kind}: accuracy {accuracy:.3f}, best possible {best:.3f}")
+    print(json.dumps(dict(**vars(args), **results, seconds=time.perf_counter() - start)))
 
 
 if __name__ == "__main__":

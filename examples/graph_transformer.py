@@ -1,11 +1,11 @@
-"""A graph transformer on molecules, beside graph attention with as many parameters.
+"""Compare a graph transformer on molecules with graph attention of the same number of parameters.
 
     python examples/graph_transformer.py                     # needs no download
     python examples/graph_transformer.py --dataset esol --attention exphormer  # 0.1 MB
 
-A layer of the transformer attends along the bonds and among all atoms of a molecule, or along a
-sparse expander (GPSConv), one of the other model along the bonds (GATConv), with wider layers. Both
-know where an atom stands from random walks and from the Laplacian. The last line is JSON.
+A layer of the transformer (GPSConv) attends along the bonds and among all atoms of a molecule, or
+along a sparse expander. A layer of the other model (GATConv) attends along the bonds and is wider.
+Both use positional encodings from random walks and the Laplacian. The last line is JSON.
 """
 
 import argparse
@@ -30,19 +30,19 @@ NAMES, WIDTH, HEADS, LAYERS, WALK, VECTORS = ("chembl2321810", "esol"), 32, 4, 3
 
 
 class Local(nn.Module):
-    """Attention along the bonds, normalised and added to its input."""
+    """Attention along the bonds with normalisation and a residual connection."""
 
     def __init__(self, width: int, conv: GATConv) -> None:
         super().__init__()
         self.conv, self.norm = conv, nn.BatchNorm1d(width)
 
     def forward(self, h: Tensor, edges: Tensor, batch: Tensor, edge_attr: Tensor) -> Tensor:
-        """The new features of every atom, [n, width]."""
+        """Return the new features of every atom, [n, width]."""
         return h + self.norm(self.conv(h, edges, edge_attr=edge_attr)).relu()
 
 
 class Model(nn.Module):
-    """Atoms with their encodings, layers of attention, and the mean over each molecule."""
+    """Embedding of atoms with encodings, attention layers, and the mean over each molecule."""
 
     def __init__(self, width: int, attention: str | None) -> None:
         super().__init__()
@@ -57,31 +57,31 @@ class Model(nn.Module):
             self.layers.append(gps or Local(width, conv))
 
     def forward(self, batch: Batch) -> Tensor:
-        """Predict one scaled target a molecule, [g]."""
+        """Predict one scaled target per molecule, [g]."""
         h = self.embed(batch.x) + self.walk.encode(batch.random_walk_pe)
         h = h + self.vectors.encode(batch.laplacian_eigenvector_pe)
-        given = {"edge_attr": batch.edge_attr}
-        if hasattr(self, "kind"):  # edges of the expander, and bonds, which have features, too
+        options = {"edge_attr": batch.edge_attr}
+        if hasattr(self, "kind"):  # expander edges and bonds; bonds also have features
             bonds = (batch.expander_type == 0).nonzero().squeeze(1)
             far = self.kind(batch.expander_type).index_add(0, bonds, self.bond(batch.edge_attr))
-            given |= {"attn_index": batch.expander_index, "attn_attr": far}
+            options |= {"attn_index": batch.expander_index, "attn_attr": far}
         for layer in self.layers:
-            h = layer(h, batch.edge_index, batch.batch, **given)
+            h = layer(h, batch.edge_index, batch.batch, **options)
         return self.head(self.mean(h, batch.batch, dim_size=batch.num_graphs)).squeeze(1)
 
 
 def size(model: nn.Module) -> int:
-    """Number of parameters."""
+    """Return the number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def error(model: Model, batch: Batch) -> Tensor:
-    """Mean squared error, []."""
+    """Return the mean squared error, []."""
     return F.mse_loss(model(batch), batch.y[:, 0])
 
 
 def train(model: Model, parts: list[list[Data]], epochs: int, device: str, name: str) -> float:
-    """Train on one part, choose the epoch by another; the root of the third's error."""
+    """Train on one part, select the epoch on another, and return the RMSE on the third."""
     optimizer = torch.optim.AdamW(model.parameters())
     loader = DataLoader(parts[0], 64, shuffle=True)
     val, test = (Batch.from_data_list(part).to(device) for part in parts[1:])
@@ -95,10 +95,10 @@ def train(model: Model, parts: list[list[Data]], epochs: int, device: str, name:
             optimizer.step()
             schedule.step()
         with torch.no_grad():
-            found = error(model.eval(), val).item()
-            if found < lowest:
-                lowest, chosen = found, error(model, test).item()
-        bar.set_postfix(val_mse=found, refresh=False)
+            val_mse = error(model.eval(), val).item()
+            if val_mse < lowest:
+                lowest, chosen = val_mse, error(model, test).item()
+        bar.set_postfix(val_mse=val_mse, refresh=False)
     return chosen**0.5
 
 
@@ -106,11 +106,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="the molecules")
-    parser.add_argument("--attention", choices=ATTENTIONS, default=ATTENTIONS[0], help="its kind")
-    parser.add_argument("--epochs", type=int, default=40, help="of training")
-    parser.add_argument("--seed", type=int, default=0, help="of the split and of the models")
-    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
+    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="data set of molecules")
+    kinds = ATTENTIONS
+    parser.add_argument("--attention", choices=kinds, default=kinds[0], help="global attention")
+    parser.add_argument("--epochs", type=int, default=40, help="number of training epochs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the models")
+    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
     args, start, result = parser.parse_args(), time.perf_counter(), {}
     if args.epochs < 1 or not 0 <= args.seed < 2**31:
         parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")

@@ -1,11 +1,11 @@
-"""Link prediction: attention embeds the nodes, and a dot product of two tells their edge.
+"""Link prediction: attention embeds the nodes, and a dot product scores each pair of nodes.
 
     python examples/link_prediction.py                       # needs no download
     python examples/link_prediction.py --dataset cora        # downloads 0.6 MB, or GATTN_DATA
 
-The default graph joins each of 1,017 compounds with its 8 most similar ones: its edges follow from
-the features. A twentieth of the edges chooses the epoch, a tenth is the test; each stands beside as
-many pairs without an edge. Needs scikit-learn, for its metrics. The last line is JSON.
+The default graph joins each of 1,017 compounds with its 8 most similar ones, so that its edges
+follow from the features. 5 % of the edges are used for validation and 10 % for testing, each with
+the same number of pairs without an edge. Needs scikit-learn for metrics. The last line is JSON.
 """
 
 import argparse
@@ -29,7 +29,7 @@ NAMES, LAYERS = ("chembl2321810", "cora"), {"gatv2": GATv2Conv, "transformer": T
 
 
 class Encoder(nn.Module):
-    """Two layers of attention with 4 heads; the second averages them."""
+    """Two layers of attention with 4 heads; the second layer averages its heads."""
 
     def __init__(self, layer: type[nn.Module], in_channels: int, width: int = 64) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class Encoder(nn.Module):
         self.dropout = SparseDropout(0.5)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Embed every node, [n, width]."""
+        """Return the embedding of every node, [n, width]."""
         x = F.elu(self.first(self.dropout(x), edge_index))
         return self.second(self.dropout(x), edge_index)
 
 
 def load(name: str) -> Data:
-    """A graph with sparse features and edges in both directions."""
+    """Return a graph with sparse features and edges in both directions."""
     if name == "cora":
         return gd.load_citation(name, normalize_features=True)
     bits = gd.morgan_fingerprints(gd.load_molecules(name))
@@ -52,12 +52,12 @@ def load(name: str) -> Data:
 
 
 def dots(embedded: Tensor, pairs: Tensor) -> Tensor:
-    """The dot product of the two nodes of each pair, [p]."""
+    """Return the dot product of the two nodes of each pair, [p]."""
     return (embedded[pairs[0]] * embedded[pairs[1]]).sum(1)
 
 
 def common_neighbours(graph: Data, pairs: Tensor) -> dict[str, Tensor]:
-    """Neighbours that the nodes of each pair share: their number, and Adamic's and Adar's sum."""
+    """Return the number of common neighbours of each pair, and the Adamic-Adar index."""
     adjacent = torch.zeros(graph.num_nodes, graph.num_nodes)
     adjacent[graph.edge_index[0], graph.edge_index[1]] = 1
     rarity = 1 / adjacent.sum(0).clamp(min=2).log()
@@ -66,13 +66,13 @@ def common_neighbours(graph: Data, pairs: Tensor) -> dict[str, Tensor]:
 
 
 def rate(score: Tensor, part: Data) -> dict[str, float]:
-    """Area under the ROC curve, and average precision."""
-    scores = {"auc": roc_auc_score, "average_precision": average_precision_score}
-    return {name: float(rated(part.edge_label, score)) for name, rated in scores.items()}
+    """Return the area under the ROC curve and the average precision."""
+    metrics = {"auc": roc_auc_score, "average_precision": average_precision_score}
+    return {name: float(metric(part.edge_label, score)) for name, metric in metrics.items()}
 
 
 def train(parts: list[Data], layer: str, epochs: int, device: str) -> Tensor:
-    """Train; score the test pairs at the epoch of the best validation AUC, [p]."""
+    """Train, and return the test scores at the epoch with the best validation AUC, [p]."""
     graph, pairs = parts[0].clone().to(device), [part.edge_label_index for part in parts[1:]]
     model = Encoder(LAYERS[layer], graph.num_features).to(device)
     optimizer, best, chosen = torch.optim.Adam(model.parameters(), lr=0.005), 0.0, torch.empty(0)
@@ -97,20 +97,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="the graph to learn on")
-    parser.add_argument("--layer", choices=LAYERS, default="gatv2", help="of the encoder")
-    parser.add_argument("--epochs", type=int, default=100, help="of training")
-    parser.add_argument("--seed", type=int, default=0, help="of the split and of the model")
-    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
+    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="graph to train on")
+    parser.add_argument(
+        "--layer", choices=LAYERS, default="gatv2", help="attention layer of the encoder"
+    )
+    parser.add_argument("--epochs", type=int, default=100, help="number of training epochs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the model")
+    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
     args, start = parser.parse_args(), time.perf_counter()
     if args.epochs < 1 or not 0 <= args.seed < 2**31:
         parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")
     seed_everything(args.seed)
     split = RandomLinkSplit(0.05, 0.1, is_undirected=True, add_negative_train_samples=False)
     parts = split(load(args.dataset))
-    found = {args.layer: train(parts, args.layer, args.epochs, args.device)}
-    found |= common_neighbours(parts[0], parts[2].edge_label_index)  # as the model, of its edges
-    result = {name: rate(score, parts[2]) for name, score in found.items()}
+    scores = {args.layer: train(parts, args.layer, args.epochs, args.device)}
+    scores |= common_neighbours(parts[0], parts[2].edge_label_index)  # on the training edges
+    result = {name: rate(score, parts[2]) for name, score in scores.items()}
     for name, rated in result.items():
         shown = ", ".join(f"{what} {value:.3f}" for what, value in rated.items())
         print(f"{args.dataset}, {name}: {shown}")

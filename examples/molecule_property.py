@@ -24,7 +24,7 @@ from gattn.nn import GATConv, LearnedQueryReadout
 
 
 class MoleculeModel(nn.Module):
-    """Attention layers over bonds, each added to its input, and two readouts side by side."""
+    """Attention layers over bonds with residual connections, and two readouts."""
 
     def __init__(self, width: int = 128, layers: int = 4) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class MoleculeModel(nn.Module):
         self.head = nn.Sequential(nn.Linear(5 * width, width), nn.ReLU(), nn.Linear(width, 1))
 
     def forward(self, batch: Data) -> Tensor:
-        """Predict one scaled target a molecule, [g]."""
+        """Predict one scaled target per molecule, [g]."""
         graphs, h = len(batch.ptr) - 1, self.embed(batch.x).relu()
         for norm, conv in zip(self.norms, self.convs):
             h = h + F.elu(conv(norm(h), batch.edge_index, batch.edge_attr))
@@ -45,11 +45,11 @@ class MoleculeModel(nn.Module):
         return self.head(torch.cat([attended, total], 1)).squeeze(1)
 
 
-def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: str) -> Tensor:
-    """Train on one part, choose the epoch by another, and predict the third: [test]."""
+def train(molecules: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: str) -> Tensor:
+    """Train on one part, select the epoch on another, and predict the third, [test]."""
     torch.manual_seed(seed)
-    y, val = found.y[:, 0].double(), gd.batch_molecules(found[split.val]).to(device)
-    test = gd.batch_molecules(found[split.test]).to(device)
+    y, val = molecules.y[:, 0].double(), gd.batch_molecules(molecules[split.val]).to(device)
+    test = gd.batch_molecules(molecules[split.test]).to(device)
     mean, scale = y[split.train].mean(), y[split.train].std().clamp(min=1e-300)
     model = MoleculeModel().to(device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99)).eval()
@@ -59,7 +59,7 @@ def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: 
     lowest, chosen = float("inf"), torch.full((len(split.test),), float("nan"))
     for _ in (bar := trange(epochs, desc=split.protocol)):
         for part in split.train[torch.randperm(len(split.train))].split(64):
-            batch = gd.batch_molecules(found[part]).to(device)
+            batch = gd.batch_molecules(molecules[part]).to(device)
             model.zero_grad()
             F.mse_loss(model(batch), ((y[part] - mean) / scale).float().to(device)).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -75,7 +75,7 @@ def train(found: gd.Molecules, split: gd.Split, seed: int, epochs: int, device: 
 
 
 def rmse(predicted: Tensor, measured: Tensor) -> float:
-    """Root of the mean squared error, in the target's unit."""
+    """Return the root mean squared error, in the unit of the target."""
     return F.mse_loss(predicted.to(measured), measured).sqrt().item()
 
 
@@ -83,12 +83,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--csv", help="a file of your own, in place of CHEMBL2321810")
-    parser.add_argument("--smiles", default="smiles", help="its column of SMILES")
-    parser.add_argument("--target", default="target", help="its column of numbers to predict")
-    parser.add_argument("--epochs", type=int, default=60, help="of training")
-    parser.add_argument("--seed", type=int, default=0, help="of the split and of the model")
-    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
+    parser.add_argument("--csv", help="CSV file to use instead of CHEMBL2321810")
+    parser.add_argument("--smiles", default="smiles", help="column of SMILES in the CSV file")
+    parser.add_argument("--target", default="target", help="column of numbers to predict")
+    parser.add_argument("--epochs", type=int, default=60, help="number of training epochs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the model")
+    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
     args, start = parser.parse_args(), time.perf_counter()
     if args.epochs < 1 or not 0 <= args.seed < 2**31:
         parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")
@@ -109,7 +109,7 @@ def main() -> None:
         "kernel_ridge_rmse": gd.tanimoto_ridge(bits[split.train], y[split.train], bits[split.test]),
         "mean_rmse": y[split.train].mean().expand(len(split.test)),
     }
-    errors = {name: rmse(found, y[split.test]) for name, found in predictions.items()}
+    errors = {name: rmse(value, y[split.test]) for name, value in predictions.items()}
     shown = ", ".join(f"{name} {error:.4g}" for name, error in errors.items())
     print(f"{args.csv or 'CHEMBL2321810'}, {split.protocol}: {shown}")
     print(json.dumps(dict(**vars(args), **errors, seconds=time.perf_counter() - start)))

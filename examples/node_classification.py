@@ -3,9 +3,9 @@
     python examples/node_classification.py                   # needs no download
     python examples/node_classification.py --dataset cora    # downloads 0.6 MB, or GATTN_DATA
 
-The default graph joins each of 1,017 compounds with its 8 most similar ones; the label says
-whether a compound's measured activity is above the median. The last line is JSON: the arguments,
-what the graph is, the seconds it took, and accuracies and "epochs_run" as means over the runs.
+The default graph joins each of 1,017 compounds with its 8 most similar ones. The label is 1 if the
+measured activity of a compound is above the median. The last line is JSON: the arguments, a
+description of the graph, the time in seconds, and accuracies and "epochs_run", averaged over runs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NAMES, PATIENCE = ("chembl2321810", "cora", "citeseer", "pubmed"), 100
 
 
 class GAT(nn.Module):
-    """Two layers: 8 heads of 8 channels, then one head with a channel for each class."""
+    """Two layers: 8 heads of 8 channels, then one head with one channel per class."""
 
     def __init__(self, in_channels: int, classes: int) -> None:
         super().__init__()
@@ -34,16 +34,16 @@ class GAT(nn.Module):
         self.out, self.dropout = GATConv(64, classes, dropout=0.6), SparseDropout(0.6)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Score every class of every node."""
+        """Return the score of every class for every node, [n, classes]."""
         x = F.elu(self.hidden(self.dropout(x), edge_index))
         return self.out(self.dropout(x), edge_index)
 
 
 def compounds(seed: int) -> Data:
-    """Measured labels on constructed edges: a Tanimoto 8-nearest-neighbour graph."""
-    found = gd.load_molecules("chembl2321810")
-    bits, activity, n = gd.morgan_fingerprints(found), found.y[:, 0], len(found)
-    split = gd.random_split(found, seed=seed, fractions=(0.6, 0.2, 0.2))
+    """Return a Tanimoto 8-nearest-neighbour graph of compounds with measured labels."""
+    molecules = gd.load_molecules("chembl2321810")
+    bits, activity, n = gd.morgan_fingerprints(molecules), molecules.y[:, 0], len(molecules)
+    split = gd.random_split(molecules, seed=seed, fractions=(0.6, 0.2, 0.2))
     return Data(
         x=F.normalize(bits).to_sparse(),
         edge_index=gd.tanimoto_neighbours(bits, 8),
@@ -56,7 +56,7 @@ def compounds(seed: int) -> Data:
 
 
 def ridge(graph: Data) -> float:
-    """Test accuracy of Tanimoto kernel ridge on the features (fingerprint or words) alone."""
+    """Return the test accuracy of Tanimoto kernel ridge on the features (fingerprints or words)."""
     bits = (graph.x.to_dense() > 0).float()
     train, test = bits[graph.train_mask], bits[graph.test_mask]
     one_hot = F.one_hot(graph.y[graph.train_mask], graph.num_classes).double()
@@ -65,7 +65,7 @@ def ridge(graph: Data) -> float:
 
 
 def train(graph: Data, seed: int, epochs: int) -> tuple[float, int]:
-    """Train once; return the test accuracy at the best validation epoch, and the epochs run."""
+    """Train once. Return the test accuracy at the best validation epoch, and the epochs run."""
     torch.manual_seed(seed)
     model = GAT(graph.num_features, graph.num_classes).to(graph.y.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)
@@ -82,9 +82,9 @@ def train(graph: Data, seed: int, epochs: int) -> tuple[float, int]:
         rights.append(hit[graph.val_mask].mean().item())
         bar.set_postfix(val_loss=losses[-1], val_accuracy=rights[-1], refresh=False)
         best = losses[-1] == min(losses), rights[-1] == max(rights)
-        if all(best):  # both choose the epoch, as in the paper,
+        if all(best):  # the selected epoch is best in both, as in the paper
             accuracy = hit[graph.test_mask].mean().item()
-        since = 0 if any(best) else since + 1  # and either one keeps the training going
+        since = 0 if any(best) else since + 1  # either one continues the training
         if since == PATIENCE:
             break
     return accuracy, len(losses)
@@ -94,21 +94,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="the graph to learn on")
-    parser.add_argument("--epochs", type=int, default=1000, help="at most; it stops early")
-    parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on")
-    parser.add_argument("--seed", type=int, default=0, help="of the model, and of a random split")
-    parser.add_argument("--device", choices=devices, default="cpu", help="where to train")
+    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="graph to train on")
+    parser.add_argument(
+        "--epochs", type=int, default=1000, help="maximum number of epochs; training stops early"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=1, help="number of runs, with seeds from --seed"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the model and of a random split"
+    )
+    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
     args = parser.parse_args()
     for name, least in (("epochs", 1), ("runs", 1), ("seed", 0)):
         if not least <= (value := getattr(args, name)) < 2**31:
             parser.error(f"--{name} must be at least {least} and below 2**31; got {value}")
-    made, runs, start = args.dataset == NAMES[0], [], time.perf_counter()
+    constructed, runs, start = args.dataset == NAMES[0], [], time.perf_counter()
     for seed in range(args.seed, args.seed + args.runs):
-        graph = compounds(seed) if made else gd.load_citation(args.dataset, normalize_features=True)
+        if constructed:
+            graph = compounds(seed)
+        else:
+            graph = gd.load_citation(args.dataset, normalize_features=True)
         runs.append((ridge(graph), *train(graph.to(args.device), seed, args.epochs)))
     baseline, accuracy, epochs = torch.tensor(runs).mean(0).tolist()
-    note = "measured labels on constructed edges" if made else "public split"
+    note = "measured labels on constructed edges" if constructed else "public split"
     print(f"{args.dataset}: {note}. Test accuracy {accuracy:.3f}; ridge baseline {baseline:.3f}")
     result = {"test_accuracy": accuracy, "ridge_accuracy": baseline, "epochs_run": epochs}
     print(json.dumps(dict(**vars(args), **result, data=note, seconds=time.perf_counter() - start)))

@@ -3,7 +3,7 @@
 from gattn import data, functional, graphs, models, nn, transforms
 from gattn.conversion import ConversionReport, conversion_report, convert
 from gattn.graph import Graph
-from gattn.ops.backend import backend_info
+from gattn.ops.registration.backend import backend_info
 from gattn.registration import register_graphgym, register_readouts
 
 __version__ = "0.1.0"

@@ -19,9 +19,9 @@ from torch_geometric.nn.models import attentive_fp
 from torch_geometric.nn.models import sgformer as pyg_sgformer
 
 import gattn.nn
-from gattn import pyg_internals
+from gattn.compat import pyg as pyg_internals
 from gattn.models import AttentiveFP, Polynormer, SGFormer, sgformer
-from gattn.nn.gps_conv import ATTENTION_OPTIONS
+from gattn.nn.conv.gps_conv import ATTENTION_OPTIONS
 
 _Model = TypeVar("_Model", bound=Module)
 _log = logging.getLogger("gattn")

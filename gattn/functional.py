@@ -1,15 +1,13 @@
 """The operators as functions: attention over the edges of a :class:`gattn.Graph`."""
 
-from gattn.ops.additive import additive_attention, additive_attention_weights
-from gattn.ops.attention import apply_edges, attention
-from gattn.ops.dot_product import dot_product_attention, dot_product_attention_weights
-from gattn.ops.edge import aggregate, edge_dot, edge_softmax
-from gattn.ops.linear import linear_attention, linear_attention_weights
-from gattn.ops.mlp import mlp_attention, mlp_attention_weights
+from gattn.ops.attention.dot_product import dot_product_attention, dot_product_attention_weights
+from gattn.ops.attention.gat import gat_attention, gat_attention_weights
+from gattn.ops.attention.gatv2 import gatv2_attention, gatv2_attention_weights
+from gattn.ops.attention.linear import linear_attention, linear_attention_weights
+from gattn.ops.custom_score.api import apply_edges, attention
+from gattn.ops.edges import aggregate, edge_dot, edge_softmax
 
 __all__ = [
-    "additive_attention",
-    "additive_attention_weights",
     "aggregate",
     "apply_edges",
     "attention",
@@ -17,8 +15,10 @@ __all__ = [
     "dot_product_attention_weights",
     "edge_dot",
     "edge_softmax",
+    "gat_attention",
+    "gat_attention_weights",
+    "gatv2_attention",
+    "gatv2_attention_weights",
     "linear_attention",
     "linear_attention_weights",
-    "mlp_attention",
-    "mlp_attention_weights",
 ]

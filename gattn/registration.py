@@ -8,7 +8,7 @@ from typing import Any
 from torch.nn import Module
 
 import gattn.nn
-from gattn import pyg_internals
+from gattn.compat import pyg as pyg_internals
 
 READOUTS = ("AttentionalReadout", "LearnedQueryReadout", "MultiReadout", "SetTransformerReadout")
 LAYERS = ("GATConv", "GATv2Conv", "SuperGATConv", "TransformerConv")

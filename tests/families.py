@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from gattn import functional as F
-from gattn.ops import library
+from gattn.ops.registration.operator import OPERATORS as DECLARED
+from gattn.ops.registration.operator import Setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Family:
     all by name."""
     variants: dict[str, Operator]
     """Ways to call it: "" without what may be absent, "edges" with all of that."""
-    drops: tuple[str, ...] = ("bias",)
+    drops: tuple[str, ...] = ("attn_bias",)
     """The inputs whose -inf drops an edge."""
     edges_in_value: bool = False
     """Whether W a_ij is added to the values, too."""
@@ -104,7 +105,7 @@ def dot_product_score(query, key, edge_attr=None, edge_proj=None, *, scale):
     return scale * (query * (key + _edges(edge_attr, edge_proj))).sum(-1)
 
 
-def mlp_score(query, key, weight, edge_attr=None, edge_proj=None, *, activation, negative_slope):
+def gatv2_score(query, key, weight, edge_attr=None, edge_proj=None, *, activation, negative_slope):
     hidden = query + key + _edges(edge_attr, edge_proj)
     hidden = hidden.tanh() if activation == "tanh" else _leaky(hidden, negative_slope)
     return (weight * hidden).sum(-1)
@@ -114,20 +115,20 @@ SCALARS = {"query_score": "nh", "key_score": "mh"}
 QKV = {"query": "nhc", "key": "mhc", "value": "mhc"}
 QKW = {"query": "nhc", "key": "mhc", "weight": "hc"}
 EDGES = {"edge_attr": "ed", "edge_proj": "hcd"}
-TERMS = {"bias": "eb", "edge_weight": "e"}
+TERMS = {"attn_bias": "eb", "edge_weight": "e"}
 
 FAMILIES = {
-    "additive": Family(
-        F.additive_attention,
-        F.additive_attention_weights,
+    "gat": Family(
+        F.gat_attention,
+        F.gat_attention_weights,
         additive_score,
         {
-            "": Operator(F.additive_attention, SCALARS | {"value": "mhc"}),
+            "": Operator(F.gat_attention, SCALARS | {"value": "mhc"}),
             "edges": Operator(
-                F.additive_attention, SCALARS | {"value": "muc", "edge_score": "eh"} | TERMS
+                F.gat_attention, SCALARS | {"value": "muc", "edge_score": "eh"} | TERMS
             ),
         },
-        drops=("edge_score", "bias"),
+        drops=("edge_score", "attn_bias"),
     ),
     "dot_product": Family(
         F.dot_product_attention,
@@ -135,22 +136,22 @@ FAMILIES = {
         dot_product_score,
         {
             "": Operator(F.dot_product_attention, QKV),
-            "wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "bias": "eb"}),
+            "wide": Operator(F.dot_product_attention, QKV | {"value": "mhw", "attn_bias": "eb"}),
             "edges": Operator(F.dot_product_attention, QKV | EDGES | TERMS),
         },
         edges_in_value=True,
         gradients_apart=("edge_proj",),
     ),
-    "mlp": Family(
-        F.mlp_attention,
-        F.mlp_attention_weights,
-        mlp_score,
+    "gatv2": Family(
+        F.gatv2_attention,
+        F.gatv2_attention_weights,
+        gatv2_score,
         {
-            "": Operator(F.mlp_attention, QKW, shared={"value": "key"}),
-            "wide": Operator(F.mlp_attention, QKW | {"value": "mhw"}),
-            "edges": Operator(F.mlp_attention, QKV | {"weight": "hc"} | EDGES | TERMS),
+            "": Operator(F.gatv2_attention, QKW, shared={"value": "key"}),
+            "wide": Operator(F.gatv2_attention, QKW | {"value": "mhw"}),
+            "edges": Operator(F.gatv2_attention, QKV | {"weight": "hc"} | EDGES | TERMS),
             "tanh": Operator(
-                F.mlp_attention, QKV | {"weight": "hc"} | EDGES | TERMS, {"activation": "tanh"}
+                F.gatv2_attention, QKV | {"weight": "hc"} | EDGES | TERMS, {"activation": "tanh"}
             ),
         },
     ),
@@ -173,9 +174,9 @@ OPERATORS = {
 """Those, and the building blocks."""
 
 
-def declared(family: str) -> dict[str, library.Setting]:
+def declared(family: str) -> dict[str, Setting]:
     """The settings that a family is declared with, by name, with what each may be."""
-    return library.OPERATORS[f"{family}_forward"].settings
+    return DECLARED[f"{family}_forward"].settings
 
 
 def numbers(family: str) -> list[str]:

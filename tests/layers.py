@@ -347,7 +347,8 @@ LAYERS = (
     Layer("MultiReadout",
           given(readouts=lambda d: ["sum", "mean", "max", gattn.nn.LearnedQueryReadout(d, 4)]),
           readout=True),
-    Layer("PoolingByAttention", given(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
+    Layer("PoolingByMultiheadAttention",
+          given(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
           call=lambda m, x, index, dim_size: m(x, graphs.readout(index, 1, dim_size))),
     # models
     Layer("AttentiveFP",

@@ -25,7 +25,7 @@ from benchmarks.sides.families import FAMILIES, OPERATORS
 from benchmarks.suites import growth, turns
 from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
 from benchmarks.tools import report
-from gattn.ops import library
+from gattn.ops.registration.operator import OPERATORS as DECLARED
 
 ROOT = Path(__file__).parents[1]
 SCALE = 0.001
@@ -77,15 +77,15 @@ def test_terms_of_edges_are_timed_beside_the_layer_alone(tmp_path: Path) -> None
 
 
 def test_run_records_times_and_circumstances(tmp_path: Path, capsys) -> None:
-    (found,) = run(tmp_path / "results.jsonl", "power-law/operator/additive")
-    assert found["case"] == "power-law/operator/additive"
+    (found,) = run(tmp_path / "results.jsonl", "power-law/operator/gat")
+    assert found["case"] == "power-law/operator/gat"
     assert found["scale"] == SCALE
     for what in ("forward", "training"):
         assert found["seconds"][what]["gattn"]["median"] > 0
         assert found["seconds"][what]["pyg"]["runs"] >= 3
     known = found["environment"]
     assert known["threads"] == 1
-    assert known["command"].startswith("python -m benchmarks power-law/operator/additive")
+    assert known["command"].startswith("python -m benchmarks power-law/operator/gat")
     assert {"gattn", "torch", "torch_geometric"} <= set(known["versions"])
     assert "PyG" in capsys.readouterr().out
 
@@ -93,7 +93,7 @@ def test_run_records_times_and_circumstances(tmp_path: Path, capsys) -> None:
 def test_nothing_is_timed_or_recorded_where_the_check_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    name = "power-law/operator/additive"
+    name = "power-law/operator/gat"
     right = comparisons()[name]
 
     def wrong(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
@@ -112,7 +112,7 @@ def test_nothing_is_timed_or_recorded_where_the_check_fails(
 
 
 def test_error_sees_every_gradient_and_nan(topology: Topology) -> None:
-    right = verify.step(layers.operator("gattn", topology, torch.float32, name="additive"))
+    right = verify.step(layers.operator("gattn", topology, torch.float32, name="gat"))
     assert verify.error(right, right) == 0.0
     for name in ("out", "query_score", "key_score", "value"):
         bad = {**right, name: right[name] * 1.01}
@@ -147,7 +147,7 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_peak_memory_is_that_of_the_run() -> None:
-    case = comparisons()["power-law/operator/additive"]
+    case = comparisons()["power-law/operator/gat"]
     found = isolate.call(case.peak_bytes, "pyg", "training", 0.05, threads=1)
     # PyG forms at least one tensor of edges x heads x channels.
     assert found > 0.05 * 2_499_999 * 8 * 16 * 4
@@ -176,7 +176,7 @@ def test_a_process_of_its_own_may_have_so_much_memory_and_time() -> None:
 
 
 def test_every_family_of_scores_is_measured() -> None:
-    declared = {name.removesuffix("_forward") for name in library.OPERATORS if "_forward" in name}
+    declared = {name.removesuffix("_forward") for name in DECLARED if "_forward" in name}
     assert declared == FAMILIES.keys()
 
 
@@ -269,8 +269,8 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     functional = package / "functional.py"
     functional.write_text(
         f"{functional.read_text()}\n"
-        "_right = additive_attention\n"
-        "def additive_attention(*args, **options):\n"
+        "_right = gat_attention\n"
+        "def gat_attention(*args, **options):\n"
         "    return _right(*args, **options) * 1.001\n"
     )
     return package.parent
@@ -299,7 +299,7 @@ def test_two_commits_take_turns_on_the_same_inputs(
     compared: Compared, tmp_path: Path, capsys
 ) -> None:
     out = tmp_path / "compared.jsonl"
-    chosen = ["power-law/operator/mlp", "power-law/bf16/GATConv", "power-law/layout"]
+    chosen = ["power-law/operator/gatv2", "power-law/bf16/GATConv", "power-law/layout"]
     assert compared(*chosen, "--out", str(out)) == 0
     found = record.newest(out)
     assert list(found) == sorted(chosen, key=list(with_one_side()).index)
@@ -314,10 +314,10 @@ def test_two_commits_take_turns_on_the_same_inputs(
 def test_another_commit_that_computes_something_else_is_not_timed(
     compared: Compared, capsys
 ) -> None:
-    assert compared("power-law/operator/additive", "power-law/operator/mlp") == 1
+    assert compared("power-law/operator/gat", "power-law/operator/gatv2") == 1
     said = capsys.readouterr().out
-    assert "power-law/operator/additive: check failed, not timed: outputs differ by" in said
-    assert "power-law/operator/mlp  the same bits" in said
+    assert "power-law/operator/gat: check failed, not timed: outputs differ by" in said
+    assert "power-law/operator/gatv2  the same bits" in said
 
 
 ABOVE = ("cli", "data", "training", "molecules", "nodes", "models", "sampling", "distributed")

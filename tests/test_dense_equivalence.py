@@ -58,15 +58,17 @@ def with_gradients(function, tensors, grad):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-@pytest.mark.parametrize("impl", [None, "reference"])
+@pytest.mark.parametrize("backend", [None, "reference"])
 @EVERY_GRAPH
-def test_outputs_and_gradients_equal_dense_attention(name, impl, dtype, tolerance):
+def test_outputs_and_gradients_equal_dense_attention(name, backend, dtype, tolerance):
     graph = GRAPHS[name]()
     tensors = inputs(graph, dtype)
     mask = dense_mask(graph)
     grad = torch.randn_like(tensors[0])
     got = with_gradients(
-        lambda q, k, v: functional.dot_product_attention(q, k, v, graph, impl=impl), tensors, grad
+        lambda q, k, v: functional.dot_product_attention(q, k, v, graph, backend=backend),
+        tensors,
+        grad,
     )
     expected = with_gradients(lambda q, k, v: dense(q, k, v, mask), tensors, grad)
     for what, a, b in zip(("out", "query", "key", "value"), got, expected):
@@ -86,7 +88,7 @@ def test_bias_equals_a_mask_of_numbers(name):
         return dense(q, k, v, mask.permute(2, 0, 1), scale=0.3)
 
     got = with_gradients(
-        lambda q, k, v, b: functional.dot_product_attention(q, k, v, graph, bias=b, scale=0.3),
+        lambda q, k, v, b: functional.dot_product_attention(q, k, v, graph, attn_bias=b, scale=0.3),
         [*tensors, bias],
         grad,
     )

@@ -8,9 +8,9 @@ from torch import nn as tnn
 
 import gattn
 from gattn import nn as gnn
-from gattn.kernels import layout, onnx
+from gattn.layout import layout, onnx
 from gattn.models import AttentiveFP
-from gattn.ops.backend import select
+from gattn.ops.registration.backend import select
 from tests.layers import BY_NAME, every, layers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch says of its own exporters
@@ -366,7 +366,7 @@ def takes(entry, term):
         (name, term)
         for name, entry in layers(conv=True).items()
         if entry.made_by is None
-        for term in ("edge_weight", "score_bias")
+        for term in ("edge_weight", "attn_bias")
         if takes(entry, term)
     ],
 )

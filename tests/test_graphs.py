@@ -14,8 +14,8 @@ from torch_geometric.utils import from_scipy_sparse_matrix
 
 import gattn
 from gattn import graphs
-from gattn.kernels import facts
-from gattn.kernels import layout as reference
+from gattn.layout import layout as reference
+from gattn.layout import stats
 from gattn.nn import token_offsets
 from gattn.structure import path_lengths
 from gattn.testing import awkward_graphs
@@ -496,7 +496,7 @@ def test_a_batch_of_small_graphs_is_known_as_one():
     side_by_side = graphs.disjoint([gattn.Graph(edges[:, :2], 2), gattn.Graph(edges[:, 2:] - 2, 3)])
     for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
         assert torch.equal(graph.layout.graph_ptr, ptr.int())
-        assert facts.band_density(graph.layout) is None
+        assert stats.band_density(graph.layout) is None
     own = ptr.int()
     batch = graphs.batched(edges, own)
     own.zero_()

@@ -8,7 +8,7 @@ import torch_geometric.nn as pyg
 
 import gattn.models
 import gattn.nn
-from gattn.nn._conv import AttentionConv
+from gattn.nn.conv.base import AttentionConv
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every, layers
 
 ALL = {layer.name: layer for layer in LAYERS}
@@ -65,7 +65,7 @@ def test_pyg_takes_the_same_arguments(layer):
 def test_layers_are_selected_by_what_they_take():
     assert {layer.kind for layer in layers(readout=True).values()} == {
         "AttentionalReadout", "GraphMultisetTransformer", "LearnedQueryReadout", "MultiReadout",
-        "PoolingByAttention", "Set2Set", "SetTransformerReadout", "SoftmaxAggregation",
+        "PoolingByMultiheadAttention", "Set2Set", "SetTransformerReadout", "SoftmaxAggregation",
     }  # fmt: skip
     assert all(layer.edge_attr and not layer.batch
                for layer in layers(edge_attr=True, batch=False).values())  # fmt: skip

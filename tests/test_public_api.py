@@ -24,9 +24,9 @@ PUBLIC = {
         DRAWN_ATOMS attention_matrix draw_grid draw_matrix draw_molecule draw_network
         sample_network shared_scale""",
     "gattn.functional": """
-        additive_attention additive_attention_weights aggregate apply_edges attention
+        gat_attention gat_attention_weights aggregate apply_edges attention
         dot_product_attention dot_product_attention_weights edge_dot edge_softmax linear_attention
-        linear_attention_weights mlp_attention mlp_attention_weights""",
+        linear_attention_weights gatv2_attention gatv2_attention_weights""",
     "gattn.graphs": """
         band batched bipartite box causal complete disjoint edge_features expander from_networkx
         grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
@@ -39,7 +39,7 @@ PUBLIC = {
         GraphMultisetTransformer GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv
         InducedSetAttentionBlock LaplacianEncoding LearnedEncoding LearnedQueryReadout
         LinearAttention MultiReadout MultiheadAttentionBlock PathFeatureBias PointTransformerConv
-        PolynormerAttention PoolingByAttention RGATConv RandomWalkEncoding RelativeBias
+        PolynormerAttention PoolingByMultiheadAttention RGATConv RandomWalkEncoding RelativeBias
         ResGatedGraphConv SGFormerAttention Set2Set SetAttentionBlock SetTransformerReadout
         ShortestPathBias SinusoidalEncoding SoftmaxAggregation SparseDropout SuperGATConv
         TransformerBlock TransformerConv grid_to_nodes nodes_to_grid record_attention

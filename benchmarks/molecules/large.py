@@ -101,7 +101,7 @@ def _measure(rows: int, folder: Path, epochs: int, workers: int) -> record.Recor
     )
     before, start, used = anonymous_mib(), time.perf_counter(), processor_seconds()
     with PeakOfAnonymousMemory() as peak:
-        metrics = train_run(settings, folder / "run", say=lambda line: print(line, flush=True))
+        metrics = train_run(settings, folder / "run", log=lambda line: print(line, flush=True))
     seconds = time.perf_counter() - start
     cache = sum(path.stat().st_size for path in (folder / ".gattn").iterdir())
     return {

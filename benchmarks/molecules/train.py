@@ -53,7 +53,7 @@ def _measure(name: str, folder: Path, epochs: int, workers: int) -> record.Recor
         model=MoleculeSettings(epochs=epochs),
     )
     start, used = time.perf_counter(), processor_seconds()
-    metrics = train_run(settings, folder / "run", say=lambda line: print(line, flush=True))
+    metrics = train_run(settings, folder / "run", log=lambda line: print(line, flush=True))
     seconds = time.perf_counter() - start
     rows = sum(metrics["molecules"].values())
     return {

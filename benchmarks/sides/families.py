@@ -36,15 +36,15 @@ class Family:
 
 
 FAMILIES = {
-    "additive": Family(
-        "additive_attention",
+    "gat": Family(
+        "gat_attention",
         {"query_score": "nh", "key_score": "nh", "value": "nhc"},
         rows_per_edge=1,
         floor=Floor(once=(7, 40, 8), gathered=(2, 16, 8), written=6),
         takes_edge_features=False,
     ),
-    "mlp": Family(
-        "mlp_attention",
+    "gatv2": Family(
+        "gatv2_attention",
         {"query": "nhc", "key": "nhc", "weight": "hc"},
         rows_per_edge=1,
         floor=Floor(once=(9, 24, 8), gathered=(4, 8, 12), written=8),

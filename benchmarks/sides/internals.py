@@ -7,6 +7,8 @@ The rest of the benchmarks names only :mod:`gattn`, ``gattn.nn``, ``gattn.functi
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -18,12 +20,33 @@ from torch import Tensor
 import gattn
 
 
+def _module(name: str, earlier: str) -> Any:
+    """Import a module of gattn by its name, or by the name that earlier commits use."""
+    package = name.rpartition(".")[0]
+    exists = importlib.util.find_spec(package) and importlib.util.find_spec(name)
+    return importlib.import_module(name if exists else earlier)
+
+
+def _layout() -> Any:
+    return _module("gattn.layout.layout", "gattn.kernels.layout")
+
+
+def _stats() -> Any:
+    return _module("gattn.layout.stats", "gattn.kernels.facts")
+
+
+def _operator() -> Any:
+    return _module("gattn.ops.registration.operator", "gattn.ops.library")
+
+
+def _sdpa() -> Any:
+    return _module("gattn.ops.attention.sdpa", "gattn.ops.sdpa")
+
+
 def sorted_layout(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
     """The six index tensors of a graph's layout by name, from torch's stable sorts."""
-    from gattn.kernels import layout
-
-    found = layout.build(edge_index[0], edge_index[1], num_nodes, num_nodes)
-    return dict(zip(found._fields[:6], found))
+    layout = _layout().build(edge_index[0], edge_index[1], num_nodes, num_nodes)
+    return dict(zip(layout._fields[:6], layout))
 
 
 def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None:
@@ -38,18 +61,16 @@ def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None
 
 def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
     """The graph, of which no more is known than of any: it is served by the general kernels."""
-    from gattn.kernels import facts
-
-    facts.put(graph.layout.facts, facts.BAND_AREA, 0)
+    stats = _stats()
+    stats.put(graph.layout.facts, stats.BAND_AREA, 0)
     return graph
 
 
 def as_on_card(graph: gattn.Graph) -> gattn.Graph:
     """The graph with its largest degrees known, as they are where it was laid out on a card."""
-    from gattn.kernels import facts
-
+    stats = _stats()
     for transposed in (False, True):
-        facts.max_degree(graph.layout, transposed)
+        stats.max_degree(graph.layout, transposed)
     return graph
 
 
@@ -62,9 +83,7 @@ def launchers() -> ModuleType:
 
 def operators() -> dict[str, Any]:
     """Every operator as it is declared, by name."""
-    from gattn.ops import library
-
-    return library.OPERATORS
+    return _operator().OPERATORS
 
 
 def tiles() -> ModuleType:
@@ -84,26 +103,22 @@ def layout_of(
         is_runs: whether each destination's sources are known to be consecutive nodes.
         graph_ptr: where the small graphs of a batch begin, if it is one.
     """
-    from gattn.kernels import facts
-    from gattn.kernels.layout import bare
-
-    layout = bare(*tensors)
+    stats = _stats()
+    layout = _layout().bare(*tensors)
     if graph_ptr is not None:
         layout = layout._replace(graph_ptr=graph_ptr)
-    return list(facts.with_facts(layout, band_area=tensors[1].numel() if is_runs else 0))
+    return list(stats.with_facts(layout, band_area=tensors[1].numel() if is_runs else 0))
 
 
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
     """The sum of the values that backward is given, of what forward returned."""
-    from gattn.ops.library import value_sum
-
-    return value_sum(out, out_acc)
+    return _operator().value_sum(out, out_acc)
 
 
 @contextlib.contextmanager
 def triton_on_cpu() -> Iterator[None]:
     """Inside the block the operators hand tensors of the CPU to Triton's launchers."""
-    from gattn.ops import backend
+    backend = _module("gattn.ops.registration.backend", "gattn.ops.backend")
 
     def everywhere() -> bool:  # a Mock would take time
         return True
@@ -114,13 +129,10 @@ def triton_on_cpu() -> Iterator[None]:
 
 def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
     """Which blocks go to torch's dense attention: by the rule, or all of these kinds."""
-    from gattn.ops import sdpa
-
+    sdpa = _sdpa()
     return sdpa.cut(blocks) if every is None else sdpa.cut(blocks, every, 1)
 
 
 def attend_densely(*arguments: Any) -> Tensor:
     """Attention by such a plan."""
-    from gattn.ops import sdpa
-
-    return sdpa.attend(*arguments)
+    return _sdpa().attend(*arguments)

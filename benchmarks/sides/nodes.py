@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import gattn
 from gattn.cli import main
 from gattn.nodes import network
-from gattn.nodes.runs import repeat
+from gattn.nodes.runs import trials
 
 
 class Dropping(pyg.GATConv):
@@ -51,5 +51,5 @@ if __name__ == "__main__":
     del sys.argv[1:3]
     if layers == "pyg":
         network.CONVOLUTIONS["gat"] = GATConv  # pyright: ignore[reportArgumentType]
-    repeat.stack_size = lambda settings, x: stack
+    trials.stack_size = lambda settings, x: stack
     main()

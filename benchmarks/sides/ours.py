@@ -18,7 +18,7 @@ def graph_of(topology: Topology) -> gattn.Graph:
     return gattn.graphs.batched(topology.edge_index, ptr)
 
 
-def operator(family: str, graph: gattn.Graph, impl: str | None = None) -> Function:
+def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:
     """An attention on a graph, as a function of its projected inputs by name."""
     known = FAMILIES[family]
     attention, shared = getattr(gattn.functional, known.attention), known.shared
@@ -26,6 +26,6 @@ def operator(family: str, graph: gattn.Graph, impl: str | None = None) -> Functi
     def attend(**inputs: Tensor) -> Tensor:
         for name, other in shared.items():
             inputs.setdefault(name, inputs[other])
-        return attention(**inputs, graph=graph, impl=impl)
+        return attention(**inputs, graph=graph, backend=backend)
 
     return attend

@@ -25,13 +25,13 @@ def operator(shape: Shape, topology: Topology) -> Function:
         raise CannotRun(f"no layer of PyG's has the score {shape.family}")
     layer: Any = _LAYERS[shape.family](1, shape.channels, **options)
 
-    def additive(query_score: Tensor, key_score: Tensor, value: Tensor) -> Tensor:
+    def gat(query_score: Tensor, key_score: Tensor, value: Tensor) -> Tensor:
         alpha = layer.edge_updater(
             edge_index, alpha=(key_score, query_score), edge_attr=None, size=None
         )
         return layer.propagate(edge_index, x=(value, value), alpha=alpha, size=None)
 
-    def mlp(
+    def gatv2(
         query: Tensor, key: Tensor, weight: Tensor,
         edge_attr: Tensor | None = None, edge_proj: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
@@ -47,10 +47,10 @@ def operator(shape: Shape, topology: Topology) -> Function:
         _give_projection(layer, edge_proj)
         return layer.propagate(edge_index, query=query, key=key, value=value, edge_attr=edge_attr)
 
-    return {"additive": additive, "mlp": mlp, "dot_product": dot_product}[shape.family]
+    return {"gat": gat, "gatv2": gatv2, "dot_product": dot_product}[shape.family]
 
 
-_LAYERS = {"additive": pyg.GATConv, "mlp": pyg.GATv2Conv, "dot_product": pyg.TransformerConv}
+_LAYERS = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv, "dot_product": pyg.TransformerConv}
 
 
 def _give_projection(layer: Any, weight: Tensor | None) -> None:

@@ -69,7 +69,7 @@ def attention(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -
             return messages(query, key, value, topology.edge_index)
         if side == "gattn_fused":
             weight = score.get_parameter("weight")
-            return gattn.functional.mlp_attention(query, key, value, weight, graph)
+            return gattn.functional.gatv2_attention(query, key, value, weight, graph)
         return gattn.functional.attention(score, query, key, value, graph)
 
     leaves = {"query": query, "key": key, "value": value}

@@ -13,8 +13,8 @@ from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
 PLAIN = "gattn"
 TERMS: dict[str, tuple[str, bool]] = {
     "weight [e]": ("edge_weight", False),
-    "bias [e]": ("score_bias", False),
-    "bias [e, h]": ("score_bias", True),
+    "bias [e]": ("attn_bias", False),
+    "bias [e, h]": ("attn_bias", True),
 }
 LEARNT = ", gradient"
 SIDES = (PLAIN, *TERMS, *(term + LEARNT for term in TERMS))

@@ -39,8 +39,8 @@ def check(ground: Ground, shape: Shape) -> dict[str, Any]:
     small = ours.graph_of(ground.small)
     inputs = operator_inputs(ground.small, shape, edge_gradient=True)
 
-    def contender(impl: str, inputs: dict[str, Tensor] = inputs) -> Contender:
-        return Contender.of(ours.operator(shape.family, small, impl), inputs)
+    def contender(backend: str, inputs: dict[str, Tensor] = inputs) -> Contender:
+        return Contender.of(ours.operator(shape.family, small, backend), inputs)
 
     exact = verify.step(contender("reference", in_float64(inputs)), rounded=shape.dtype)
     everything = errors(

@@ -65,7 +65,7 @@ def compare(graph: gattn.Graph, shape: Shape, seconds: float) -> Record:
     plan = internals.dense_plan(graph.blocks, EVERY)
     on_edges = functools.partial(
         gattn.functional.dot_product_attention,
-        impl={"cpu": "cpu", "cuda": "triton"}[device.type],
+        backend={"cpu": "cpu", "cuda": "triton"}[device.type],
     )
 
     def dense(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

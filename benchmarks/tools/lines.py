@@ -11,7 +11,7 @@ PEERS = {
     "pyg": "PyG",
     "set_transformer": "PyG SetTransformer",
     "gattn_fp32": "gattn fp32",
-    "gattn_fused": "gattn mlp_attention",
+    "gattn_fused": "gattn gatv2_attention",
     "torch_sort": "torch sorts",
 }
 

@@ -13,7 +13,7 @@ from benchmarks.tools.lines import PEERS
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
     "power-law/attention": "A score of one's own on that graph beside PyG's MessagePassing; fused: "
-    "the perceptron as one's own score beside gattn's kernel for it, `mlp_attention`",
+    "the perceptron as one's own score beside gattn's kernel for it, `gatv2_attention`",
     "power-law/operator": "The operators alone on that graph, given projected inputs",
     "power-law/bf16": "bf16 beside fp32 on that graph",
     "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",
@@ -146,7 +146,7 @@ def _terms(records: dict[str, Record]) -> str:
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
-        "`edge_weight` and `score_bias` on the power-law graph, whose edges are in a random order: "
+        "`edge_weight` and `attn_bias` on the power-law graph, whose edges are in a random order: "
         "forward + backward with a term over forward + backward of the layer alone, without and "
         "with the term's gradient. The last column is a gather of [e, h] numbers by torch, as each "
         "pass must read them once.\n\n" + markdown(["", "alone", *times], rows)

@@ -21,14 +21,14 @@ from benchmarks.core.record import Record
 from benchmarks.tools import aot
 
 TABLES = {
-    "additive_forward_kernel": (1,),
-    "additive_backward_key_kernel": (1,),
+    "gat_forward_kernel": (1,),
+    "gat_backward_key_kernel": (1,),
     "dot_product_forward_kernel": (2,),
     "dot_product_backward_query_kernel": (2, 2),
     "weighted_sum_kernel": (2,),
-    "mlp_forward_kernel": (1,),
-    "mlp_backward_query_kernel": (1, 2),
-    "mlp_backward_key_kernel": (2,),
+    "gatv2_forward_kernel": (1,),
+    "gatv2_backward_query_kernel": (1, 2),
+    "gatv2_backward_key_kernel": (2,),
 }
 """Rows that an edge gathers in each loop over edges; the second loop is there in whole graphs."""
 PAIRS = {

@@ -79,7 +79,7 @@ def graph_itself() -> None:
         loss.backward()
         optimizer.step()
     value = first.lin(x).view(-1, 4, 8)
-    weight = functional.additive_attention_weights(
+    weight = functional.gat_attention_weights(
         (value * first.att_dst).sum(-1), (value * first.att_src).sum(-1), graph
     )
     order = label.argsort(stable=True).numpy()

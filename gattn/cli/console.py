@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from gattn.training.folder import is_first_process
+from gattn.training.processes import is_first_process
 
 __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 

@@ -12,7 +12,7 @@ from gattn.cli.console import counted, say, show_metrics
 from gattn.cli.options import option
 from gattn.molecules.explanations import PICTURES
 from gattn.molecules.runs.config import RunSettings, override
-from gattn.training.words import amount
+from gattn.pipeline.text import plural
 
 if TYPE_CHECKING:
     from gattn.molecules.runs.predict import Counts
@@ -183,7 +183,7 @@ def train(
     settings = override(given.pop("config", None), given)
     from gattn.molecules.runs.train import train_run
 
-    show_metrics(train_run(settings, out, progress=True, say=say), "molecules")
+    show_metrics(train_run(settings, out, progress=True, log=say), "molecules")
     say(f"{out / 'report.html'} shows it all; gattn molecules predict {out} IN.csv --out OUT.csv")
 
 
@@ -204,7 +204,7 @@ def predict(
     """
     from gattn.molecules.runs.predict import predict_table
 
-    with counted("predicting") as tick:
+    with counted("predicting") as on_progress:
         counts = predict_table(
             run,
             table,
@@ -213,7 +213,7 @@ def predict(
             encoding=encoding,
             coverage=coverage,
             workers=workers,
-            tick=tick,
+            on_progress=on_progress,
         )
     _tell(counts, table, out)
 
@@ -242,7 +242,7 @@ def explain(
 
     counts = explain_table(
         run, table, out, methods=method or (), target=target, smiles=smiles, encoding=encoding,
-        workers=workers, pictures=pictures, say=say,
+        workers=workers, pictures=pictures, log=say,
     )  # fmt: skip
     _tell(counts, table, out)
 
@@ -259,9 +259,15 @@ def embed(
     """Write the vectors that the networks predict from, those of an ensemble side by side."""
     from gattn.molecules.runs.embed import embed_table
 
-    with counted("embedding") as tick:
+    with counted("embedding") as on_progress:
         counts = embed_table(
-            run, table, out, smiles=smiles, encoding=encoding, workers=workers, tick=tick
+            run,
+            table,
+            out,
+            smiles=smiles,
+            encoding=encoding,
+            workers=workers,
+            on_progress=on_progress,
         )
     _tell(counts, table, out)
 
@@ -301,7 +307,7 @@ def evaluate(
     numbers = {name: value for name, value in style.items() if value is not None}
     metrics = evaluate_table(
         run, table, out, smiles=smiles, targets=target, encoding=encoding, numbers=numbers,
-        skip_bad=skip_bad_labels, coverage=coverage, workers=workers, say=say,
+        skip_bad=skip_bad_labels, coverage=coverage, workers=workers, log=say,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
 
@@ -309,6 +315,6 @@ def evaluate(
 def _tell(counts: Counts, table: Path, out: Path) -> None:
     """How many rows came out; a table without any may be the wrong one."""
     if counts.rows:
-        say(f"{out}: {amount(counts.rows, 'row')}, {counts.bad:,} of them with an error")
+        say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:
         say(f"{table} has a header and no rows: there is nothing in {out} either")

@@ -11,11 +11,11 @@ from typer import Argument, Option
 from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.options import option
 from gattn.nodes.runs.config import NodeRunSettings, override
-from gattn.training.words import amount
+from gattn.pipeline.text import plural
 
 if TYPE_CHECKING:
-    from gattn.nodes.runs.repeat import Attempt
-    from gattn.training.records import EpochRecord
+    from gattn.nodes.runs.trials import Trial
+    from gattn.training.types import EpochRecord
 
 __all__ = ["app"]
 
@@ -168,15 +168,16 @@ def train(
     settings = override(config, preset, given)
     from gattn.nodes.runs.train import train_run
 
-    with watched("training", settings.runs) as tick:
+    with watched("training", settings.runs) as on_progress:
 
-        def learned(record: EpochRecord) -> None:
-            tick(f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0)
+        def on_epoch(record: EpochRecord) -> None:
+            loss = f"validation loss {record.validation_loss:.4g}"
+            on_progress(f"epoch {record.epoch + 1}, {loss}", 0)
 
-        def done(attempt: Attempt) -> None:
-            tick(f"test {next(iter(attempt.test.values())):.4g}", 1)
+        def on_run_end(trial: Trial) -> None:
+            on_progress(f"test {next(iter(trial.test.values())):.4g}", 1)
 
-        metrics = train_run(settings, out, learned=learned, done=done, say=say)
+        metrics = train_run(settings, out, on_epoch=on_epoch, on_run_end=on_run_end, log=say)
     show_metrics(metrics, "nodes")
     show_runs(metrics)
     graph = "GRAPH" if nodes is None else "GRAPH --nodes NODES"
@@ -202,9 +203,9 @@ def predict(
 
     count = predict_graph(
         run, graph, out, nodes=nodes, encoding=encoding, decimal=decimal,
-        thousands=thousands or "", missing=missing or (), coverage=coverage, say=say,
+        thousands=thousands or "", missing=missing or (), coverage=coverage, log=say,
     )  # fmt: skip
-    say(f"{out}: {amount(count, 'node')}")
+    say(f"{out}: {plural(count, 'node')}")
 
 
 @app.command()
@@ -223,6 +224,6 @@ def embed(
 
     count = embed_graph(
         run, graph, out, nodes=nodes, encoding=encoding, decimal=decimal,
-        thousands=thousands or "", missing=missing or (), say=say,
+        thousands=thousands or "", missing=missing or (), log=say,
     )  # fmt: skip
-    say(f"{out}: {amount(count, 'node')}")
+    say(f"{out}: {plural(count, 'node')}")

@@ -14,8 +14,8 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from gattn.data._pyg_samplers import add_sample, pyg_sampler
-from gattn.edges import check_count
 from gattn.graph import Graph
+from gattn.graph.edge_input import check_count
 from gattn.sampling.batch import EdgeType
 
 __all__ = ["NeighborLoader"]

@@ -11,10 +11,10 @@ from torch import Tensor
 from gattn.distributed.halo import Gather, Halo, Traffic
 from gattn.distributed.partition import Partition
 from gattn.distributed.peers import Peers
-from gattn.edges import read_edges
 from gattn.graph import Graph
-from gattn.kernels.layout import Layout
-from gattn.sorting import check_range
+from gattn.graph.edge_input import read_edges
+from gattn.graph.sorting import check_range
+from gattn.layout.layout import Layout
 
 Group = dist.ProcessGroup | Peers | None
 
@@ -158,7 +158,7 @@ class DistributedGraph(Graph):
         """What went between this process and the others on behalf of this graph."""
         return self.halo.traffic
 
-    def gather_sources(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
+    def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
         """Rows of all sources, [m, ...], and :attr:`local`, from the rows of the own nodes.
 
         A tensor that is given twice travels once.

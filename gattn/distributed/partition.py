@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count, read_edges
+from gattn.graph.edge_input import check_count, read_edges
 
 
 @dataclass(frozen=True, eq=False)

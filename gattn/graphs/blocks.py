@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph
-from gattn.kernels.blocks import Blocks
+from gattn.graph.edge_input import check_count
+from gattn.layout.blocks import Blocks
 
 Device = torch.device | str | None
 
@@ -108,7 +108,7 @@ def band(
     first = torch.maximum(start, node - width)
     last = node + 1 if one_sided else torch.minimum(end, node + width + 1)
     num_edges = sum(_edges_of_band(size, width, one_sided) for size in sizes)
-    return Graph.from_runs(first, last, sum(sizes), num_edges)
+    return Graph.from_ranges(first, last, sum(sizes), num_edges)
 
 
 def bipartite(

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.cache import outside_transforms
 from gattn.graph import Graph, check_graph
+from gattn.graph.cache import outside_transforms
 from gattn.graphs.queries import check_index
-from gattn.kernels import facts
+from gattn.layout import stats
 
 
 def disjoint(graphs: Iterable[Graph]) -> Graph:
@@ -151,7 +151,7 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
 def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
     """The same graph, whose layout tells where the graphs of the batch begin."""
     layout = graph.layout
-    return Graph.from_layout(layout._replace(graph_ptr=facts.graph_ptr(layout, bounds)))
+    return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 
 
 def _column(first: int, second: int, graph: Graph) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.edges import is_networkx, networkx_rows
 from gattn.graph import Graph, check_graph
+from gattn.graph.edge_input import is_networkx, networkx_rows
 
 
 def from_networkx(graph: Any) -> Graph:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph, check_graph
-from gattn.kernels.layout import owners
-from gattn.sorting import sort
+from gattn.graph.edge_input import check_count
+from gattn.graph.sorting import sort
+from gattn.layout.layout import owners
 
 
 def incoming(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor]:

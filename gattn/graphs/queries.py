@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph
+from gattn.graph.edge_input import check_count
 
 
 def readout(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph
+from gattn.graph.edge_input import check_count
 from gattn.graphs.blocks import Device, as_device, check_sizes
 from gattn.graphs.combine import batched
 from gattn.kernels.philox import philox

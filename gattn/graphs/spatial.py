@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph
+from gattn.graph.edge_input import check_count
 
 
 def knn(

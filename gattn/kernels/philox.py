@@ -20,9 +20,9 @@ def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
     ``seed`` is [2] int64: the key, and the canonical number of the first edge. That is not 0 where
     the edges are a part of a larger graph, the masks of which they then draw.
     """
-    key, first_edge = seed[:1], seed[1:]
+    key, edge_offset = seed[:1], seed[1:]
     counter = torch.arange(num_edges * heads, device=seed.device, dtype=torch.int64)
-    counter = counter + first_edge * heads
+    counter = counter + edge_offset * heads
     return (philox(key, counter) >= threshold(dropout)).view(num_edges, heads)
 
 

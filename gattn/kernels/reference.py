@@ -10,16 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.kernels import philox
-from gattn.kernels.layout import Layout, num_rows
 from gattn.kernels.precision import acc_dtype
+from gattn.layout.layout import Layout, num_rows
 
 
-def additive_attention(
+def gat_attention(
     query_score: Tensor,
     key_score: Tensor,
     value: Tensor,
     edge_score: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
@@ -30,15 +30,15 @@ def additive_attention(
 
     a, b and c are scalars per head, w is one per edge.
     """
-    score = _additive_score(query_score, key_score, edge_score, layout, negative_slope)
-    return _attend(_biased(score, bias, layout), value, edge_weight, layout, seed, dropout)
+    score = _gat_score(query_score, key_score, edge_score, layout, negative_slope)
+    return _attend(_biased(score, attn_bias, layout), value, edge_weight, layout, seed, dropout)
 
 
 def dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
     edge_weight: Tensor | None,
@@ -49,18 +49,18 @@ def dot_product_attention(
 ) -> Tensor:
     """out_i = sum_j w_ij softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij)."""
     score = _dot_product_score(query, key, edge_attr, edge_proj, layout, scale)
-    score, projected = _biased(score, bias, layout), _project(edge_attr, edge_proj, layout)
+    score, projected = _biased(score, attn_bias, layout), _project(edge_attr, edge_proj, layout)
     return _attend(score, value, edge_weight, layout, seed, dropout, projected)
 
 
-def mlp_attention(
+def gatv2_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor | None,
     weight: Tensor,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
@@ -73,12 +73,12 @@ def mlp_attention(
     u is the ``weight`` of the score, w_ij the ``edge_weight``; value None means key.
     """
     edges = edge_attr, edge_proj
-    score = _mlp_score(query, key, weight, *edges, layout, activation, negative_slope)
+    score = _gatv2_score(query, key, weight, *edges, layout, activation, negative_slope)
     value = key if value is None else value
-    return _attend(_biased(score, bias, layout), value, edge_weight, layout, seed, dropout)
+    return _attend(_biased(score, attn_bias, layout), value, edge_weight, layout, seed, dropout)
 
 
-def mlp_score(
+def gatv2_score(
     query: Tensor,
     key: Tensor,
     weight: Tensor,
@@ -90,7 +90,7 @@ def mlp_score(
 ) -> Tensor:
     """w . act(q_i + k_j + W a_ij) for every edge and head, in the caller's order: [e, h]."""
     edges = edge_attr, edge_proj
-    score = _mlp_score(query, key, weight, *edges, layout, activation, negative_slope)
+    score = _gatv2_score(query, key, weight, *edges, layout, activation, negative_slope)
     return _to_caller(score, layout).to(query.dtype)
 
 
@@ -134,7 +134,7 @@ def _to_caller(edges: Tensor, layout: Layout) -> Tensor:
     return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
 
 
-def _additive_score(
+def _gat_score(
     query_score: Tensor,
     key_score: Tensor,
     edge_score: Tensor | None,
@@ -164,7 +164,7 @@ def _dot_product_score(
     return scale * (_to_acc(query)[layout.destinations()] * keys).sum(-1)
 
 
-def _mlp_score(
+def _gatv2_score(
     query: Tensor,
     key: Tensor,
     weight: Tensor,
@@ -183,9 +183,9 @@ def _mlp_score(
     return (_to_acc(weight) * hidden).sum(-1)
 
 
-def _biased(score: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
+def _biased(score: Tensor, attn_bias: Tensor | None, layout: Layout) -> Tensor:
     """Scores and the bias of each edge, [e, h] or [e, 1], in CSR order."""
-    return score if bias is None else score + _to_acc(bias)[layout.perm.long()]
+    return score if attn_bias is None else score + _to_acc(attn_bias)[layout.perm.long()]
 
 
 def _to_acc(x: Tensor) -> Tensor:

@@ -15,21 +15,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gattn.kernels import cpu, facts
-from gattn.kernels.layout import INT32_END, Layout, num_rows, owners, stable_argsort
+from gattn.kernels import cpu
 from gattn.kernels.philox import philox
+from gattn.layout import stats
+from gattn.layout.layout import INT32_END, Layout, num_rows, owners, stable_argsort
 
 
 class Draw(NamedTuple):
     """How the edges of a hop are drawn."""
 
-    fan_out: int
+    num_neighbors: int
     """Edges for each destination; -1 for all."""
     replace: bool
     """Whether an edge may be drawn again."""
     seed: int
     """The key of the generator, below 2**63."""
-    first_edge: int
+    edge_offset: int
     """Edges of the batch that were drawn before."""
 
 
@@ -94,26 +95,26 @@ def reference_hop(
 
 def _counts(degree: Tensor, draw: Draw) -> Tensor:
     """Edges that are drawn for destinations of these degrees."""
-    if draw.fan_out < 0:
+    if draw.num_neighbors < 0:
         return degree
     if draw.replace:
-        return (degree > 0) * draw.fan_out
-    return degree.clamp(max=draw.fan_out)
+        return (degree > 0) * draw.num_neighbors
+    return degree.clamp(max=draw.num_neighbors)
 
 
 def _places(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
     """The place of each drawn edge among those of its destination, [e]."""
     edge = torch.arange(row.numel())
     place = edge - offsets[row]
-    if draw.fan_out < 0:
+    if draw.num_neighbors < 0:
         return place
-    drawn = philox(torch.tensor(draw.seed), edge + draw.first_edge)
+    drawn = philox(torch.tensor(draw.seed), edge + draw.edge_offset)
     if draw.replace:
         return (drawn * degree[row]) >> 32
-    some = (degree > draw.fan_out).nonzero().squeeze(1)
-    chosen = degree.new_full((some.numel(), draw.fan_out), -1)
-    for y in range(draw.fan_out):
-        top = degree[some] - draw.fan_out + y
+    some = (degree > draw.num_neighbors).nonzero().squeeze(1)
+    chosen = degree.new_full((some.numel(), draw.num_neighbors), -1)
+    for y in range(draw.num_neighbors):
+        top = degree[some] - draw.num_neighbors + y
         found = (drawn[offsets[some] + y] * (top + 1)) >> 32
         taken = (chosen == found[:, None]).any(1)
         chosen[:, y] = torch.where(taken, top, found)
@@ -123,9 +124,9 @@ def _places(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
 
 def _checked_total(offsets: Tensor, draw: Draw) -> int:
     total = int(offsets[-1])
-    if draw.first_edge + total >= INT32_END:
+    if draw.edge_offset + total >= INT32_END:
         raise ValueError(
-            f"a batch must have fewer than {INT32_END} edges; got {draw.first_edge + total}: "
+            f"a batch must have fewer than {INT32_END} edges; got {draw.edge_offset + total}: "
             "sample fewer seeds or neighbours at once"
         )
     return total
@@ -139,7 +140,16 @@ def _launcher(kernel: str) -> cpu.Launcher:
 
 
 _FIELDS = (
-    *("nodes", "layout", "num_nodes", "fan_out", "replace", "max_degree", "seed", "first_edge"),
+    *(
+        "nodes",
+        "layout",
+        "num_nodes",
+        "num_neighbors",
+        "replace",
+        "max_degree",
+        "seed",
+        "edge_offset",
+    ),
     *("offsets", "first_destination", "num_known", "numbers", "edge_index", "sources", "edges"),
     *("new_nodes", "num_new"),
 )
@@ -150,9 +160,9 @@ def _cpu_hop(
 ) -> Hop:
     """:func:`sample_hop` by the C++ kernels."""
     count = nodes.numel()
-    widest = facts.max_degree(layout) or 0
+    widest = stats.max_degree(layout) or 0
     offsets = torch.empty(count + 1, dtype=torch.int64)
-    how = draw.fan_out, int(draw.replace), widest, draw.seed, draw.first_edge
+    how = draw.num_neighbors, int(draw.replace), widest, draw.seed, draw.edge_offset
     values = [nodes.contiguous(), layout, count, *how, offsets]
     _launcher("sample_offsets")(values)
     total = _checked_total(offsets, draw)

@@ -5,7 +5,7 @@ from gattn.models.gat import GAT
 from gattn.models.layerwise import inference
 from gattn.models.polynormer import Polynormer
 from gattn.models.sgformer import SGFormer
-from gattn.nn.checks import refuse_scripts
+from gattn.nn.common.checks import refuse_scripts
 
 __all__ = ["GAT", "AttentiveFP", "Polynormer", "SGFormer", "inference"]
 

@@ -7,10 +7,10 @@ from typing import cast
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from gattn import pyg_internals
+from gattn.compat import pyg as pyg_internals
+from gattn.compat.torch import has_hooks
 from gattn.graph import Graph, as_graph
-from gattn.ops.edge import sum_sources
-from gattn.torch_internals import has_hooks
+from gattn.ops.edges import sum_sources
 
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:

@@ -13,8 +13,8 @@ from torch_geometric.typing import Adj
 from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.nn import GATConv, GATEConv
-from gattn.nn.checks import check_at_least, check_input
-from gattn.nn.segments import segment_graph
+from gattn.nn.common.checks import check_at_least, check_input
+from gattn.nn.common.segments import segment_graph
 
 
 class AttentiveFP(Module):

@@ -16,8 +16,8 @@ from torch.nn import BatchNorm1d, Identity, LayerNorm, Module
 from torch_geometric.nn import norm as pyg
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from gattn.edges import check_count
 from gattn.graph import Graph, check_graph
+from gattn.graph.edge_input import check_count
 from gattn.graphs import incoming
 from gattn.nn import GATConv, GATv2Conv
 

@@ -13,8 +13,8 @@ from torch_geometric.typing import Adj
 from gattn.graph import Graph
 from gattn.models._gcn import convolve
 from gattn.nn import GATConv, PolynormerAttention
-from gattn.nn.block import graph_among
-from gattn.nn.checks import check_at_least, check_input_of, check_probability
+from gattn.nn.attention.block import graph_among
+from gattn.nn.common.checks import check_at_least, check_input_of, check_probability
 
 
 class Polynormer(Module):

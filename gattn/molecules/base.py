@@ -17,13 +17,13 @@ from torch import Tensor
 from gattn.data import MoleculeError, random_split
 from gattn.data.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
-from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
+from gattn.molecules.inputs import MoleculeInputs, Piece, Read, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, warn_of_overlap
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = ["MoleculeEstimator"]
 
 DEFAULT = MoleculeSettings()
 T = TypeVar("T")
+Item = TypeVar("Item")
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
 
@@ -197,22 +198,28 @@ class MoleculeEstimator(KeptEstimator):
         """The settings of the model."""
         return settings_of(MoleculeSettings, self)
 
-    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Prediction]]:
+    def predictions(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Prediction]]:
         """Predict piece by piece, in order and in bounded memory.
 
         Args:
-            smiles: texts, also from a generator.
+            items: SMILES, or anything that has one, as the rows of a table; a generator is read as
+                it is needed.
+            smiles: gives the SMILES of an item; by default the items are SMILES.
 
         Yields:
-            What was read of a piece, and the predictions of its readable molecules.
+            Consecutive items with the predictions of those that are readable molecules.
         """
         check_is_fitted(self)
-        return self._pieces(self.predictor_.predict, smiles)
+        return self._pieces(self.predictor_.predict, items, smiles)
 
-    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Tensor]]:
+    def embeddings(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Tensor]]:
         """Embed piece by piece, as :meth:`predictions` predicts: [k, K d] of readable molecules."""
         check_is_fitted(self)
-        return self._pieces(self.predictor_.embed, smiles)
+        return self._pieces(self.predictor_.embed, items, smiles)
 
     @property
     def embedding_size(self) -> int:
@@ -234,8 +241,9 @@ class MoleculeEstimator(KeptEstimator):
             NotFittedError: the estimator was not fitted.
         """
         texts = as_texts(smiles)
-        (made,) = _joined(texts, ((found, (made,)) for found, made in self.embeddings(texts)))
-        return made.float().numpy()
+        pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
+        (vectors,) = _joined(texts, pieces)
+        return vectors.float().numpy()
 
     def explain(
         self, smiles: Iterable[str], *, method: str | None = None, target: int | str = 0
@@ -303,8 +311,8 @@ class MoleculeEstimator(KeptEstimator):
     def _predict(self, smiles: Iterable[str]) -> tuple[Tensor, Tensor]:
         """Means and standard deviations [n, t], NaN where a text cannot be read."""
         texts = as_texts(smiles)
-        pieces = ((found, (made.mean, made.std)) for found, made in self.predictions(texts))
-        mean, std = _joined(texts, pieces)
+        pieces = self.predictions(texts)
+        mean, std = _joined(texts, ((one, (one.result.mean, one.result.std)) for one in pieces))
         return mean, std
 
     def _score(
@@ -363,13 +371,18 @@ class MoleculeEstimator(KeptEstimator):
         self.seen_ = tensors["seen"]
 
     def _pieces(
-        self, make: Callable[[MoleculeInputs], T], smiles: Iterable[str]
-    ) -> Iterator[tuple[Read, T]]:
-        return make_pieces(make, smiles, max_atoms=self.max_atoms, workers=self.workers)
+        self,
+        make: Callable[[MoleculeInputs], T],
+        items: Iterable[Item],
+        smiles: Callable[[Item], str] | None,
+    ) -> Iterator[Piece[Item, T]]:
+        return make_pieces(
+            make, items, smiles=smiles, max_atoms=self.max_atoms, workers=self.workers
+        )
 
 
 def _joined(
-    texts: Sequence[object], pieces: Iterator[tuple[Read, tuple[Tensor, ...]]]
+    texts: Sequence[object], pieces: Iterable[tuple[Read, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
     """Join what was made of pieces, tensors [k, ...], to tensors over the n rows of all texts."""
     columns, bad, start = [], [], 0

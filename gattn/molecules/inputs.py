@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,10 +21,11 @@ from gattn.molecules.packed import InputsView, PackedArrays, decoded, joined
 from gattn.molecules.store import fingerprint, locked, read_inputs, write_inputs
 from gattn.training.processes import in_order
 
-__all__ = ["Featurised", "MoleculeInputs", "Read", "featurise", "make_pieces", "stream"]
+__all__ = ["Featurised", "MoleculeInputs", "Piece", "Read", "featurise", "make_pieces", "stream"]
 
 T = TypeVar("T")
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 PIECE = 1024
 """How many texts a process is given at once: a second of work, and little memory."""
@@ -44,6 +45,19 @@ class Read:
 
     rows: Tensor
     errors: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece(Read, Generic[Item, T]):
+    """Consecutive items, and the result for those whose SMILES could be read; see :class:`Read`.
+
+    Attributes:
+        items: n items, as a row of a table each.
+        result: of the r readable molecules.
+    """
+
+    items: list[Item]
+    result: T
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,69 +154,78 @@ def stream(
 
 def make_pieces(
     make: Callable[[MoleculeInputs], T],
-    smiles: Iterable[str],
+    items: Iterable[Item],
     *,
+    smiles: Callable[[Item], str] | None = None,
     chunk: int = PIECE,
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
-) -> Iterator[tuple[Read, T]]:
-    """Read SMILES and make something of them in the same process, piece by piece and in order.
+) -> Iterator[Piece[Item, T]]:
+    """Parse SMILES and compute something from them in the same process, piece by piece, in order.
 
     Args:
-        make: of the readable molecules of a piece; a process is sent it once.
-        smiles: texts, taken as they are needed.
-        chunk: how many texts make one piece.
+        make: computes the result from the readable molecules of a piece; sent to a process once.
+        items: read as they are needed; they stay in this process.
+        smiles: gives the SMILES of an item; by default the items are SMILES.
+        chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work; see :func:`featurise`.
+        workers: number of processes; see :func:`featurise`.
 
     Yields:
-        Which texts of a piece could be read, and what was made of them.
+        Consecutive items with the result for those that are readable molecules. No items give one
+        empty piece, whose result has the shape of the others.
 
     Raises:
-        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
+        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1, one text in place of a list.
         ImportError: RDKit is not installed.
 
-    >>> [made for _, made in make_pieces(len, ["C", "CC", "("], chunk=2)]
-    [2, 0]
+    >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
+    [(['C', 'CC'], 2), (['('], 0)]
     """
-    return _share(partial(_make, make=make, max_atoms=max_atoms), smiles, chunk, max_atoms, workers)
+    work = partial(_make, make=make, max_atoms=max_atoms)
+    pieces = _share(work, items, smiles, chunk, max_atoms, workers)
+    return (Piece(read.rows, read.errors, some, result) for some, (read, result) in pieces)
 
 
 def _make(
     texts: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
 ) -> tuple[Read, T]:
-    found = unpack(read_packed(texts, max_atoms=max_atoms, canonical=False))
-    return Read(found.rows, found.errors), make(found.inputs)
+    parsed = unpack(read_packed(texts, max_atoms=max_atoms, canonical=False))
+    return Read(parsed.rows, parsed.errors), make(parsed.inputs)
 
 
 def read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
-    """What :func:`stream` gives, packed."""
+    """Yield the pieces of :func:`stream`, packed."""
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
-    return _share(read, smiles, chunk, max_atoms, workers)
+    return (packed for _, packed in _share(read, smiles, None, chunk, max_atoms, workers))
 
 
 def _share(
-    work: Callable[[list[str]], Piece],
-    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int,
-) -> Iterator[Piece]:  # fmt: skip
-    """Do the work on every ``chunk`` texts, in several processes where there are many texts.
+    work: Callable[[list[str]], Result],
+    items: Iterable[Item], smiles: Callable[[Item], str] | None,
+    chunk: int, max_atoms: int, workers: int,
+) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
+    """Do the work on the SMILES of every ``chunk`` items, in several processes for many items.
 
-    No texts are one piece of none, so that what is made of it has its dimensions.
+    No items are one piece of none, so that its result has the dimensions of the others.
     """
-    if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+    if isinstance(items, str):
+        raise ValueError(f"smiles must be a list of texts; got the one text {items!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
     need_rdkit()
-    texts = iter(smiles)
-    pieces = iter(lambda: list(itertools.islice(texts, chunk)), [])
+    remaining = iter(items)
+    pieces = iter(lambda: list(itertools.islice(remaining, chunk)), [])
     first = list(itertools.islice(pieces, -(-FEW // chunk) if workers > 1 else 1)) or [[]]
-    shared = workers > 1 and sum(map(len, first)) >= FEW
-    pieces = itertools.chain(first, pieces)
-    return in_order(work, pieces, workers) if shared else map(work, pieces)
+    several = workers > 1 and sum(map(len, first)) >= FEW
+    get = cast("Callable[[Item], str]", smiles or (lambda item: item))
+    tasks = ((piece, list(map(get, piece))) for piece in itertools.chain(first, pieces))
+    if several:
+        return in_order(work, tasks, workers)
+    return ((piece, work(texts)) for piece, texts in tasks)
 
 
 def unpack(packed: PackedInputs) -> Featurised:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gattn.data.tables import OnBadBytes, Table, open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.training.runs import Json, read_model
+from gattn.training.model_io import Json, read_model
 
 __all__ = ["OpenedRun", "load_estimator", "open_run"]
 

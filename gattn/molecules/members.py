@@ -18,7 +18,7 @@ from gattn.training.losses import class_weights, cross_entropy, squared_error
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
-    from gattn.training.records import Loss
+    from gattn.training.types import Loss
 
 __all__ = [
     "ASKED",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gattn.data import BadRow
 from gattn.molecules.inputs import MoleculeInputs, Read
-from gattn.training.words import amount
+from gattn.pipeline.text import plural
 
 __all__ = [
     "Labelled",
@@ -83,7 +83,7 @@ def warn_of_overlap(train: Labelled, val: Labelled) -> None:
     if both:
         example = next(text for text in val.canonical if text in both)
         message = (
-            f"{amount(len(both), 'molecule')} in both the training and the validation part, for "
+            f"{plural(len(both), 'molecule')} in both the training and the validation part, for "
             f"example {example}: the intervals come out too narrow"
         )
         warnings.warn(message, UserWarning, stacklevel=3)

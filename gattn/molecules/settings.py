@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gattn.training.checks import check_choice, check_count, check_network, check_seed
-from gattn.training.records import Accelerator, LoopSettings, Precision
+from gattn.training.types import Accelerator, LoopSettings, Precision
 
 __all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
 

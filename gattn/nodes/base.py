@@ -32,8 +32,8 @@ from gattn.nodes.settings import NodeModel, NodeSettings
 from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
-from gattn.training.records import EpochRecord
 from gattn.training.settings import settings_of
+from gattn.training.types import EpochRecord
 
 __all__ = ["NodeEstimator", "fit_together"]
 

@@ -23,9 +23,9 @@ from gattn.training.full_batch import (
     fit_full_batches,
 )
 from gattn.training.losses import squared_error
-from gattn.training.records import EpochRecord, History
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
+from gattn.training.types import EpochRecord, History
 
 __all__ = ["NodePredictor", "NodeProblem"]
 

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.cache import cached
-from gattn.functional import additive_attention, aggregate
+from gattn.functional import aggregate, gat_attention
 from gattn.graph import Graph, as_graph
+from gattn.graph.cache import cached
 from gattn.nn import GATConv, SparseDropout
 from gattn.nodes.fields import FieldInput
 from gattn.nodes.network import AttentionNetwork, GPSNetwork
 from gattn.nodes.settings import NodeSettings
-from gattn.ops.node import node_scores
+from gattn.ops.nodes import node_scores
 
 __all__ = ["apply_stacked", "can_stack", "stack_size"]
 
@@ -102,7 +102,7 @@ def _attend(layers: Sequence[GATConv], values: Tensor, graph: Graph, drop: Spars
     heads = values.unflatten(2, (one.heads, -1)).flatten(1, 2)
     vectors = [torch.cat([getattr(layer, name) for layer in layers], 1) for name in ATTENTION]
     query, key = node_scores(heads, torch.cat(vectors))
-    out = additive_attention(
+    out = gat_attention(
         query[: graph.num_dst], key, drop(heads), graph,
         negative_slope=one.negative_slope, dropout=one.dropout_now(),
     ).unflatten(1, (len(layers), one.heads))  # fmt: skip

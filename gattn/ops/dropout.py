@@ -7,10 +7,10 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels import reference
-from gattn.ops import checks
-from gattn.ops.backend import select
-from gattn.ops.library import Given, Gradients, Operator, is_transformed
-from gattn.ops.shapes import Out
+from gattn.ops.registration import checks
+from gattn.ops.registration.backend import select
+from gattn.ops.registration.operator import Given, Gradients, Operator, is_transformed
+from gattn.ops.registration.shapes import Out
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -42,11 +42,11 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
     As in fused attention those of a part of a graph are dropped as in the whole of it.
     """
     heads = weight.shape[1]
-    seed = checks.new_seed(p, weight.device, graph.first_edge * heads)
+    seed = checks.new_seed(p, weight.device, graph.edge_offset * heads)
     on_cpu = select(None, weight.device) == "cpu" and not is_transformed()
-    impl = "cpu" if on_cpu else "reference"
+    backend = "cpu" if on_cpu else "reference"
     flat = weight.reshape(weight.numel())
-    return weight if seed is None else _dropout(flat, seed, p, impl=impl).view(weight.shape)
+    return weight if seed is None else _dropout(flat, seed, p, backend=backend).view(weight.shape)
 
 
 def _dropout_gradients(

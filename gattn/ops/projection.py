@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn import torch_internals
+from gattn.compat import torch as torch_internals
 from gattn.kernels import cpu
-from gattn.ops.library import is_transformed
+from gattn.ops.registration.operator import is_transformed
 
 LARGE = 1 << 20
 """Elements of a result from which it is placed by hand."""

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gattn.graph import Graph
+from gattn.graph.sorting import lay_out_rows
 from gattn.kernels import cpu
-from gattn.kernels.layout import bare
 from gattn.kernels.sampling import Draw, Hop, sample_hop
-from gattn.sorting import lay_out_rows
+from gattn.layout.layout import bare
 
 __all__ = ["Batch", "EdgeType", "Sample", "TypedSample"]
 
@@ -108,7 +108,7 @@ class Batch:
             order = torch.arange(nodes.numel(), dtype=torch.int32)
             numbers[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
 
-    def grow(self, fan_outs: Mapping[EdgeType, int], replace: bool, seed: int) -> None:
+    def grow(self, num_neighbors: Mapping[EdgeType, int], replace: bool, seed: int) -> None:
         """Draw edges into the nodes that the last hop met."""
         known = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
         first = {kind: known[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()}
@@ -121,7 +121,7 @@ class Batch:
                 graph.layout,
                 self._nodes[destination][-1],
                 self._numbers[source],
-                Draw(fan_outs[edge_type], replace, seed, first_edge=drawn),
+                Draw(num_neighbors[edge_type], replace, seed, edge_offset=drawn),
                 (first[destination], known[source]),
             )
             self._hops[edge_type].append(hop)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph, check_graph
+from gattn.graph.edge_input import check_count
 from gattn.sampling.batch import Batch, EdgeType, Sample, TypedSample
 
 __all__ = ["NeighborSampler", "TypedNeighborSampler"]
@@ -22,8 +22,8 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 class NeighborSampler:
     """Samples the neighbourhoods of seeds in a graph.
 
-    In hop k each node that hop k - 1 met (in the first, each seed) draws ``fan_outs[k]`` of its
-    incoming edges, uniformly. The draw is keyed on the seed and the number of the edge in the
+    In hop k each node that hop k - 1 met (in the first, each seed) draws ``num_neighbors[k]`` of
+    its incoming edges, uniformly. The draw is keyed on the seed and the number of the edge in the
     batch: the same seed gives the same batch with any number of threads.
 
     W. Hamilton, R. Ying, J. Leskovec, "Inductive Representation Learning on Large Graphs"
@@ -31,7 +31,7 @@ class NeighborSampler:
 
     Args:
         graph: among n nodes, on the CPU.
-        fan_outs: edges for each destination in each of the L hops; -1 for all.
+        num_neighbors: edges for each destination in each of the L hops; -1 for all.
         replace: whether an edge may be drawn again; else a node of fewer edges gives all.
 
     Raises:
@@ -50,9 +50,13 @@ class NeighborSampler:
         True
     """
 
-    def __init__(self, graph: Graph, fan_outs: Sequence[int], *, replace: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, num_neighbors: Sequence[int], *, replace: bool = False
+    ) -> None:
         check_graph("graph", graph)
-        self._sampler = TypedNeighborSampler({_ONLY: graph}, {_ONLY: fan_outs}, replace=replace)
+        self._sampler = TypedNeighborSampler(
+            {_ONLY: graph}, {_ONLY: num_neighbors}, replace=replace
+        )
 
     def sample(self, seeds: Tensor, seed: int) -> Sample:
         """Sample around seeds, which may be none.
@@ -82,8 +86,8 @@ class TypedNeighborSampler:
 
     Args:
         graphs: for each edge type its edges, from all nodes of one type to all of another.
-        fan_outs: for each edge type how many edges a destination draws in each of the L hops, or
-            one sequence for all; -1 for all edges.
+        num_neighbors: for each edge type how many edges a destination draws in each of the L hops,
+            or one sequence for all; -1 for all edges.
         replace: whether an edge may be drawn again.
 
     Raises:
@@ -104,17 +108,17 @@ class TypedNeighborSampler:
     def __init__(
         self,
         graphs: Mapping[EdgeType, Graph],
-        fan_outs: Sequence[int] | Mapping[EdgeType, Sequence[int]],
+        num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         *,
         replace: bool = False,
     ) -> None:
         self.graphs = dict(graphs)
         self.replace = replace
         self.num_nodes = _sizes(self.graphs)
-        if not isinstance(fan_outs, Mapping):
-            fan_outs = dict.fromkeys(self.graphs, fan_outs)
-        self.fan_outs = _check_fan_outs(fan_outs, self.graphs)
-        self.num_hops = len(next(iter(self.fan_outs.values())))
+        if not isinstance(num_neighbors, Mapping):
+            num_neighbors = dict.fromkeys(self.graphs, num_neighbors)
+        self.num_neighbors = _check_fan_outs(num_neighbors, self.graphs)
+        self.num_hops = len(next(iter(self.num_neighbors.values())))
         self._spare: dict[str, list[Tensor]] = {kind: [] for kind in self.num_nodes}
 
     def sample(self, seeds: Mapping[str, Tensor], seed: int) -> TypedSample:
@@ -142,8 +146,10 @@ class TypedNeighborSampler:
         numbers = {kind: self._borrow(kind) for kind in self.num_nodes}
         batch = Batch(self.graphs, first, numbers)
         for hop in range(self.num_hops):
-            fan_outs = {edge_type: counts[hop] for edge_type, counts in self.fan_outs.items()}
-            batch.grow(fan_outs, self.replace, seed)
+            num_neighbors = {
+                edge_type: counts[hop] for edge_type, counts in self.num_neighbors.items()
+            }
+            batch.grow(num_neighbors, self.replace, seed)
         sampled = batch.finish()
         for kind, nodes in sampled.nodes.items():  # not reached by a sample that failed
             _forget(numbers[kind], nodes)
@@ -187,22 +193,24 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
 
 
 def _check_fan_outs(
-    fan_outs: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
+    num_neighbors: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
 ) -> dict[EdgeType, list[int]]:
     """The fan-outs of every edge type, as many for each."""
-    if set(fan_outs) != set(graphs):
-        raise ValueError(f"fan_outs must be of {list(graphs)}; got those of {list(fan_outs)}")
-    for counts in fan_outs.values():
+    if set(num_neighbors) != set(graphs):
+        raise ValueError(
+            f"num_neighbors must be of {list(graphs)}; got those of {list(num_neighbors)}"
+        )
+    for counts in num_neighbors.values():
         if not isinstance(counts, Iterable):
             raise TypeError(f"fan-outs must be a list with an int for each hop; got {counts!r}")
-    found = {edge_type: list(fan_outs[edge_type]) for edge_type in graphs}
+    found = {edge_type: list(num_neighbors[edge_type]) for edge_type in graphs}
     for counts in found.values():
         for count in counts:
             check_count("a fan-out", count, least=-1)
     lengths = {len(counts) for counts in found.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
-            f"fan_outs must have one number for each of the hops, of which there is at least one; "
+            f"num_neighbors must have one number for each hop, and at least one hop; "
             f"got {list(found.values())}"
         )
     return found

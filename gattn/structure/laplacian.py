@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph, as_graph
+from gattn.graph.edge_input import check_count
 
 DENSE_LIMIT = 1000
 """Largest component solved densely, in nodes."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gattn.edges import check_count
 from gattn.graph import Graph, as_graph, check_graph
+from gattn.graph.edge_input import check_count
 
 
 def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from gattn.files import replace_files
-from gattn.training.records import TrainingError
+from gattn.training.types import TrainingError
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from gattn.training.records import History
-from gattn.training.runs import Json, RunError, read_model, write_model
+from gattn.training.model_io import Json, RunError, read_model, write_model
+from gattn.training.types import History
 
 __all__ = ["KeptEstimator"]
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gattn.training.losses import check_finite
-from gattn.training.records import EpochRecord, History, Loss, TrainingError
+from gattn.training.types import EpochRecord, History, Loss, TrainingError
 
 __all__ = ["FullBatch", "FullBatchSettings", "apply_each", "fit_full_batches"]
 

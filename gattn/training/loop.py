@@ -24,7 +24,7 @@ from gattn.distributed import sum_gradients
 from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 from gattn.training.losses import check_finite
 from gattn.training.progress import progress_bar
-from gattn.training.records import (
+from gattn.training.types import (
     Batches,
     EpochRecord,
     History,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.training.records import Loss, TrainingError
+from gattn.training.types import Loss, TrainingError
 
 __all__ = ["check_finite", "class_weights", "cross_entropy", "squared_error"]
 

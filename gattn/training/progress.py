@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from gattn.training.folder import is_first_process
+from gattn.training.processes import is_first_process
 
 __all__ = ["progress_bar"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
-from gattn.edges import check_count
+from gattn.graph.edge_input import check_count
 from gattn.transforms.structures import edges_of
 
 

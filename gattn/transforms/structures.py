@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
-from gattn.edges import check_count
 from gattn.graph import Graph
+from gattn.graph.edge_input import check_count
 from gattn.structure import (
     laplacian_eigenvectors,
     path_features,

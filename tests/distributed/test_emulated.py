@@ -101,10 +101,10 @@ def test_functions_take_a_part():
     bias, of_edge = torch.randn(EDGES, 1).double(), torch.rand(EDGES).double()
     calls = {
         "dot": lambda i, e, g: functional.dot_product_attention(q[i], k[i], v[i], g),
-        "mlp": lambda i, e, g: functional.mlp_attention(
-            q[i], k[i], v[i], weight, g, bias=bias[e], edge_weight=of_edge[e]
+        "mlp": lambda i, e, g: functional.gatv2_attention(
+            q[i], k[i], v[i], weight, g, attn_bias=bias[e], edge_weight=of_edge[e]
         ),
-        "additive": lambda i, e, g: functional.additive_attention(
+        "additive": lambda i, e, g: functional.gat_attention(
             q[i, :, 0], k[i, :, 0], v[i], g, edge_score=score[e]
         ),
         "aggregate": lambda i, e, g: functional.aggregate(score[e], v[i], g),
@@ -113,8 +113,8 @@ def test_functions_take_a_part():
         "edge_softmax": lambda i, e, g: functional.edge_softmax(score[e], g),
         "edge_dot": lambda i, e, g: functional.edge_dot(q[i], k[i], g),
         "dot weights": lambda i, e, g: functional.dot_product_attention_weights(q[i], k[i], g),
-        "mlp weights": lambda i, e, g: functional.mlp_attention_weights(q[i], k[i], weight, g),
-        "additive weights": lambda i, e, g: functional.additive_attention_weights(
+        "mlp weights": lambda i, e, g: functional.gatv2_attention_weights(q[i], k[i], weight, g),
+        "additive weights": lambda i, e, g: functional.gat_attention_weights(
             q[i, :, 0], k[i, :, 0], g
         ),
     }
@@ -162,7 +162,7 @@ def test_both_ways_of_loading_give_the_same_part():
         assert torch.equal(chosen.halo.places, own.halo.places)
         assert torch.equal(chosen.nodes, own.nodes)
         assert torch.equal(own.edges, torch.arange(own.num_edges))
-        assert chosen.local.first_edge == own.local.first_edge
+        assert chosen.local.edge_offset == own.local.edge_offset
 
 
 def test_bytes_are_halo_rows_times_width():
@@ -199,7 +199,7 @@ def test_edges_are_numbered_as_in_the_whole_graph():
             Partition.contiguous(NODES, 4),
             lambda part, loops=loops: part.with_self_loops() if loops else part,
         )
-        assert [part.local.first_edge for part in parts] == [
+        assert [part.local.edge_offset for part in parts] == [
             int(graph.layout.rowptr[part.partition.bounds[rank]]) for rank, part in enumerate(parts)
         ]
         sources = [part.halo.places[part.local.layout.col.long()] for part in parts]
@@ -231,7 +231,7 @@ def test_bad_input_gets_one_clear_error():
     ))  # fmt: skip
     fail(r"must have shape \(., \.\.\.\)", lambda p: build(
         edges[:, :2], partition, group=p
-    ).gather_sources(torch.randn(7, 2)))  # fmt: skip
+    ).fetch_source_rows(torch.randn(7, 2)))  # fmt: skip
     with pytest.raises(TypeError, match="from_edges or from_own_edges"):
         DistributedGraph()
     with pytest.raises(RuntimeError, match="connect"):

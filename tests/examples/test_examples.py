@@ -107,7 +107,7 @@ def test_imports_are_a_network(run, package, tmp_path):
 
 
 def test_imports_need_a_package(run, tmp_path):
-    with pytest.raises(SystemExit, match="there is no package 'nowhere' here"):
+    with pytest.raises(SystemExit, match="package 'nowhere' is not installed"):
         run("imports", "--package", "nowhere", "--out", tmp_path)
 
 

@@ -57,7 +57,7 @@ def bench(tmp_path, monkeypatch):
 
     def make(*arguments, case=lambda ground, shape: {"sides": {}}, ground=lambda name: None):
         out = str(tmp_path / "gpu.jsonl")
-        asked = "--dry-run", "--graphs", "hub", "--operators", "mlp", "--out", out, *arguments
+        asked = "--dry-run", "--graphs", "hub", "--operators", "gatv2", "--out", out, *arguments
         made = gpu.Bench(parse(asked), record.environment("benchmarks.gpu", asked))
         monkeypatch.setattr(made, "case", case)
         monkeypatch.setattr(made, "ground", ground)
@@ -79,11 +79,11 @@ def test_resuming_measures_what_failed_or_was_asked_otherwise(bench):
     first = bench(case=fail_once)
     first.graph("hub")
     assert first.failed == 1
-    assert names(first) == ["hub/mlp/2x4/float32", "hub/mlp/2x4/float16"]
+    assert names(first) == ["hub/gatv2/2x4/float32", "hub/gatv2/2x4/float16"]
     assert record.newest(first.options.out)[names(first)[1]]["raised"].endswith("no room")
     second = bench("--resume")
     second.graph("hub")
-    assert names(second)[2:] == ["hub/mlp/2x4/float16"]
+    assert names(second)[2:] == ["hub/gatv2/2x4/float16"]
     bench("--resume", ground=lambda name: pytest.fail("nothing is left")).graph("hub")
     other = bench("--resume", "--peers", "pyg")
     other.graph("hub")

@@ -18,8 +18,9 @@ import torch
 
 import gattn
 from gattn import Graph
-from gattn.kernels import facts, philox
-from gattn.nn.segments import lay_out
+from gattn.kernels import philox
+from gattn.layout import stats
+from gattn.nn.common.segments import lay_out
 from tests.families import (
     ATTENTION,
     EDGES,
@@ -86,12 +87,12 @@ GRAPHS = ["plain", "bipartite", "hub", "multi", "isolated", "edgeless", "empty"]
 
 
 def run(
-    operator: Operator, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, impl: str
+    operator: Operator, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, backend: str
 ) -> list:
     """The output and the gradient with respect to every input."""
     given = {name: t.to(dtype).detach().requires_grad_() for name, t in tensors.items()}
     torch.manual_seed(3)
-    out = operator(given, g, **options, impl=impl)
+    out = operator(given, g, **options, backend=backend)
     grads = torch.autograd.grad(out, list(given.values()), gradient_of(out))
     return [out.detach(), *grads]
 
@@ -147,11 +148,9 @@ def cases_of_families() -> Iterator[tuple[str, Case]]:
 
 CASES = dict(cases_of_families())
 CASES |= {
-    "additive, grouped values": Case(
-        OPERATORS["additive, edges"], {"u": 2, "b": 1}, {"negative_slope": 0}
-    ),
-    "mlp, edges and shared values": Case(
-        OPERATORS["mlp"].but(shapes=OPERATORS["mlp"].shapes | EDGES | TERMS), {"b": 1}, {}
+    "gat, grouped values": Case(OPERATORS["gat, edges"], {"u": 2, "b": 1}, {"negative_slope": 0}),
+    "gatv2, edges and shared values": Case(
+        OPERATORS["gatv2"].but(shapes=OPERATORS["gatv2"].shapes | EDGES | TERMS), {"b": 1}, {}
     ),
     "edge_softmax": Case(OPERATORS["edge_softmax"], {}, {}),
     "aggregate": Case(OPERATORS["aggregate"], {"u": 2}, {}),
@@ -237,8 +236,8 @@ def test_terms_of_edges_that_need_no_gradient(name):
     tensors, found = operator.inputs(g, 2, 5), {}
     for term in TERMS:
         tensors[term].requires_grad_(False)
-    for impl in ("reference", "triton"):
-        found[impl] = operator.gradients(tensors, g, impl=impl)
+    for backend in ("reference", "triton"):
+        found[backend] = operator.gradients(tensors, g, backend=backend)
     torch.testing.assert_close(found["triton"], found["reference"])
 
 
@@ -249,8 +248,8 @@ def test_a_number_that_is_not_finite_stays_in_its_block():
     v[3, 0, 1] = torch.nan
     leaves = [x.requires_grad_() for x in (q, k, v)]
     results = []
-    for impl in ("reference", "triton"):
-        out = gattn.functional.dot_product_attention(*leaves, g, impl=impl)
+    for backend in ("reference", "triton"):
+        out = gattn.functional.dot_product_attention(*leaves, g, backend=backend)
         results.append((out, *torch.autograd.grad(out.sum(), leaves)))
     for want, got in zip(*results, strict=True):
         torch.testing.assert_close(got, want, equal_nan=True)
@@ -258,7 +257,7 @@ def test_a_number_that_is_not_finite_stays_in_its_block():
 
 def test_band_density():
     def density(graph):
-        return facts.band_density(graph.layout)
+        return stats.band_density(graph.layout)
 
     assert density(gattn.graphs.complete([64, 64], device=DEVICE)) == 1.0
     assert density(gattn.graphs.complete([32, 32], device=DEVICE)) == 0.5
@@ -280,7 +279,7 @@ def test_the_gradients_of_a_rows_scores_sum_to_zero(split):
     g = Graph(torch.stack([node, torch.zeros_like(node)]), (33, 1))
     score.requires_grad_()
     with tiles.override(split=split):
-        gattn.functional.edge_softmax(score, g, impl="triton").sum().backward()
+        gattn.functional.edge_softmax(score, g, backend="triton").sum().backward()
     assert score.grad.abs().max() < 1e-6
 
 
@@ -298,8 +297,8 @@ def test_many_cut_rows(name):
 
 
 def note_degree(graph, degree):
-    for position in (facts.MAX_IN_DEGREE, facts.MAX_OUT_DEGREE):
-        facts.put(graph.layout.facts, position, degree)
+    for position in (stats.MAX_IN_DEGREE, stats.MAX_OUT_DEGREE):
+        stats.put(graph.layout.facts, position, degree)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
@@ -337,7 +336,9 @@ def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
     def both(first, second, query, keys):
         def attend(edges):
             graph = lay_out(*edges, (m, n))
-            return gattn.functional.dot_product_attention(query, keys, keys, graph, impl="triton")
+            return gattn.functional.dot_product_attention(
+                query, keys, keys, graph, backend="triton"
+            )
 
         out = attend(first)
         return out, attend([second[0] + (0 * out.sum()).long(), second[1]])
@@ -378,7 +379,7 @@ def test_long_indices():
 
 
 def test_twice_the_same_bits():
-    g, operator = graph("hub"), OPERATORS["mlp, edges"]
+    g, operator = graph("hub"), OPERATORS["gatv2, edges"]
     tensors = operator.inputs(g, 2, 3)
     first, second = (run(operator, g, tensors, {}, torch.float32, "triton") for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
@@ -389,8 +390,8 @@ def test_strided_inputs():
     q, k, v = torch.randn(3, 4, 3, 6, dtype=torch.float64, device=DEVICE).transpose(1, 3)
     leaves = [x.requires_grad_() for x in (q, k, v)]
     results = []
-    for impl in ("reference", "triton"):
-        out = gattn.functional.dot_product_attention(*leaves, g, impl=impl)
+    for backend in ("reference", "triton"):
+        out = gattn.functional.dot_product_attention(*leaves, g, backend=backend)
         results.append((out, *torch.autograd.grad(out.sum(), leaves)))  # a gradient of stride 0
     for want, got in zip(*results, strict=True):
         torch.testing.assert_close(got, want)
@@ -403,7 +404,7 @@ def test_weights(name):
     tensors = operator.inputs(g, 3, 5, grad=False)
     for other in ("value", "edge_weight"):  # which weights have nothing to do with
         tensors.pop(other, None)
-    want, got = (twin(tensors, g, impl=impl) for impl in ("reference", "triton"))
+    want, got = (twin(tensors, g, backend=backend) for backend in ("reference", "triton"))
     torch.testing.assert_close(got, want)
 
 
@@ -417,16 +418,18 @@ def test_minus_infinity_drops_an_edge():
     bias[dropped] = -torch.inf
     leaves = [x.requires_grad_() for x in (q, k, v, bias)]
     results = []
-    for impl in ("reference", "triton"):
-        out = gattn.functional.dot_product_attention(*leaves[:3], g, bias=bias, impl=impl)
+    for backend in ("reference", "triton"):
+        out = gattn.functional.dot_product_attention(
+            *leaves[:3], g, attn_bias=bias, backend=backend
+        )
         results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
     assert not results[1][0][g.edge_index[1, 0]].any()
     for want, got in zip(*results, strict=True):
         torch.testing.assert_close(got, want)
     score = bias.detach().requires_grad_()
     results = []
-    for impl in ("reference", "triton"):
-        alpha = gattn.functional.edge_softmax(score, g, impl=impl)
+    for backend in ("reference", "triton"):
+        alpha = gattn.functional.edge_softmax(score, g, backend=backend)
         results.append((alpha, *torch.autograd.grad(alpha.square().sum(), score)))
     assert not results[1][0][dropped].any()
     for want, got in zip(*results, strict=True):
@@ -444,8 +447,8 @@ def test_nan_comes_out(name):
     a, v = torch.randn(n, 2, device=DEVICE), torch.randn(n, 2, 3, device=DEVICE)
     leaves = [x.requires_grad_() for x in (a, b, v)]
     results = []
-    for impl in ("reference", "triton"):
-        out = gattn.functional.additive_attention(*leaves, g, dropout=0.5, impl=impl)
+    for backend in ("reference", "triton"):
+        out = gattn.functional.gat_attention(*leaves, g, dropout=0.5, backend=backend)
         results.append((out, *torch.autograd.grad(out.sum(), leaves)))
     assert results[1][0].isnan().any()
     for want, got in zip(*results, strict=True):
@@ -457,8 +460,8 @@ def test_huge_scores_do_not_overflow():
     q = torch.full((5, 1, 1), 3e18, device=DEVICE)
     v = torch.randn(5, 1, 2, device=DEVICE)
     want, got = (
-        gattn.functional.dot_product_attention(q, q, v, g, scale=1.0, impl=impl)
-        for impl in ("reference", "triton")
+        gattn.functional.dot_product_attention(q, q, v, g, scale=1.0, backend=backend)
+        for backend in ("reference", "triton")
     )
     torch.testing.assert_close(got, want)
 
@@ -467,7 +470,7 @@ def test_all_is_dropped():
     g = graph("plain")
     b = torch.randn(6, 2, device=DEVICE, requires_grad=True)
     v = torch.randn(6, 2, 3, device=DEVICE, requires_grad=True)
-    out = gattn.functional.additive_attention(b, b, v, g, dropout=1.0, impl="triton")
+    out = gattn.functional.gat_attention(b, b, v, g, dropout=1.0, backend="triton")
     assert not out.any()
     assert not any(grad.any() for grad in torch.autograd.grad(out.sum(), (b, v)))
 
@@ -475,12 +478,12 @@ def test_all_is_dropped():
 def test_dropout_mask_is_the_canonical_one():
     position = torch.tensor([0, 1, 5, 2**31, 2**32 + 7, 2**40], device=DEVICE)
     heads, threshold = 3, philox.threshold(0.3)
-    for key, first_edge in ((7, 0), (-(2**62) - 12345, 0), (7, 2**33 + 5)):
-        seed = torch.tensor([key, first_edge], device=DEVICE)
+    for key, edge_offset in ((7, 0), (-(2**62) - 12345, 0), (7, 2**33 + 5)):
+        seed = torch.tensor([key, edge_offset], device=DEVICE)
         mask = torch.empty(8, 4, dtype=torch.bool, device=DEVICE)
         padded = torch.nn.functional.pad(position, (0, 2))
         write_mask[(1,)](mask, seed, padded, threshold, heads)
-        edge = position[:, None] + first_edge
+        edge = position[:, None] + edge_offset
         counter = edge * heads + torch.arange(heads, device=DEVICE)
         assert torch.equal(mask[:6, :3], philox.philox(seed[:1], counter) >= threshold)
 
@@ -532,7 +535,7 @@ def test_cuda_graph(case):
     grad = gradient_of(want[0])
 
     def step():
-        out = case.operator(given, g, **options, impl="triton")
+        out = case.operator(given, g, **options, backend="triton")
         return [out.detach(), *torch.autograd.grad(out, list(given.values()), grad)]
 
     stream = torch.cuda.Stream()
@@ -560,7 +563,7 @@ for g in (gattn.Graph(edges, 3), batch, gattn.graphs.complete([3], device=device
     for operator in OPERATORS.values():
         inputs = operator.inputs(g, 3, 7, dtype=torch.float32, d=5)
         dropped = {"dropout": 0.5} if operator.family else {}
-        outs += [operator(inputs, g, **options, impl="triton") for options in ({}, dropped)]
+        outs += [operator(inputs, g, **options, backend="triton") for options in ({}, dropped)]
     sum(out.sum() for out in outs).backward()
 """
 ROOT = Path(__file__).parents[2]

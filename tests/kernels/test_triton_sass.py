@@ -46,7 +46,7 @@ def test_blocks_of_a_multiprocessor():
 @pytest.mark.parametrize(
     ("heads", "channels", "path", "dtype", "family", "most"),
     [
-        (8, 16, "general", torch.bfloat16, "additive", 19),
+        (8, 16, "general", torch.bfloat16, "gat", 19),
         (8, 16, "graphs", torch.float32, "dot_product", 7),
         (1, 128, "graphs", torch.float32, "dot_product", 9),
     ],
@@ -71,6 +71,6 @@ def test_odd_channels_neither_spill_nor_fill_a_multiprocessor():
     assert {one["kernel"] for one in runs} == sass.PAIRS
     assert [one["spills"] for one in runs] == [0, 0, 0]
     graphs = aot.ShapeClass(4, 25, torch.bfloat16, 2, False, "graphs")
-    backwards = [one for one in sass.read(graphs, ["mlp"]) if "backward" in one["kernel"]]
+    backwards = [one for one in sass.read(graphs, ["gatv2"]) if "backward" in one["kernel"]]
     assert [one["blocks"] >= 2 for one in backwards] == [True]
     assert [loop["barriers"] for loop in backwards[0]["loops"]] == [0, 0]

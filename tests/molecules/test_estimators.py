@@ -20,7 +20,7 @@ from gattn.data import MoleculeError
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor, MoleculeSettings
 from gattn.molecules.arrays import as_numbers, as_table, as_texts
 from gattn.molecules.rows import UnreadableMolecules
-from gattn.training.runs import RunError, read_model
+from gattn.training.model_io import RunError, read_model
 
 TINY = {"epochs": 1, "width": 16, "heads": 2, "layers": 1}
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]

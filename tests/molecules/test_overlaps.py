@@ -216,7 +216,7 @@ def run(tmp_path_factory):
         from tests.pictures import leave_blank
 
         leave_blank(patch)
-        metrics = train_run(settings, folder / "run", say=lines.append)
+        metrics = train_run(settings, folder / "run", log=lines.append)
     return folder, lines, metrics
 
 
@@ -269,7 +269,7 @@ def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_pat
         "CC(C)C,9.0\n"
     )
     lines: list[str] = []
-    metrics = evaluate_table(folder / "run", table, workers=1, say=lines.append)
+    metrics = evaluate_table(folder / "run", table, workers=1, log=lines.append)
     assert metrics["molecules"] == {"test": 3, "trained_on": 3, "left_out": 0}
     assert metrics["overlaps"]["learned/test"] == {
         "molecules": 2,

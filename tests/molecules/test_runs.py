@@ -13,7 +13,7 @@ from gattn.molecules.runs.config import RunSettings, override
 from gattn.molecules.runs.labels import read_labels
 from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.tuning import tune
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 from gattn.training.settings import read_toml, write_toml
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]

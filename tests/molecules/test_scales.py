@@ -6,8 +6,9 @@ import torch
 from sklearn.metrics import r2_score
 
 from gattn.molecules import MoleculeRegressor
-from gattn.molecules.runs.measure import measure, measure_baselines, measure_intervals
+from gattn.molecules.runs.measure import measure_baselines, measure_intervals
 from gattn.molecules.stack import fit_spread
+from gattn.pipeline.measure import measure
 from gattn.training.scaling import moments
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 21) for end in ("O", "N", "Cl")]

@@ -12,7 +12,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models.attentive_fp import GATEConv
 
 from gattn import conversion_report, convert, graphs, models, nn
-from gattn.nn._features import project
+from gattn.nn.common.features import project
 
 EDGES = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
 KINDS = torch.tensor([0, 1, 1, 0, 1, 0])

@@ -21,7 +21,7 @@ from gattn.nn import (
     SuperGATConv,
     TransformerConv,
 )
-from gattn.ops.backend import select
+from gattn.ops.registration.backend import select
 from gattn.testing import (
     assert_batch_independent,
     assert_edge_order_independent,
@@ -263,7 +263,8 @@ def test_other_flows_and_aggregations_are_pygs(beside_pyg, name, options):
 
 
 def test_one_layout_serves_layers_and_epochs(monkeypatch):
-    from gattn.kernels import cpu, layout
+    from gattn.kernels import cpu
+    from gattn.layout import layout
 
     built = []
     for module, name in ((cpu, "build_layout"), (layout, "build")):

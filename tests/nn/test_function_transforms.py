@@ -54,8 +54,8 @@ def test_the_reference_is_transformed(layer, edges, monkeypatch):
 def test_linear_attention_is_transformed_on_the_reference():
     q, segments = torch.randn(2, 4, 2, 5, dtype=torch.float64), readout(torch.tensor([0, 0, 1, 1]))
 
-    def attend(q, impl="reference"):
-        return linear_attention(q, q, q, segments, impl=impl)
+    def attend(q, backend="reference"):
+        return linear_attention(q, q, q, segments, backend=backend)
 
     torch.testing.assert_close(vmap(attend)(q)[1], attend(q[1]))
     leaf = q[0].clone().requires_grad_()

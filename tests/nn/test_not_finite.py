@@ -106,12 +106,12 @@ def test_a_bias_of_minus_infinity_still_drops_its_edge():
     conv, x = nn.GATConv(6, 4, 2, add_self_loops=False), torch.randn(4, 6)
     edges = torch.tensor([[0, 1, 2], [3, 3, 3]])
     bias = torch.tensor([0.0, -torch.inf, 0.0])
-    dropped = conv(x, edges, score_bias=bias)
+    dropped = conv(x, edges, attn_bias=bias)
     torch.testing.assert_close(dropped, conv(x, edges[:, [0, 2]]))
-    assert conv(x, edges, score_bias=torch.full((3,), -torch.inf))[3].equal(conv.bias)
+    assert conv(x, edges, attn_bias=torch.full((3,), -torch.inf))[3].equal(conv.bias)
 
 
-@pytest.mark.parametrize("name", ["edge_weight", "score_bias"])
+@pytest.mark.parametrize("name", ["edge_weight", "attn_bias"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_term_that_is_not_finite_is_seen(name, value, dtype):

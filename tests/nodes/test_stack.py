@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from gattn.nodes.fields import FieldInput, receptive_field, whole_graph
 from gattn.nodes.network import make_network
-from gattn.nodes.runs.repeat import plan, stacks
+from gattn.nodes.runs.trials import group_trials, plan_trials
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.stack import apply_stacked, can_stack, stack_size
 from gattn.training.full_batch import (
@@ -98,7 +98,7 @@ def test_only_small_graphs_and_layers_of_one_kind_are_stacked():
     small, large = torch.zeros(2_708, 3), torch.zeros(100_000, 3)
     assert stack_size(NodeSettings(), small) > 1
     assert stack_size(NodeSettings(), large) == stack_size(NodeSettings(model="gps"), small) == 1
-    planned = plan(25, 0, drawn=True)
-    made = stacks(planned, 4)
-    assert [one for stack in made for one in stack] == planned
-    assert all(len({one.split for one in stack}) == 1 and len(stack) <= 4 for stack in made)
+    plans = plan_trials(25, 0, drawn=True)
+    groups = group_trials(plans, 4)
+    assert [plan for group in groups for plan in group] == plans
+    assert all(len({plan.split for plan in group}) == 1 and len(group) <= 4 for group in groups)

@@ -7,7 +7,7 @@ import torch
 
 from gattn import Graph
 from gattn.kernels import cpu
-from gattn.kernels.layout import Layout
+from gattn.layout.layout import Layout
 from gattn.testing import awkward_graphs, random_graphs
 from tests.families import ATTENTION, OPERATORS
 
@@ -87,9 +87,9 @@ def _errors(operator, inputs, graph, channels, options):
     cancels to the last bit: that rounding grows with them, and goes through a second product.
     """
     exact = {k: t.detach().double().requires_grad_(t.requires_grad) for k, t in inputs.items()}
-    exact = operator.gradients(exact, graph, impl="reference", **options)
-    plain = operator.gradients(inputs, graph, impl="reference", **options)
-    found = operator.gradients(inputs, graph, impl="cpu", **options)
+    exact = operator.gradients(exact, graph, backend="reference", **options)
+    plain = operator.gradients(inputs, graph, backend="reference", **options)
+    found = operator.gradients(inputs, graph, backend="cpu", **options)
     assert found.keys() == exact.keys()
     dtype = found["out"].dtype
     short = dtype.itemsize == 2

@@ -72,15 +72,15 @@ def test_alone_and_in_a_batch(operator):
     grad = torch.randn(operator(inputs, batch).shape, generator=generator)
     together = operator.gradients(inputs, batch, grad)
     shapes = operator.shapes | {"out": "e" if len(grad) == batch.num_edges else "n"}
-    first_edge = 0
+    edge_offset = 0
     for number, graph in enumerate(graphs):
         rows = {
             "n": slice(int(shift[number]), int(shift[number + 1])),
-            "e": slice(first_edge, first_edge + graph.num_edges),
+            "e": slice(edge_offset, edge_offset + graph.num_edges),
             "h": slice(None),
         }
         rows["m"] = rows["n"]
-        first_edge += graph.num_edges
+        edge_offset += graph.num_edges
         own = {
             name: t.detach()[rows[shapes[name][0]]].requires_grad_() for name, t in inputs.items()
         }

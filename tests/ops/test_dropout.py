@@ -6,9 +6,9 @@ import torch
 from gattn import Graph
 from gattn.functional import aggregate
 from gattn.kernels import philox
-from gattn.ops import checks
-from gattn.ops.backend import why_not
 from gattn.ops.dropout import dropout as drop_numbers
+from gattn.ops.registration import checks
+from gattn.ops.registration.backend import why_not
 from tests.families import ATTENTION, FAMILIES
 
 
@@ -138,12 +138,12 @@ def test_independent_of_the_order_of_edges(attention, graph_):
     assert torch.equal(*found)
 
 
-@pytest.mark.parametrize("impl", ["cpu", "reference"])
-def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph, impl):
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph, backend):
     """Forward and backward, for the edges into a range of destinations."""
     inputs = attention.inputs(random_graph)
     torch.manual_seed(0)
-    whole = attention(inputs, random_graph, dropout=0.5, impl=impl)
+    whole = attention(inputs, random_graph, dropout=0.5, backend=backend)
     source, destination = random_graph.edge_index
     half = random_graph.num_dst // 2
     grads = {name: torch.zeros_like(t) for name, t in inputs.items()}
@@ -151,14 +151,14 @@ def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph,
         own = (destination >= first) & (destination < last)
         pairs = torch.stack([source[own], destination[own] - first])
         layout = Graph(pairs, (random_graph.num_src, last - first)).layout
-        first_edge = int(random_graph.layout.rowptr[first])
-        part = Graph.from_layout(layout, first_edge=first_edge)
+        edge_offset = int(random_graph.layout.rowptr[first])
+        part = Graph.from_layout(layout, edge_offset=edge_offset)
         rows = {"n": slice(first, last), "e": own}
         of_part = {
             name: t[rows.get(attention.shapes[name][0], slice(None))] for name, t in inputs.items()
         }
         torch.manual_seed(0)
-        out = attention(of_part, part, dropout=0.5, impl=impl)
+        out = attention(of_part, part, dropout=0.5, backend=backend)
         torch.testing.assert_close(out, whole[first:last])
         found = torch.autograd.grad(out.sum(), list(inputs.values()))
         for grad, (name, _) in zip(found, inputs.items()):

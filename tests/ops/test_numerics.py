@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gattn import Graph
-from gattn.functional import additive_attention, dot_product_attention, edge_softmax
+from gattn.functional import dot_product_attention, edge_softmax, gat_attention
 from tests.families import ATTENTION, FAMILIES
 
 drops_edges = pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_empty_rows_give_zeros_and_zero_gradients(attention):
         assert found[name].isfinite().all(), name
 
 
-@pytest.mark.parametrize("impl", ["cpu", "reference"])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @drops_edges
-def test_minus_infinity_drops_an_edge(name, term, impl, operators, random_graph):
+def test_minus_infinity_drops_an_edge(name, term, backend, operators, random_graph):
     operator = operators[name]
     inputs = operator.inputs(random_graph, 2, 4)
     dropped = torch.arange(random_graph.num_edges) % 3 == 0
@@ -41,8 +41,8 @@ def test_minus_infinity_drops_an_edge(name, term, impl, operators, random_graph)
         k: t.detach()[~dropped].requires_grad_() if operator.shapes[k][0] == "e" else t
         for k, t in inputs.items()
     }
-    found = operator.gradients(inputs, random_graph, impl=impl)
-    wanted = operator.gradients(fewer, left, impl=impl)
+    found = operator.gradients(inputs, random_graph, backend=backend)
+    wanted = operator.gradients(fewer, left, backend=backend)
     for key, expected in wanted.items():
         if key != "out" and operator.shapes[key][0] == "e":
             assert found[key][dropped].eq(0).all(), key
@@ -50,33 +50,33 @@ def test_minus_infinity_drops_an_edge(name, term, impl, operators, random_graph)
         torch.testing.assert_close(found[key], expected, msg=key)
 
 
-@pytest.mark.parametrize("impl", ["cpu", "reference"])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @drops_edges
-def test_rows_of_minus_infinity_give_zeros(name, term, impl, operators, random_graph):
+def test_rows_of_minus_infinity_give_zeros(name, term, backend, operators, random_graph):
     inputs = operators[name].inputs(random_graph, 2, 4, dtype=torch.float32)
     row = random_graph.edge_index[1] == 7
     assert row.any()
     with torch.no_grad():
         inputs[term][row, 0] = -torch.inf
-    found = operators[name].gradients(inputs, random_graph, impl=impl)
+    found = operators[name].gradients(inputs, random_graph, backend=backend)
     assert found["out"][7, 0].eq(0).all()
     assert found["out"][7, 1].ne(0).all()
     assert all(t.isfinite().all() for t in found.values())
     score = torch.full((random_graph.num_edges, 1), -torch.inf, requires_grad=True)
-    alpha = edge_softmax(score, random_graph, impl=impl)
+    alpha = edge_softmax(score, random_graph, backend=backend)
     assert alpha.eq(0).all()
     assert torch.autograd.grad(alpha.sum(), score)[0].eq(0).all()
 
 
-@pytest.mark.parametrize("impl", ["cpu", "reference"])
-def test_nan_comes_out_where_it_went_in(operator, impl, random_graph, hub_graph):
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_nan_comes_out_where_it_went_in(operator, backend, random_graph, hub_graph):
     """A NaN in any input reaches every output that reads it, and no other row."""
     for graph in (random_graph, hub_graph):
         for name, letters in operator.shapes.items():
             inputs = operator.inputs(graph, 2, 4, dtype=torch.float32, grad=False)
-            clean = operator(inputs, graph, impl=impl)
+            clean = operator(inputs, graph, backend=backend)
             inputs[name][0] = torch.nan
-            found = operator(inputs, graph, impl=impl)
+            found = operator(inputs, graph, backend=backend)
             source, destination = graph.edge_index
             edges = torch.arange(graph.num_edges)
             touched = {"n": destination == 0, "m": source == 0, "e": edges == 0}.get(letters[0])
@@ -117,11 +117,11 @@ def test_scores_at_the_limit_do_not_overflow(dtype_, largest, sign, random_graph
 
     a, v = torch.zeros(25, 3, dtype=dtype_), torch.randn(25, 3, 4).to(dtype_)
     bound = {"query_score": a, "key_score": a, "value": v, "edge_score": score}
-    out = additive_attention(**bound, graph=random_graph, negative_slope=1.0)
+    out = gat_attention(**bound, graph=random_graph, negative_slope=1.0)
     assert out.isfinite().all()
     assert torch.autograd.grad(out.sum(), score)[0].isfinite().all()
     q, bias = torch.zeros(25, 3, 4, dtype=dtype_), score
-    out = dot_product_attention(q, q, v, random_graph, bias=bias)
+    out = dot_product_attention(q, q, v, random_graph, attn_bias=bias)
     assert torch.autograd.grad(out.sum(), score)[0].isfinite().all()
 
 
@@ -133,7 +133,7 @@ def test_a_huge_spread_of_scores_picks_the_largest():
         assert alpha.argmax() == score[order].argmax()
         assert alpha.sum() == 1
         value = torch.arange(5000.0)[:, None, None]
-        out = additive_attention(torch.zeros(1, 1), score[order], value, graph)
+        out = gat_attention(torch.zeros(1, 1), score[order], value, graph)
         assert out.item() == score[order].argmax()
 
 
@@ -171,10 +171,10 @@ def test_a_view_with_a_pending_sign_is_resolved(operator, random_graph):
 
 
 @pytest.mark.parametrize("dims", [{"h": 0, "u": 0, "b": 0}, {"c": 0}, {"d": 0}, {"w": 0}], ids=str)
-@pytest.mark.parametrize("impl", ["cpu", "reference"])
-def test_zero_wide_shapes(operator, dims, impl, random_graph):
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_zero_wide_shapes(operator, dims, backend, random_graph):
     inputs = operator.inputs(random_graph, **dims)
-    found = operator.gradients(inputs, random_graph, impl=impl)
+    found = operator.gradients(inputs, random_graph, backend=backend)
     assert found["out"].isfinite().all()
     for name, t in inputs.items():
         assert found[name].shape == t.shape, name

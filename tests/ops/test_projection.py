@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gattn import torch_internals
+from gattn.compat import torch as torch_internals
 from gattn.kernels import cpu
 from gattn.ops import projection
 

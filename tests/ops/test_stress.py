@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gattn import Graph
-from gattn.functional import additive_attention, edge_softmax
+from gattn.functional import edge_softmax, gat_attention
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_a_hub_of_a_million_edges(attention, direction):
         pairs, size = pairs.flip(0), (1, 1000)
     graph = Graph(pairs, size)
     inputs = attention.inputs(graph, 1, 2, dtype=torch.float32, d=1)
-    found = attention.gradients(inputs, graph, impl="cpu")
+    found = attention.gradients(inputs, graph, backend="cpu")
     double = {name: t.detach().double().requires_grad_() for name, t in inputs.items()}
-    wanted = attention.gradients(double, graph, impl="cpu")
+    wanted = attention.gradients(double, graph, backend="cpu")
     for name, expected in wanted.items():
         # A gradient that is zero is a sum of the rounding errors of a thousand rows.
         scale = max(float(expected.abs().max()), graph.num_dst**0.5)
@@ -79,6 +79,6 @@ def test_calls_within_a_thread_of_another_pool(one_thread):
     """A worker thread with torch's thread count of one, as data loaders have."""
     graph = Graph(torch.randint(0, 500, (2, 40_000)), 500)
     a, v = torch.randn(500, 4), torch.randn(500, 4, 16)
-    wanted = additive_attention(a, a, v, graph)
+    wanted = gat_attention(a, a, v, graph)
     with ThreadPoolExecutor(1) as pool:
-        assert torch.equal(pool.submit(additive_attention, a, a, v, graph).result(), wanted)
+        assert torch.equal(pool.submit(gat_attention, a, a, v, graph).result(), wanted)

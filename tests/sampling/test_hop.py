@@ -36,11 +36,11 @@ def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
 
 @pytest.mark.skipif(not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built")
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("fan_out", [-1, 0, 1, 3, 40, 1000])
+@pytest.mark.parametrize("num_neighbors", [-1, 0, 1, 3, 40, 1000])
 @pytest.mark.parametrize("wide", [False, True])
-def test_kernel_gives_the_bits_of_the_reference(graph, fan_out, replace, wide):
+def test_kernel_gives_the_bits_of_the_reference(graph, num_neighbors, replace, wide):
     nodes = torch.randperm(NODES, generator=torch.Generator().manual_seed(1))[:40]
-    draw = Draw(fan_out, replace, seed=2**62 + 11, first_edge=2**20 + 1)
+    draw = Draw(num_neighbors, replace, seed=2**62 + 11, edge_offset=2**20 + 1)
     check_beside_reference(widened(graph) if wide else graph, nodes, draw)
 
 
@@ -56,12 +56,14 @@ def many() -> Graph:
 @pytest.mark.skipif(not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built")
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("fan_out", [-1, 3])
+@pytest.mark.parametrize("num_neighbors", [-1, 3])
 @pytest.mark.parametrize("wide", [False, True])
-def test_several_threads_give_the_bits_of_the_reference(many, fan_out, replace, wide, threads):
+def test_several_threads_give_the_bits_of_the_reference(
+    many, num_neighbors, replace, wide, threads
+):
     order = torch.randperm(2 * MANY, generator=torch.Generator().manual_seed(3))
     nodes = torch.cat([torch.tensor([HUB]), order[order != HUB][: MANY - 1]])
-    draw = Draw(fan_out, replace, seed=2**62 + 11, first_edge=2**20 + 1)
+    draw = Draw(num_neighbors, replace, seed=2**62 + 11, edge_offset=2**20 + 1)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -91,16 +93,16 @@ def widened(graph: Graph) -> Graph:
 @pytest.mark.parametrize("replace", [False, True])
 def test_neighbours_are_drawn_uniformly(graph, function, replace):
     """Chi-square over the edges of the hub, drawn in many places of many batches."""
-    degree, fan_out, rounds = int(graph.in_degree()[HUB]), 5, 400
+    degree, num_neighbors, rounds = int(graph.in_degree()[HUB]), 5, 400
     counts = torch.zeros(graph.num_edges, dtype=torch.int64)
     nodes = torch.full((10,), HUB)
     for seed in range(rounds):
-        hop = hop_of(function, graph, nodes, Draw(fan_out, replace, seed, first_edge=0))
+        hop = hop_of(function, graph, nodes, Draw(num_neighbors, replace, seed, edge_offset=0))
         counts += torch.bincount(hop[3], minlength=graph.num_edges)
     of_hub = counts[graph.edge_index[1] == HUB]
-    assert of_hub.sum() == counts.sum() == rounds * 10 * fan_out
-    expected = rounds * 10 * fan_out / degree
-    spread = 1 if replace else 1 - (fan_out - 1) / (degree - 1)  # fewer surprises without
+    assert of_hub.sum() == counts.sum() == rounds * 10 * num_neighbors
+    expected = rounds * 10 * num_neighbors / degree
+    spread = 1 if replace else 1 - (num_neighbors - 1) / (degree - 1)  # fewer surprises without
     chi_square = float(((of_hub - expected) ** 2 / expected).sum()) / spread
     assert 0.001 < stats.chi2.sf(chi_square, degree - 1) < 0.999
 
@@ -109,7 +111,7 @@ def test_pairs_are_drawn_uniformly():
     """Without replacement each pair of neighbours is as likely as any other."""
     star = Graph(torch.stack([torch.arange(6), torch.zeros(6, dtype=torch.int64)]), 6)
     nodes = torch.zeros(3000, dtype=torch.int64)
-    hop = hop_of(sampling.sample_hop, star, nodes, Draw(2, False, seed=5, first_edge=0))
+    hop = hop_of(sampling.sample_hop, star, nodes, Draw(2, False, seed=5, edge_offset=0))
     first, second = hop[3].view(-1, 2).sort(1).values.t()
     assert bool((first < second).all())
     counts = torch.bincount(first * 6 + second, minlength=36)

@@ -5,7 +5,7 @@ import torch
 
 from gattn import Graph
 from gattn.kernels import cpu
-from gattn.kernels import layout as reference
+from gattn.layout import layout as reference
 from gattn.nn import GATConv
 from gattn.sampling import NeighborSampler, TypedNeighborSampler
 
@@ -38,7 +38,7 @@ def test_large_batches_need_no_kernels(graph, monkeypatch):
     assert torch.equal(found.edges, wanted.edges)
 
 
-def check(sample, graph, pairs, seeds, fan_outs, replace):
+def check(sample, graph, pairs, seeds, num_neighbors, replace):
     """All that has to hold of a sample."""
     nodes, edges, edge_index = sample.nodes, sample.edges, sample.edge_index
     assert torch.equal(nodes[: seeds.numel()], seeds)
@@ -52,18 +52,16 @@ def check(sample, graph, pairs, seeds, fan_outs, replace):
     fresh = edge_index[0][edge_index[0] >= seeds.numel()]
     assert torch.equal(torch.tensor(list(dict.fromkeys(fresh.tolist()))), nodes_of(sample))
     begin_node, begin_edge = 0, 0
-    for hop, fan_out in enumerate(fan_outs):
+    for hop, number in enumerate(num_neighbors):
         count, drawn = sample.num_nodes[hop], sample.num_edges[hop]
         part = edge_index[:, begin_edge : begin_edge + drawn]
         rows = torch.arange(begin_node, begin_node + count)
         degree = graph.in_degree()[nodes[rows]]
         found = torch.bincount(part[1], minlength=nodes.numel())
-        full = fan_out < 0
-        wanted = (
-            degree if full else (degree > 0) * fan_out if replace else degree.clamp(max=fan_out)
-        )
-        assert torch.equal(found[rows], wanted)
-        assert found.sum() == wanted.sum()
+        sampled = (degree > 0) * number if replace else degree.clamp(max=number)
+        expected = degree if number < 0 else sampled
+        assert torch.equal(found[rows], expected)
+        assert found.sum() == expected.sum()
         if not replace:
             joined = part[1] * EDGES + edges[begin_edge : begin_edge + drawn]
             assert joined.unique().numel() == drawn
@@ -75,11 +73,11 @@ def nodes_of(sample):
 
 
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("fan_outs", [FAN_OUTS, [-1, 2], [0], [1000], [2, -1, 0, 3]])
+@pytest.mark.parametrize("num_neighbors", [FAN_OUTS, [-1, 2], [0], [1000], [2, -1, 0, 3]])
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:0], torch.arange(NODES), torch.tensor([490])])
-def test_sample_lies_in_the_graph(graph, pairs, seeds, fan_outs, replace):
-    sample = NeighborSampler(graph, fan_outs, replace=replace).sample(seeds, seed=1)
-    check(sample, graph, pairs, seeds, fan_outs, replace)
+def test_sample_lies_in_the_graph(graph, pairs, seeds, num_neighbors, replace):
+    sample = NeighborSampler(graph, num_neighbors, replace=replace).sample(seeds, seed=1)
+    check(sample, graph, pairs, seeds, num_neighbors, replace)
 
 
 def test_layers_are_laid_out(graph):
@@ -165,9 +163,9 @@ def test_types_are_sampled_each_by_its_edges(typed):
         kind: Graph(pairs, (TYPED_SIZES[kind[0]], TYPED_SIZES[kind[2]]))
         for kind, pairs in typed.items()
     }
-    fan_outs = {kind: [3, 2] for kind in typed}
-    fan_outs["paper", "cites", "paper"] = [1, -1]
-    sampler = TypedNeighborSampler(graphs, fan_outs)
+    num_neighbors = {kind: [3, 2] for kind in typed}
+    num_neighbors["paper", "cites", "paper"] = [1, -1]
+    sampler = TypedNeighborSampler(graphs, num_neighbors)
     seeds = torch.tensor([5, 60, 1])
     sample = sampler.sample({"paper": seeds}, seed=9)
     assert torch.equal(sample.nodes["paper"][:3], seeds)
@@ -181,7 +179,7 @@ def test_types_are_sampled_each_by_its_edges(typed):
         found = torch.bincount(ends[1, :first], minlength=3)
         if destination == "paper":
             degree = graphs[kind].in_degree()[seeds]
-            assert torch.equal(found, degree.clamp(max=fan_outs[kind][0]))
+            assert torch.equal(found, degree.clamp(max=num_neighbors[kind][0]))
         for layer, made in enumerate(graphs_of[kind] for graphs_of in sample.layer_graphs):
             hops = 2 - layer
             size = (
@@ -213,7 +211,7 @@ def test_bad_arguments_are_told(graph):
         NeighborSampler(graph, [3, -2])
     with pytest.raises(TypeError, match=r"a fan-out must be an int; got 2.5"):
         NeighborSampler(graph, [2.5])
-    with pytest.raises(ValueError, match="at least one; got"):
+    with pytest.raises(ValueError, match="at least one hop; got"):
         NeighborSampler(graph, [])
     with pytest.raises(TypeError, match=r"seeds must be a tensor of integers; got torch.float32"):
         sampler.sample(torch.zeros(2), seed=0)
@@ -226,7 +224,7 @@ def test_bad_arguments_are_told(graph):
     kinds = {("a", "x", "b"): bipartite, ("b", "y", "a"): bipartite}
     with pytest.raises(ValueError, match="the same nodes of type 'b'; got 3 and 2"):
         TypedNeighborSampler(kinds, [2])
-    with pytest.raises(ValueError, match="fan_outs must be of"):
+    with pytest.raises(ValueError, match="num_neighbors must be of"):
         TypedNeighborSampler({("a", "x", "b"): bipartite}, {})
     with pytest.raises(ValueError, match=r"seeds must be of \['a', 'b'\]; got 'c'"):
         TypedNeighborSampler({("a", "x", "b"): bipartite}, [1]).sample({"c": SEEDS}, seed=0)

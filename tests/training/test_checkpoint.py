@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gattn.training.checkpoint import load_checkpoint, save_checkpoint
-from gattn.training.records import TrainingError
+from gattn.training.types import TrainingError
 
 
 def test_what_is_saved_is_loaded(tmp_path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gattn.training.records import LoopSettings
 from gattn.training.settings import SettingsError, from_table, read_toml, to_table, write_toml
+from gattn.training.types import LoopSettings
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.kernels.layout import Layout, bare, index_dtype
+from gattn.layout.layout import Layout, bare, index_dtype
 
 try:
     _kernels: Any = importlib.import_module("gattn.kernels.cpu._kernels")
@@ -172,7 +172,7 @@ def _inner_contiguous(t: Tensor) -> Tensor:
 
 
 def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout | None:
-    """Counting sort, as :func:`gattn.kernels.layout.build`; None where an index is out of range."""
+    """Counting sort, as :func:`gattn.layout.layout.build`; None where an index is out of range."""
     edges = source.numel()
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
@@ -183,7 +183,7 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
 
 
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Columns of sorted edges, as :func:`gattn.kernels.layout.from_rows`."""
+    """Columns of sorted edges, as :func:`gattn.layout.layout.from_rows`."""
     rowptr, col, perm = rowptr.contiguous(), col.contiguous(), perm.contiguous()
     sizes = num_src + 1, col.numel(), col.numel()
     layout = bare(rowptr, col, perm, *(empty(col, size) for size in sizes))

@@ -61,8 +61,8 @@ template <class T> consteval const char* kind_of() {
 #define GATTN_DROPOUT_FIELDS(FIELD) FIELD(const i64*, seed) FIELD(double, dropout)
 #define GATTN_TERMS_FIELDS(FIELD)                                                       \
   GATTN_DROPOUT_FIELDS(FIELD)                                                           \
-  FIELD(Rows, bias) FIELD(Rows, edge_weight) FIELD(i64, bias_heads)                     \
-  FIELD(void*, grad_bias) FIELD(void*, grad_edge_weight)
+  FIELD(Rows, attn_bias) FIELD(Rows, edge_weight) FIELD(i64, bias_heads)                     \
+  FIELD(void*, grad_attn_bias) FIELD(void*, grad_edge_weight)
 // clang-format on
 
 // The entry of a table: a kernel by its name, its arguments unpacked.

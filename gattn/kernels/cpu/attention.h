@@ -1,5 +1,5 @@
 // Forward of any attention: one walk over the rows, each gathered row read once. It serves
-// additive.cpp, dot_product.cpp and mlp.cpp. The derivation is in docs/kernels.md.
+// gat.cpp, dot_product.cpp and gatv2.cpp. The derivation is in docs/kernels.md.
 //
 // Edges are taken in blocks, and their softmax is online: the block's maximum joins the running
 // one, what was summed so far is scaled to it, and the block's values are added:

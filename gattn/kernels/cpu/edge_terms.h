@@ -217,7 +217,8 @@ template <class T, class I, class Args>
 EdgeTerms<T, I> terms_of(const Args& args, bool by_source = false) {
   return {
       .walk = {Edges<I>(args), by_source},
-      .bias = edge_rows<T, I>(args, args.bias, args.grad_bias, args.bias_heads, by_source),
+      .bias =
+          edge_rows<T, I>(args, args.attn_bias, args.grad_attn_bias, args.bias_heads, by_source),
       .weight = edge_rows<T, I>(args, args.edge_weight, args.grad_edge_weight, 1, by_source),
       .heads = args.heads,
       .lanes = lanes_of(args.heads),

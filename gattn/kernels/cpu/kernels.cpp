@@ -5,9 +5,9 @@
 #include "checksum.h"
 
 #define GATTN_FAMILIES(FAMILY) \
-  FAMILY(additive)             \
+  FAMILY(gat)                  \
   FAMILY(dot_product)          \
-  FAMILY(mlp)                  \
+  FAMILY(gatv2)                \
   FAMILY(edge)                 \
   FAMILY(node)                 \
   FAMILY(dropout)              \

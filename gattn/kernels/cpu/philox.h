@@ -115,9 +115,9 @@ template <class A> struct Mask {
   // Draw those of the edges at the given CSR positions.
   template <class Position> const A* draw(i64 count, const Position& position) {
     std::uint64_t* number = counters.data();
-    const std::uint64_t first_edge = std::uint64_t(dropout.seed[1]);
+    const std::uint64_t edge_offset = std::uint64_t(dropout.seed[1]);
     for (i64 t = 0; t < count; ++t) {
-      const std::uint64_t first = (first_edge + std::uint64_t(position(t))) * heads;
+      const std::uint64_t first = (edge_offset + std::uint64_t(position(t))) * heads;
       for (i64 x = 0; x < heads; ++x) number[t * heads + x] = first + x;
     }
     draw_all(count);

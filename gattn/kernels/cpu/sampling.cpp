@@ -25,8 +25,8 @@ using i32 = std::int32_t;
 #define SAMPLING_FIELDS(FIELD)                                                       \
   GATTN_LAYOUT_FIELDS(FIELD)                                                         \
   FIELD(const i64*, nodes) FIELD(i64, num_nodes)       /* destinations of the hop */ \
-  FIELD(i64, fan_out) FIELD(i64, replace) FIELD(i64, max_degree)                     \
-  FIELD(i64, seed) FIELD(i64, first_edge) FIELD(i64, first_destination)              \
+  FIELD(i64, num_neighbors) FIELD(i64, replace) FIELD(i64, max_degree)                     \
+  FIELD(i64, seed) FIELD(i64, edge_offset) FIELD(i64, first_destination)              \
   FIELD(i64, num_known) FIELD(i32*, numbers)           /* -1: not in the batch */    \
   FIELD(i64*, offsets) FIELD(i64*, edge_index) FIELD(i32*, sources)                  \
   FIELD(i64*, edges) FIELD(i64*, new_nodes) FIELD(i64*, num_new)
@@ -53,8 +53,8 @@ void sample_offsets(const SamplingArgs& args) {
 #pragma omp parallel for schedule(static) if (args.num_nodes > few_edges)
     for (i64 r = 0; r < args.num_nodes; ++r) {
       const i64 i = args.nodes[r], degree = i64(rowptr[i + 1]) - i64(rowptr[i]);
-      const bool all = args.fan_out < 0 || (!args.replace && degree <= args.fan_out);
-      args.offsets[r + 1] = all ? degree : degree > 0 ? args.fan_out : 0;
+      const bool all = args.num_neighbors < 0 || (!args.replace && degree <= args.num_neighbors);
+      args.offsets[r + 1] = all ? degree : degree > 0 ? args.num_neighbors : 0;
     }
     for (i64 r = 0; r < args.num_nodes; ++r) args.offsets[r + 1] += args.offsets[r];
   });
@@ -106,8 +106,8 @@ class Places {
 // The CSR positions of the edges that are taken from a row of the given degree, to `at`.
 template <class I> void draw_row(const SamplingArgs& args, i64 begin, i64 degree, i64 slot,
                                  i64 count, Draws& draws, Places& places, I* at) {
-  const i64 edge = args.first_edge + slot;
-  if (args.fan_out < 0 || (!args.replace && count == degree)) {
+  const i64 edge = args.edge_offset + slot;
+  if (args.num_neighbors < 0 || (!args.replace && count == degree)) {
     for (i64 y = 0; y < count; ++y) at[y] = I(begin + y);
   } else if (args.replace) {
     for (i64 y = 0; y < count; ++y) at[y] = I(begin + draws.below(degree, edge + y));
@@ -201,7 +201,8 @@ template <class I> void write_row(const SamplingArgs& args, i64 r, std::uint64_t
 void sample_edges(const SamplingArgs& args) {
   with_index(args.is_int64, [&]<class I>() {
     const i64 n = args.num_nodes, total = args.offsets[n];
-    const i64 widest = args.replace ? std::max(args.fan_out, args.max_degree) : args.max_degree;
+    const i64 widest =
+        args.replace ? std::max(args.num_neighbors, args.max_degree) : args.max_degree;
     const auto source = scratch<I>(total), edge = scratch<I>(total);
     Allocation allocation;
 #pragma omp parallel if (total > few_edges)

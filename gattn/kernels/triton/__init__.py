@@ -9,22 +9,22 @@ Below them: `work.py` (which edges a program takes), `primitives.py` (what it co
 `merge.py` (rows cut into splits), `tiles.py` (shapes of tiles), `launch.py` (grids and workspaces).
 """
 
-from gattn.kernels.triton.additive import additive_backward, additive_forward
 from gattn.kernels.triton.dot_product import dot_product_backward, dot_product_forward
 from gattn.kernels.triton.edge import aggregate, edge_dot, edge_softmax, edge_softmax_backward
-from gattn.kernels.triton.mlp import mlp_forward, mlp_score
-from gattn.kernels.triton.mlp_backward import mlp_backward
+from gattn.kernels.triton.gat import gat_backward, gat_forward
+from gattn.kernels.triton.gatv2 import gatv2_forward, gatv2_score
+from gattn.kernels.triton.gatv2_backward import gatv2_backward
 
 __all__ = [
-    "additive_backward",
-    "additive_forward",
     "aggregate",
     "dot_product_backward",
     "dot_product_forward",
     "edge_dot",
     "edge_softmax",
     "edge_softmax_backward",
-    "mlp_backward",
-    "mlp_forward",
-    "mlp_score",
+    "gat_backward",
+    "gat_forward",
+    "gatv2_backward",
+    "gatv2_forward",
+    "gatv2_score",
 ]

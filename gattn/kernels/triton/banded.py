@@ -58,13 +58,17 @@ MAX_CHANNELS = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
 
 
 def serves(
-    layout: list[Tensor], query: Tensor, value: Tensor, bias: Tensor | None, seed: Tensor | None
+    layout: list[Tensor],
+    query: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    seed: Tensor | None,
 ) -> bool:
     """Whether the sources are consecutive, and dense enough for matrix products in this type."""
     dtype = query.dtype
     if dtype not in MAX_CHANNELS:
         return False
-    is_plain = bias is None and seed is None and dtype.itemsize == 2
+    is_plain = attn_bias is None and seed is None and dtype.itemsize == 2
     if max(query.shape[2], value.shape[2]) > MAX_CHANNELS[dtype] * (1 + is_plain):
         return False
     density = band_density_of(layout)
@@ -75,7 +79,7 @@ def forward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
@@ -88,12 +92,12 @@ def forward(
     row_max = query.new_empty(n, heads, dtype=acc_dtype(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     constants = _constants(query, value)
-    if bias is not None or seed is not None:
+    if attn_bias is not None or seed is not None:
         constants["BLOCK_N"] = _block_n(query, value)
     launch(
         dot_product_banded_forward_kernel,
         (-(-n // BLOCK_M[query.dtype]), heads), _row_warps(query, value),
-        *layout[:3], *contiguous(query, key, value, bias), out_acc, row_max, row_sum, n,
+        *layout[:3], *contiguous(query, key, value, attn_bias), out_acc, row_max, row_sum, n,
         scale=scale, **dropout_args(seed, dropout), **constants,
     )  # fmt: skip
     out, out_acc = round_out(out_acc, value.dtype)
@@ -105,11 +109,11 @@ def backward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     out_acc: Tensor,
     row_max: Tensor,
     row_sum: Tensor,
-    grad_bias: Tensor | None,
+    grad_attn_bias: Tensor | None,
     layout: list[Tensor],
     seed: Tensor | None,
     scale: float,
@@ -119,15 +123,15 @@ def backward(
     rowptr, col, perm, colptr, row, *_ = layout
     n, m, heads = query.shape[0], key.shape[0], query.shape[1]
     block_m = BLOCK_M[query.dtype]
-    grad_out, query, key, value, bias = contiguous(grad_out, query, key, value, bias)
+    grad_out, query, key, value, attn_bias = contiguous(grad_out, query, key, value, attn_bias)
     grad_query, grad_key, grad_value = (t.new_empty(t.shape) for t in (query, key, value))
     delta = row_max.new_empty(n, heads)
-    inputs = grad_out, query, key, value, bias, row_max, row_sum, delta
+    inputs = grad_out, query, key, value, attn_bias, row_max, row_sum, delta
     options = dropout_args(seed, dropout) | _constants(query, value) | {"scale": scale}
     launch(
         dot_product_banded_backward_query_kernel,
         (-(-n // block_m), heads), _row_warps(query, value),
-        rowptr, col, perm, *inputs, out_acc, grad_query, grad_bias, n,
+        rowptr, col, perm, *inputs, out_acc, grad_query, grad_attn_bias, n,
         **options | {"BLOCK_N": _block_n(query, value)},
     )  # fmt: skip
     launch(
@@ -217,15 +221,26 @@ def masked_matmul(weight, table, mask, ACC: tl.constexpr):
 
 @triton.jit
 def score_tile(
-    q, k, start, first, last, j, perm, bias, head, scale, HEADS: tl.constexpr, ACC: tl.constexpr
+    q,
+    k,
+    start,
+    first,
+    last,
+    j,
+    perm,
+    attn_bias,
+    head,
+    scale,
+    HEADS: tl.constexpr,
+    ACC: tl.constexpr,
 ):
     """Scores [I, J], -inf off the edges; which pairs are edges; their CSR positions."""
     mask = (j[None, :] >= first[:, None]) & (j[None, :] < last[:, None])
     position = start[:, None] + (j[None, :] - first[:, None])
     score = tl.dot(q, tl.trans(k), input_precision="ieee", out_dtype=ACC) * scale
-    if bias is not None:
+    if attn_bias is not None:
         edge = tl.load(perm + position, mask=mask, other=0).to(tl.int64)
-        score += tl.load(bias + edge * HEADS + head, mask=mask, other=0.0).to(ACC)
+        score += tl.load(attn_bias + edge * HEADS + head, mask=mask, other=0.0).to(ACC)
     return tl.where(mask, score, float("-inf")), mask, position
 
 
@@ -244,7 +259,7 @@ def load_per_row(table, row, is_row, head, other, HEADS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rows"])
 def dot_product_banded_forward_kernel(
-    offsets, col, perm, query, key, value, bias, out, row_max, row_sum, num_rows,
+    offsets, col, perm, query, key, value, attn_bias, out, row_max, row_sum, num_rows,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -265,7 +280,7 @@ def dot_product_banded_forward_kernel(
         k = load_tile(key, j, is_source, head, HEADS, CHANNELS, C)
         v = load_tile(value, j, is_source, head, HEADS, VALUE_CHANNELS, V)
         score, mask, position = score_tile(
-            q, k, start, first, last, j, perm, bias, head, scale, HEADS, ACC
+            q, k, start, first, last, j, perm, attn_bias, head, scale, HEADS, ACC
         )
         highest = tl.maximum(m_i, tl.max(score, 1))
         rescale = exp(m_i - safe_max(highest))
@@ -286,12 +301,12 @@ def dot_product_banded_forward_kernel(
 
 @triton.jit
 def gradient_tile(
-    q, k, g, v, start, first, last, j, perm, bias, m_row, inv_sum, delta, head, scale,
+    q, k, g, v, start, first, last, j, perm, attn_bias, m_row, inv_sum, delta, head, scale,
     seed, threshold, keep_scale, HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """alpha_ij after dropout and ds_ij, [I, J]; which pairs are edges; their CSR positions."""
     score, is_edge, position = score_tile(
-        q, k, start, first, last, j, perm, bias, head, scale, HEADS, ACC
+        q, k, start, first, last, j, perm, attn_bias, head, scale, HEADS, ACC
     )
     alpha = tl.where(is_edge, exp(score - expand_last(m_row)) * expand_last(inv_sum), 0.0)
     grad_alpha = tl.dot(g, tl.trans(v), input_precision="ieee", out_dtype=ACC)
@@ -307,8 +322,8 @@ def gradient_tile(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def dot_product_banded_backward_query_kernel(
-    offsets, col, perm, grad_out, query, key, value, bias, row_max, row_sum, row_delta, out_acc,
-    grad_query, grad_bias, num_rows,
+    offsets, col, perm, grad_out, query, key, value, attn_bias, row_max, row_sum, row_delta,
+    out_acc, grad_query, grad_attn_bias, num_rows,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -333,12 +348,12 @@ def dot_product_banded_backward_query_kernel(
         k = load_tile(key, j, is_source, head, HEADS, CHANNELS, C)
         v = load_tile(value, j, is_source, head, HEADS, VALUE_CHANNELS, V)
         _alpha_drop, grad_score, is_edge, position = gradient_tile(
-            q, k, g, v, start, first, last, j, perm, bias, m_row, inv_sum, delta, head, scale,
+            q, k, g, v, start, first, last, j, perm, attn_bias, m_row, inv_sum, delta, head, scale,
             seed, threshold, keep_scale, HEADS, ACC,
         )  # fmt: skip
-        if grad_bias is not None:
+        if grad_attn_bias is not None:
             edge = tl.load(perm + position, mask=is_edge, other=0).to(tl.int64)
-            tl.store(grad_bias + edge * HEADS + head, grad_score, mask=is_edge)
+            tl.store(grad_attn_bias + edge * HEADS + head, grad_score, mask=is_edge)
         acc += masked_matmul(grad_score * scale, k, is_edge, ACC)
         low += BLOCK_N
     store_tile(grad_query, row, is_row, head, acc, HEADS, CHANNELS, C)
@@ -346,7 +361,7 @@ def dot_product_banded_backward_query_kernel(
 
 @triton.jit(do_not_specialize=["num_rows", "num_columns"])
 def dot_product_banded_backward_key_kernel(
-    offsets, col, perm, colptr, row_index, grad_out, query, key, value, bias, row_max, row_sum,
+    offsets, col, perm, colptr, row_index, grad_out, query, key, value, attn_bias, row_max, row_sum,
     row_delta, grad_key, grad_value, num_rows, num_columns,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
@@ -372,7 +387,7 @@ def dot_product_banded_backward_key_kernel(
         inv_sum = reciprocal(load_per_row(row_sum, row, is_row, head, 1.0, HEADS))
         delta = load_per_row(row_delta, row, is_row, head, 0.0, HEADS)
         alpha_drop, grad_score, is_edge, _position = gradient_tile(
-            q, k, g, v, start, first, last, j, perm, bias, m_row, inv_sum, delta, head, scale,
+            q, k, g, v, start, first, last, j, perm, attn_bias, m_row, inv_sum, delta, head, scale,
             seed, threshold, keep_scale, HEADS, ACC,
         )  # fmt: skip
         is_edge = tl.trans(is_edge)

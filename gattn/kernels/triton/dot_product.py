@@ -82,7 +82,7 @@ def dot_product_forward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
     edge_weight: Tensor | None,
@@ -97,11 +97,11 @@ def dot_product_forward(
     out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty where backward does not ask
     for them, and out_acc also where it equals out.
     """
-    bias = per_head(bias, query.shape[1])
+    attn_bias = per_head(attn_bias, query.shape[1])
     has_edges = edge_attr is not None or edge_weight is not None
-    if not has_edges and banded.serves(layout, query, value, bias, seed):
+    if not has_edges and banded.serves(layout, query, value, attn_bias, seed):
         outputs = banded.forward(
-            query, key, value, bias, layout, seed, scale, dropout, needs_backward
+            query, key, value, attn_bias, layout, seed, scale, dropout, needs_backward
         )
         return *outputs, outputs[1].new_empty(0, query.shape[1], 0)
     _, col, perm, *_ = layout
@@ -123,7 +123,7 @@ def dot_product_forward(
     drop = dropout_args(seed, dropout)
     plan.run(
         dot_product_forward_kernel,
-        col, perm, *contiguous(query, key, value, bias, edge_query, edge_attr, edge_weight),
+        col, perm, *contiguous(query, key, value, attn_bias, edge_query, edge_attr, edge_weight),
         *sums[:4], *splits[:4],
         scale=scale, **drop,
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
@@ -144,7 +144,7 @@ def dot_product_backward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    attn_bias: Tensor | None,
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
     edge_weight: Tensor | None,
@@ -156,27 +156,27 @@ def dot_product_backward(
     seed: Tensor | None,
     scale: float,
     dropout: float,
-    wants_bias: bool,
+    wants_attn_bias: bool,
     wants_edge_attr: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of query, key, value, bias, edge_attr, edge_proj and edge_weight."""
-    given_bias, bias = bias, per_head(bias, query.shape[1])
-    grad_bias = head_gradients(bias, wants_bias, row_sum)
+    given_bias, attn_bias = attn_bias, per_head(attn_bias, query.shape[1])
+    grad_attn_bias = head_gradients(attn_bias, wants_attn_bias, row_sum)
     grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
     has_edges = edge_attr is not None or edge_weight is not None
-    if not has_edges and banded.serves(layout, query, value, bias, seed):
+    if not has_edges and banded.serves(layout, query, value, attn_bias, seed):
         grads = banded.backward(
-            grad_out, query, key, value, bias, out_acc, row_max, row_sum, grad_bias,
+            grad_out, query, key, value, attn_bias, out_acc, row_max, row_sum, grad_attn_bias,
             layout, seed, scale, dropout,
         )  # fmt: skip
-        grads = *grads, sum_heads(grad_bias, given_bias), None, None, None
+        grads = *grads, sum_heads(grad_attn_bias, given_bias), None, None, None
         return tuple(query.new_empty(0) if g is None else g for g in grads)
     _, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
-    grad_out, query, key, value, bias, edge_attr, edge_weight = contiguous(
-        grad_out, query, key, value, bias, edge_attr, edge_weight
+    grad_out, query, key, value, attn_bias, edge_attr, edge_weight = contiguous(
+        grad_out, query, key, value, attn_bias, edge_attr, edge_weight
     )
     edge_query = grad_edge_out = grad_edge_query = None
     if edge_proj is not None:
@@ -195,9 +195,9 @@ def dot_product_backward(
     plan.run(
         dot_product_backward_query_kernel,
         graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
-        grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr, edge_weight,
+        grad_out, grad_edge_out, query, key, value, attn_bias, edge_query, edge_attr, edge_weight,
         out_acc, edge_out, row_max, row_sum,
-        grad_query, grad_edge_query, splits.a, splits.b, grad_bias, grad_weight,
+        grad_query, grad_edge_query, splits.a, splits.b, grad_attn_bias, grad_weight,
         edge_terms,
         scale=scale, **dropout_args(seed, dropout),
         CHANNELS=channels, VALUE_CHANNELS=value_channels, FEATURES=features,
@@ -222,8 +222,11 @@ def dot_product_backward(
         grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)
         grad_edge_proj = _outer(query, grad_edge_query) + _outer(grad_out, edge_out)
         grad_edge_proj = grad_edge_proj.to(edge_proj.dtype)
-    grad_bias, grad_weight = sum_heads(grad_bias, given_bias), sum_heads(grad_weight, edge_weight)
-    of_edges = grad_bias, grad_edge_attr, grad_edge_proj, grad_weight
+    grad_attn_bias, grad_weight = (
+        sum_heads(grad_attn_bias, given_bias),
+        sum_heads(grad_weight, edge_weight),
+    )
+    of_edges = grad_attn_bias, grad_edge_attr, grad_edge_proj, grad_weight
     grads = grad_query, grad_key, grad_value, *of_edges
     return tuple(query.new_empty(0) if g is None else g for g in grads)
 
@@ -246,7 +249,7 @@ def _outer(x: Tensor, features: Tensor) -> Tensor:
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def dot_product_forward_kernel(
-    offsets, col, perm, query, key, value, bias, edge_query, edge_attr, edge_weight,
+    offsets, col, perm, query, key, value, attn_bias, edge_query, edge_attr, edge_weight,
     row_max, row_sum, out, edge_out, split_max, split_sum, split_out, split_edge_out,
     num_rows, num_splits,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -285,15 +288,15 @@ def dot_product_forward_kernel(
                 gather(value, j, valid, value_offset, value_mask, HEADS * VALUE_CHANNELS, ACC),
             )
             score = tl.sum(q[None] * k, 3)
-            if (edge_attr is not None) or (bias is not None):
+            if (edge_attr is not None) or (attn_bias is not None):
                 edge = tl.load(perm + position, mask=valid, other=0)
             if edge_attr is not None:
                 a = gather(edge_attr, edge, valid, feature, feature < FEATURES, FEATURES, ACC)
                 a = tl.expand_dims(a, 2)
                 score += tl.sum(uq[None] * a, 3)
                 attrs += (a,)
-            if bias is not None:
-                score += gather(bias, edge, valid, head, head_mask, HEADS, ACC)
+            if attn_bias is not None:
+                score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
             scores += (tl.where(expand_last(valid), score, float("-inf")),)
         weights, rescale, m_i = online_softmax_step(scores, m_i)
         l_i *= rescale
@@ -335,9 +338,9 @@ def dot_product_forward_kernel(
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def dot_product_backward_query_kernel(
     offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, grad_edge_out, query, key, value, bias, edge_query, edge_attr, edge_weight,
+    grad_out, grad_edge_out, query, key, value, attn_bias, edge_query, edge_attr, edge_weight,
     out_acc, edge_out, row_max, row_sum,
-    grad_query, grad_edge_query, split_grad_query, split_grad_edge_query, grad_bias,
+    grad_query, grad_edge_query, split_grad_query, split_grad_edge_query, grad_attn_bias,
     grad_edge_weight, edge_terms,
     num_rows, num_splits,
     scale: tl.float64, seed, threshold: tl.uint32, keep_scale: tl.float64,
@@ -388,13 +391,13 @@ def dot_product_backward_query_kernel(
                 j = tl.load(col + position, mask=valid, other=0)
                 keys += (gather(key, j, valid, offset, mask, HEADS * CHANNELS, ACC),)
                 values += (gather(value, j, valid, value_offset, value_mask, width, ACC),)
-                if (edge_attr is not None) or (bias is not None):
+                if (edge_attr is not None) or (attn_bias is not None):
                     edge = tl.load(perm + position, mask=valid, other=0)
                 if edge_attr is not None:
                     a = gather(edge_attr, edge, valid, feature, feature < FEATURES, FEATURES, ACC)
                     attrs += (tl.expand_dims(a, 2),)
-                if bias is not None:
-                    biases += (gather(bias, edge, valid, head, head_mask, HEADS, ACC),)
+                if attn_bias is not None:
+                    biases += (gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC),)
             for u in tl.static_range(UNROLL):
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 score = tl.sum(q[None] * keys[u], 3)
@@ -402,7 +405,7 @@ def dot_product_backward_query_kernel(
                 if edge_attr is not None:
                     score += tl.sum(uq[None] * attrs[u], 3)
                     grad_alpha += tl.sum(ge[None] * attrs[u], 3)
-                if bias is not None:
+                if attn_bias is not None:
                     score += biases[u]
                 alpha = exp(score - m_row[None]) * inv_sum[None]
                 alpha = tl.where(expand_last(valid), alpha, 0.0)
@@ -411,7 +414,7 @@ def dot_product_backward_query_kernel(
                     factor = dropout_factor(seed, position, head, threshold, keep_scale, HEADS)
                     alpha_drop *= factor
                     grad_alpha *= factor
-                if (grad_bias is not None) or (edge_weight is not None):
+                if (grad_attn_bias is not None) or (edge_weight is not None):
                     edge = tl.load(perm + position, mask=valid, other=0)
                 if edge_weight is not None:
                     alpha_drop, grad_alpha = weigh_edge(
@@ -419,8 +422,8 @@ def dot_product_backward_query_kernel(
                         alpha, alpha_drop, grad_alpha, HEADS, ACC,
                     )  # fmt: skip
                 grad_score = alpha * (grad_alpha - delta[None])
-                if grad_bias is not None:
-                    scatter(grad_bias, edge, valid, head, head_mask, grad_score, HEADS)
+                if grad_attn_bias is not None:
+                    scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 grad_dot = grad_score * scale
                 acc += expand_last(grad_dot) * keys[u]
                 if edge_attr is not None:

@@ -184,9 +184,9 @@ def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
     return [None if t is None else t.contiguous() for t in tensors]
 
 
-def per_head(bias: Tensor | None, heads: int) -> Tensor | None:
+def per_head(attn_bias: Tensor | None, heads: int) -> Tensor | None:
     """The bias of each edge in every head, [e, h], of one [e, h] or [e, 1]."""
-    return None if bias is None else bias.expand(-1, heads)
+    return None if attn_bias is None else attn_bias.expand(-1, heads)
 
 
 def head_gradients(term: Tensor | None, is_wanted: bool, like: Tensor) -> Tensor | None:

@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gattn.kernels import facts
-from gattn.kernels.layout import Layout
+from gattn.layout import stats
+from gattn.layout.layout import Layout
 
 SPLIT = 256
 """Rows of this many edges or more are cut into splits of this many."""
@@ -178,7 +178,7 @@ def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
     """Most edges into a destination or, transposed, out of a source; None if unknown."""
-    return facts.max_degree(Layout(*layout), transposed)
+    return stats.max_degree(Layout(*layout), transposed)
 
 
 def band_density_of(layout: list[Tensor]) -> float | None:
@@ -186,6 +186,6 @@ def band_density_of(layout: list[Tensor]) -> float | None:
 
     Not asked of sparse graphs: the first look at a graph waits for the device.
     """
-    if layout[1].numel() < facts.LEAST_DEGREE * (layout[0].numel() - 1):
+    if layout[1].numel() < stats.LEAST_DEGREE * (layout[0].numel() - 1):
         return None
-    return facts.band_density(Layout(*layout))
+    return stats.band_density(Layout(*layout))

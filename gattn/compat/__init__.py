@@ -1,0 +1,1 @@
+"""Internals of PyTorch and PyTorch Geometric that gattn relies on, in one file each."""

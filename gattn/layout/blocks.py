@@ -1,0 +1,45 @@
+"""Complete and causal blocks: graphs that are told by a few sizes, without their edges."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from gattn.layout import ranges, stats
+from gattn.layout.layout import Layout
+
+
+class Blocks(NamedTuple):
+    """Groups of consecutive queries, each of which attends to all keys of its group or a prefix."""
+
+    query_sizes: tuple[int, ...]
+    """Number of destinations of each block."""
+    key_sizes: tuple[int, ...]
+    """Number of sources of each block."""
+    causal: bool
+    """Whether query t of a block attends to its keys 0 .. t alone; the sizes are then equal."""
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, e."""
+        if self.causal:
+            return sum(size * (size + 1) // 2 for size in self.query_sizes)
+        return sum(q * k for q, k in zip(self.query_sizes, self.key_sizes))
+
+    def layout(self, device: torch.device | str | None = None) -> Layout:
+        """The edges, ordered by (destination, source)."""
+        counts = torch.tensor([self.query_sizes, self.key_sizes], dtype=torch.int64, device="cpu")
+        counts = counts.reshape(2, -1)
+        end = counts[1].cumsum(0)
+        num_dst, num_src = sum(self.query_sizes), sum(self.key_sizes)
+        first, last = (
+            torch.repeat_interleave(bound.to(device), counts[0].to(device), output_size=num_dst)
+            for bound in (end - counts[1], end)
+        )
+        if self.causal:
+            last = torch.arange(1, num_dst + 1, device=device)
+        layout = ranges.build(first, last, num_src, self.num_edges)
+        sizes = [size for size in zip(self.query_sizes, self.key_sizes) if all(size)]
+        most_queries, most_keys = map(max, zip(*sizes)) if sizes else (0, 0)
+        return stats.with_facts(layout, most_keys, most_queries)

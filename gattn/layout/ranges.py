@@ -1,0 +1,39 @@
+"""Layouts known without sorting: the sources of each destination are a run of consecutive nodes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.layout.layout import Layout, bare, index_dtype
+
+
+def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
+    """Lay out the edges j -> i for first[i] <= j < last[i]; both bounds ascend with i.
+
+    The edges are numbered by (destination, source). Reads the two bounds, [n] int64, and writes
+    the layout, with a few temporaries of [e]. Since the bounds ascend, the destinations of a
+    source are a run too: from the first i with last[i] > j to the first with first[i] > j.
+    """
+    num_dst = first.numel()
+    dtype = index_dtype(num_src, num_dst, num_edges)
+    sources = torch.arange(num_src, device=first.device)
+    begin = torch.searchsorted(last, sources, right=True)
+    end = torch.searchsorted(first, sources, right=True)
+    edge = torch.arange(num_edges, dtype=dtype, device=first.device)
+    rowptr, col = _members(first, last, edge)
+    colptr, row = _members(begin, end, edge)
+    start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
+    csr2csc = torch.index_select(start, 0, row)
+    csr2csc += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
+    return bare(rowptr, col, edge, colptr, row, csr2csc)
+
+
+def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
+    """Offsets of the runs, [n + 1], and their members one after another, [e]."""
+    count = last - first
+    offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
+    torch.cumsum(count, 0, out=offsets[1:])
+    shift = (first - offsets[:-1]).to(edge.dtype)
+    members = torch.repeat_interleave(shift, count.to(edge.dtype), output_size=edge.numel())
+    return offsets, members.add_(edge)

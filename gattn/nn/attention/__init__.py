@@ -1,0 +1,1 @@
+"""Attention layers over sets, sequences and grids, and transformer blocks."""

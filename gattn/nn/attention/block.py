@@ -1,0 +1,209 @@
+"""The transformer block, on any graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import BatchNorm1d, Dropout, LayerNorm, Linear, Module, Sequential
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.resolver import activation_resolver
+
+from gattn.graph import Graph, as_graph
+from gattn.nn.attention.graph_attention import GraphAttention, ScoreFunction
+from gattn.nn.common.checks import check_at_least, check_input, check_probability
+from gattn.nn.common.edge_inputs import check_rows
+
+NORMS = ("pre", "post")
+
+
+class TransformerBlock(Module):
+    r"""Attention along the edges of a graph, then a feed-forward layer, both residual.
+
+    .. math::
+        x \leftarrow x + \mathrm{Attention}(\mathrm{LN}(x)), \quad
+        \bigl(x \leftarrow x + \mathrm{Attention}(\mathrm{LN}(x), m)\bigr), \quad
+        x \leftarrow x + \mathrm{MLP}(\mathrm{LN}(x))
+
+    That is the pre-norm form; the post-norm form is :math:`x \leftarrow \mathrm{LN}(x + f(x))`.
+    The graph makes the kind: complete for an encoder, causal for a decoder, a band for long
+    sequences, a molecule's bonds for a graph transformer. With ``memory_channels`` a
+    cross-attention to a memory stands in the middle, as in an encoder-decoder.
+
+    Args:
+        channels: features of a node, d; divisible by heads.
+        heads: number of heads.
+        ff_channels: hidden width of the feed-forward layer; None for 4 d.
+        norm: ``"pre"`` or ``"post"``.
+        score: the score of :class:`GraphAttention`.
+        edge_dim: features of an edge; None for none.
+        memory_channels: features of a row of the memory; None for no cross-attention.
+        dropout: probability of dropping, in training, an attention weight, a hidden feature and
+            a feature that is added to the residual.
+        act: activation of the feed-forward layer.
+
+    Shapes:
+        - **input:** x [n, channels]; memory [m, memory_channels]
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for another norm, heads that do not divide channels, or one of memory and
+            memory_graph without the other.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017); Xiong et al., "On layer
+        normalization in the transformer architecture" (ICML 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> from gattn.nn import TransformerBlock
+        >>> x = torch.randn(5, 16)
+        >>> TransformerBlock(16, heads=4)(x, graphs.causal([3, 2])).shape
+        torch.Size([5, 16])
+        >>> block = TransformerBlock(16, heads=4, memory_channels=8)
+        >>> memory, across = torch.randn(7, 8), graphs.bipartite([3, 2], [4, 3])
+        >>> block(x, graphs.causal([3, 2]), memory=memory, memory_graph=across).shape
+        torch.Size([5, 16])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 1,
+        *,
+        ff_channels: int | None = None,
+        norm: str = "pre",
+        score: str | ScoreFunction = "scaled_dot",
+        edge_dim: int | None = None,
+        memory_channels: int | None = None,
+        dropout: float = 0.0,
+        act: str = "gelu",
+    ) -> None:
+        super().__init__()
+        check_at_least(0, ff_channels=ff_channels, memory_channels=memory_channels)
+        check_probability("dropout", dropout)
+        if norm not in NORMS:
+            raise ValueError(f"norm must be one of {NORMS}; got {norm!r}")
+        self.channels = channels
+        self.heads = heads
+        self.norm = norm
+        self.dropout = dropout
+        self.attention = GraphAttention(
+            channels, heads=heads, edge_dim=edge_dim, score=score, dropout=dropout
+        )
+        self.norm1 = LayerNorm(channels)
+        self.cross_attention = self.norm2 = None
+        if memory_channels is not None:
+            self.cross_attention = GraphAttention(
+                channels, heads=heads, key_channels=memory_channels, score=score, dropout=dropout
+            )
+            self.norm2 = LayerNorm(channels)
+        self.mlp = feed_forward(channels, ff_channels, act, dropout)
+        self.norm3 = LayerNorm(channels)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for module in self.children():
+            reset(module)
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Any,
+        *,
+        edge_attr: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_graph: Graph | None = None,
+    ) -> Tensor:
+        """Attend along the edges, to the memory if there is one, and transform.
+
+        Args:
+            x: [n, channels].
+            graph: the edges among n nodes: a :class:`gattn.Graph` or anything it is made from.
+            edge_attr: [e, edge_dim], in the order of the caller's edges.
+            attn_bias: [e, heads] or [e, 1] in that order, such as a :class:`RelativeBias` gives.
+            memory: [m, memory_channels], for a block with cross-attention.
+            memory_graph: the edges from m rows of the memory to n nodes.
+
+        Returns:
+            [n, channels].
+        """
+        given = {memory is not None, memory_graph is not None, self.cross_attention is not None}
+        if len(given) > 1:
+            raise ValueError(
+                "memory and memory_graph go with a block that has memory_channels; got "
+                f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
+                f"memory_channels={self.cross_attention is not None}"
+            )
+        check_input("x", x, self.channels, self.norm3)
+        graph = graph_among(graph, x)
+
+        def attend(y: Tensor) -> Tensor:
+            return self.attention(y, y, y, graph, edge_attr=edge_attr, attn_bias=attn_bias)
+
+        def attend_memory(y: Tensor) -> Tensor:
+            return self.cross_attention(y, memory, memory, memory_graph)  # type: ignore[misc]
+
+        x = self._add(x, attend, self.norm1)
+        if self.norm2 is not None:
+            x = self._add(x, attend_memory, self.norm2)
+        return self._add(x, self.mlp, self.norm3)
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        graph: Any,
+        *,
+        edge_attr: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+    ) -> Tensor:
+        """Weights that x attends to itself with, before dropout.
+
+        Args:
+            x: [n, channels].
+            graph: the edges, as in :meth:`forward`.
+            edge_attr: as in :meth:`forward`.
+            attn_bias: as in :meth:`forward`.
+
+        Returns:
+            [e, heads], in the order of the caller's edges.
+        """
+        check_input("x", x, self.channels, self.norm1)
+        y = self.norm1(x) if self.norm == "pre" else x
+        return self.attention.attention_weights(
+            y, y, graph_among(graph, x), edge_attr=edge_attr, attn_bias=attn_bias
+        )
+
+    def _add(self, x: Tensor, function: Callable[[Tensor], Tensor], norm: LayerNorm) -> Tensor:
+        if self.norm == "pre":
+            return x + F.dropout(function(norm(x)), self.dropout, self.training)
+        return norm(x + F.dropout(function(x), self.dropout, self.training))
+
+    def extra_repr(self) -> str:
+        """The settings, for repr."""
+        return f"{self.channels}, heads={self.heads}, norm={self.norm!r}"
+
+
+def graph_among(edges: Any, x: Tensor) -> Graph:
+    """The graph of these edges among the rows of x, [n, d] or [b, n, d]."""
+    check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
+    return as_graph(edges, x.shape[-2])
+
+
+def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) -> Sequential:
+    """W_2 act(W_1 x), with dropout of hidden features; hidden None means 4 channels."""
+    hidden = 4 * channels if hidden is None else hidden
+    return Sequential(
+        Linear(channels, hidden), activation_resolver(act), Dropout(dropout),
+        Linear(hidden, channels),
+    )  # fmt: skip
+
+
+def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
+    """The norms that are asked for, of each row first."""
+    wanted = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
+    return Sequential(*(kind(channels) for kind, is_wanted in wanted if is_wanted))

@@ -1,0 +1,324 @@
+"""GraphAttention: the operator as one module, between any two sets joined by a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter
+
+from gattn.graph import Graph, as_graph
+from gattn.nn.common.checks import (
+    check_at_least,
+    check_heads_divide,
+    check_input_of,
+    check_probability,
+    check_tensor,
+    readable_weight,
+)
+from gattn.nn.common.edge_inputs import batch_first, check_rows
+from gattn.nn.common.features import (
+    features_and_weight,
+    is_plain,
+    merge_heads,
+    nodes_first,
+    project,
+    redraw,
+    split_heads,
+    tile_heads,
+)
+from gattn.nn.common.scores import DotScore, GATv2Score, Score, SortedScore, attend
+from gattn.ops.custom_score.api import sorted_scores
+from gattn.ops.registration.checks import as_bias
+
+ScoreFunction = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+SCORES = ("dot", "scaled_dot", "embedded_gaussian", "additive", "cosine")
+
+
+class GraphAttention(Module):
+    r"""Multi-head attention from queries to keys and values, along the edges of a graph.
+
+    .. math::
+        o_i = W_o \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij} (W_v v_j + W_e e_{ij}), \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, (s(W_q q_i, W_k k_j, e_{ij}) + b_{ij})
+
+    The score s, per head of c channels, is one of
+
+    - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the Transformer's;
+    - ``"dot"``: :math:`q \cdot (k + W_e e)`;
+    - ``"embedded_gaussian"``: the same by its other name, as its softmax is the embedded Gaussian
+      :math:`\exp(q \cdot k)` over its sum;
+    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, Bahdanau's, which he calls additive. It
+      is a perceptron's, :func:`gattn.functional.gatv2_attention`, not the sum of two scalars of
+      :func:`gattn.functional.gat_attention`; e is not in the values;
+    - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e;
+    - a callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as
+      :func:`gattn.functional.attention` takes it; e is not in the values.
+
+    A complete graph makes this self-attention over a set, a causal one makes it masked, a
+    bipartite one cross-attention: see :mod:`gattn.graphs`.
+
+    Args:
+        query_channels: features of a query.
+        out_channels: features of the result; None for query_channels.
+        heads: number of heads, h.
+        key_channels: features of a key; None for query_channels.
+        value_channels: features of a value; None for key_channels.
+        channels: channels per head, c; None for out_channels / heads.
+        edge_dim: features of an edge, for the scores with :math:`W_e`; None for none.
+        score: see above.
+        dropout: probability of dropping a weight in training.
+        bias: whether the projections (but for that of edges) have a bias.
+
+    Shapes:
+        - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
+          each with a leading batch dimension or all without; a :class:`gattn.Graph` from m
+          sources to n destinations, or anything it is made from; edge_attr [e, edge_dim], for
+          a callable of any shape
+        - **output:** [n, out_channels], or with the batch dimension; the bias of W_o, or zeros,
+          for a query without edges
+
+    Raises:
+        ValueError: for an unknown score, heads that do not divide out_channels, a wrong shape, or
+            edge features that the score does not take.
+        TypeError: for another dtype than the layer's.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017); Wang et al., "Non-local neural
+        networks" (CVPR 2018); Bahdanau, Cho, Bengio, "Neural machine translation by jointly
+        learning to align and translate" (ICLR 2015).
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> from gattn.nn import GraphAttention
+        >>> attention = GraphAttention(16, heads=4, key_channels=8, score="additive")
+        >>> query, memory = torch.randn(3, 16), torch.randn(5, 8)
+        >>> graph = graphs.bipartite([2, 1], [1, 4])
+        >>> attention(query, memory, memory, graph).shape
+        torch.Size([3, 16])
+        >>> attention.attention_weights(query, memory, graph).shape
+        torch.Size([6, 4])
+    """
+
+    def __init__(
+        self,
+        query_channels: int,
+        out_channels: int | None = None,
+        heads: int = 1,
+        *,
+        key_channels: int | None = None,
+        value_channels: int | None = None,
+        channels: int | None = None,
+        edge_dim: int | None = None,
+        score: str | ScoreFunction = "scaled_dot",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        check_at_least(1, heads=heads)
+        check_at_least(
+            0, query_channels=query_channels, out_channels=out_channels, channels=channels
+        )
+        check_at_least(0, edge_dim=edge_dim)
+        check_probability("dropout", dropout)
+        out_channels = query_channels if out_channels is None else out_channels
+        key_channels = query_channels if key_channels is None else key_channels
+        value_channels = key_channels if value_channels is None else value_channels
+        if not callable(score) and score not in SCORES:
+            raise ValueError(f"score must be one of {SCORES} or a callable; got {score!r}")
+        if edge_dim is not None and (callable(score) or score == "cosine"):
+            raise ValueError(f"edge_dim goes with a dot or additive score; got {score!r}")
+        if channels is None:
+            check_heads_divide(heads, out_channels=out_channels)
+        self.query_channels = query_channels
+        self.key_channels = key_channels
+        self.value_channels = value_channels
+        self.edge_dim = edge_dim
+        self.out_channels = out_channels
+        self.heads = heads
+        self.channels = out_channels // heads if channels is None else channels
+        self.score = score
+        self.dropout = dropout
+        width = heads * self.channels
+        self.lin_query = Linear(query_channels, width, bias=bias)
+        self.lin_key = Linear(key_channels, width, bias=bias)
+        self.lin_value = Linear(value_channels, width, bias=bias)
+        self.lin_out = Linear(width, out_channels, bias=bias)
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, width, bias=False)
+        self.weight = Parameter(torch.empty(heads, self.channels)) if score == "additive" else None
+        self.beta = Parameter(torch.empty(heads)) if score == "cosine" else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew: Glorot's for the projections, 1 for beta."""
+        for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
+            if linear is not None:
+                redraw(linear, torch.nn.init.xavier_uniform_)
+                if readable_weight(linear) is not None and linear.bias is not None:
+                    torch.nn.init.zeros_(linear.bias)
+        if self.weight is not None:
+            torch.nn.init.xavier_uniform_(self.weight)
+        if self.beta is not None:
+            torch.nn.init.ones_(self.beta)
+
+    @property
+    def why_not_fused(self) -> str:
+        """What of a forward runs edge by edge, slowly, in words; empty where nothing does."""
+        if callable(self.score):
+            return ("its score is a callable, which runs in plain PyTorch on some thousand edges "
+                    "at a time; only the softmax and the sum run on the kernels")  # fmt: skip
+        return ""
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        graph: Any,
+        *,
+        edge_attr: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from the queries to the keys' values.
+
+        Args:
+            query: see Shapes.
+            key: see Shapes.
+            value: see Shapes.
+            graph: the edges, from keys to queries: a Graph or anything it is made from.
+            edge_attr: edge features in the order of the caller's edges.
+            attn_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
+                -inf drops an edge. A boolean mask keeps the edges that are True.
+
+        Returns:
+            The results, see Shapes.
+        """
+        q, k = self._query_and_key(query, key)
+        v = self._split(self.lin_value, value, "value")
+        graph = _graph_between(graph, k, q)
+        score = self._score(q, k, graph, edge_attr, attn_bias)
+        dropout = self.dropout if self.training else 0.0
+        out, _ = attend(score, v, graph, dropout=dropout)
+        return self.lin_out(merge_heads(out, self.heads, nodes_first(query), concat=True))
+
+    def attention_weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Any,
+        *,
+        edge_attr: Tensor | None = None,
+        attn_bias: Tensor | None = None,
+    ) -> Tensor:
+        """Weights of the edges, before dropout.
+
+        Args:
+            query: see Shapes.
+            key: see Shapes.
+            graph: the edges, from keys to queries: a Graph or anything it is made from.
+            edge_attr: edge features in the order of the caller's edges.
+            attn_bias: as in :meth:`forward`.
+
+        Returns:
+            [e, h] in the order of the caller's edges, or [b, e, h].
+        """
+        q, k = self._query_and_key(query, key)
+        graph = _graph_between(graph, k, q)
+        alpha = self._score(q, k, graph, edge_attr, attn_bias).weights(graph)
+        return batch_first(alpha, nodes_first(query))
+
+    def _query_and_key(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        q = self._split(self.lin_query, query, "query")
+        k = self._split(self.lin_key, key, "key")
+        if self.beta is not None:
+            beta = tile_heads(self.beta, 0, q.shape[1])[:, None]
+            return (F.normalize(q, dim=-1) * beta).to(q.dtype), F.normalize(k, dim=-1).to(k.dtype)
+        return q, k
+
+    def _split(self, linear: Linear, x: Tensor, name: str) -> Tensor:
+        return split_heads(project(linear, nodes_first(x, name), name), self.channels)
+
+    def _score(
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Graph,
+        edge_attr: Tensor | None,
+        attn_bias: Tensor | None,
+    ) -> Score:
+        """s + b, in the terms of its operator."""
+        bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
+        if callable(self.score):
+            return self._call_score(query, key, graph, edge_attr, bias)
+        edge_attr, edge_proj = self._edge_term(edge_attr, key)
+        if self.weight is not None:
+            weight = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
+            return GATv2Score(
+                query, key, weight, edge_attr, edge_proj, activation="tanh", attn_bias=bias
+            )
+        scale = None if self.score == "scaled_dot" else 1.0
+        return DotScore(query, key, edge_attr, edge_proj, attn_bias=bias, scale=scale)
+
+    def _edge_term(
+        self, edge_attr: Tensor | None, key: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Edge features and their projection, [e, d] and [h, c, d], as an operator takes them."""
+        if (edge_attr is None) != (self.lin_edge is None):
+            raise ValueError(f"edge_attr and edge_dim go together; edge_dim is {self.edge_dim}")
+        if edge_attr is None or self.lin_edge is None:
+            return None, None
+        if is_plain(self.lin_edge):
+            check_input_of("edge_attr", edge_attr, self.lin_edge)
+            features, weight = features_and_weight(self.lin_edge, edge_attr)
+        else:  # what the map gives needs no more projecting
+            features = self.lin_edge(edge_attr)
+            weight = torch.eye(features.shape[-1], device=key.device)
+        projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])
+        return features.to(key.dtype), projection.to(key.dtype)
+
+    def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
+        """[e, h] or [e, 1] for all heads of [m, h, c], in its dtype."""
+        check_tensor("attn_bias", attn_bias)
+        edges = graph.num_edges
+        if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
+            raise ValueError(
+                f"attn_bias must have shape ({edges}, {self.heads}) or ({edges}, 1); got "
+                f"{tuple(attn_bias.shape)}"
+            )
+        per_head = as_bias(attn_bias, like).expand(-1, self.heads)
+        return tile_heads(per_head, 1, like.shape[1]).to(like.dtype)
+
+    def _call_score(
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Graph,
+        edge_attr: Tensor | None,
+        bias: Tensor | None,
+    ) -> SortedScore:
+        assert callable(self.score)
+        score = sorted_scores(self.score, query, key, graph, edge_attr)
+        if score.shape != (graph.num_edges, query.shape[1]):
+            raise ValueError(
+                f"score must give shape ({graph.num_edges}, {query.shape[1]}); "
+                f"got {tuple(score.shape)}"
+            )
+        return SortedScore(score, bias)
+
+    def extra_repr(self) -> str:
+        """The settings, for repr."""
+        score = getattr(self.score, "__name__", type(self.score).__name__)
+        score = repr(self.score) if isinstance(self.score, str) else score
+        return f"heads={self.heads}, channels={self.channels}, score={score}"
+
+
+def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
+    """The graph of these edges from the rows of key to those of query."""
+    check_rows(edges, key.shape[0], query.shape[0], "query and key")
+    if isinstance(edges, Graph):
+        return edges
+    return as_graph(edges, (key.shape[0], query.shape[0]))

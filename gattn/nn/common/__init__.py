@@ -1,0 +1,1 @@
+"""Helpers that layers share: arguments, edge inputs, scores, segments and recording."""

@@ -1,0 +1,1 @@
+"""Message-passing layers with the interface of PyTorch Geometric, one file each."""

@@ -1,0 +1,120 @@
+"""AGNNConv: attention by cosine similarity, with one learned temperature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.typing import Adj, OptTensor
+
+from gattn.graph import Graph
+from gattn.nn.common.edge_inputs import read_edges
+from gattn.nn.common.features import as_heads, merge_heads, node_pair
+from gattn.nn.common.scores import DotScore
+from gattn.nn.conv.base import AttentionConv, Nodes
+
+
+class AGNNConv(AttentionConv):
+    r"""Graph attention by cosine similarity.
+
+    .. math::
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} x_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, \beta \cos(x_i, x_j)
+
+    Takes the arguments and the parameter of ``torch_geometric.nn.AGNNConv`` and gives its outputs.
+
+    Args:
+        requires_grad: whether beta is learned; else it stays 1.
+        add_self_loops: whether each node attends to itself: loops in the input are replaced by
+            one loop per node.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d], or [b, n, d] for b sets of features on one set of edges; edges as
+          pairs (2, e), an adjacency [n, n] or a :class:`gattn.Graph`
+        - **output:** that of x; zeros for a node without edges
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for a wrong shape or an index out of range.
+
+    Reference:
+        Thekumparampil et al., "Attention-based graph neural network for semi-supervised learning"
+        (2018).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import AGNNConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> AGNNConv()(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self, requires_grad: bool = True, add_self_loops: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(kwargs, add_self_loops=add_self_loops)
+        self.requires_grad = requires_grad
+        if requires_grad:
+            self.beta = Parameter(torch.empty(1))
+        else:
+            self.register_buffer("beta", torch.ones(1))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set beta to 1."""
+        super().reset_parameters()
+        if self.requires_grad:
+            self.beta.data.fill_(1)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        *,
+        edge_weight: OptTensor = None,
+        attn_bias: OptTensor = None,
+    ) -> Tensor:
+        """Attend along the edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_weight: [e], multiplies the message of each edge.
+            attn_bias: [e], is added to the score of each edge; -inf drops it.
+
+        Returns:
+            The new node features.
+        """
+        x, _ = node_pair(x)
+        graph, _ = read_edges(edge_index, None, x, x, self_loops=self.add_self_loops)
+        x_norm = F.normalize(x, dim=-1).to(x.dtype)
+        nodes = Nodes(as_heads(x_norm), as_heads(x_norm), as_heads(x))
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
+        return merge_heads(self.attend(nodes, None, graph, terms=terms)[0], 1, x, concat=True)
+
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
+        return DotScore(self.beta.to(nodes.key.dtype) * nodes.key, nodes.key, scale=1.0)
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
+    ) -> tuple[Tensor, OptTensor]:
+        x, x_norm = nodes.value.squeeze(1), nodes.key.squeeze(1)
+        # propagate_type: (x: Tensor, x_norm: Tensor)
+        return as_heads(self.propagate(graph.edge_index, x=x, x_norm=x_norm)), None
+
+    def message(
+        self,
+        x_j: Tensor,
+        x_norm_i: Tensor,
+        x_norm_j: Tensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted features of the edges: the edge-by-edge path."""
+        alpha = self.softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
+        return x_j * alpha.unsqueeze(-1)

@@ -1,0 +1,166 @@
+"""GATEConv: the first layer of AttentiveFP, whose score sees each bond."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Linear, Parameter
+from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.typing import Adj, OptTensor
+
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_at_least, check_features, check_tensor, readable_weight
+from gattn.nn.common.edge_inputs import read_edges
+from gattn.nn.common.edge_terms import EdgeTerms
+from gattn.nn.common.features import add_bias, as_heads, infinite_as_nan, is_plain, redraw
+from gattn.nn.common.scores import GATScore, attend
+from gattn.nn.conv.base import AttentionConv
+
+
+class GATEConv(AttentionConv):
+    r"""Graph attention whose score is a perceptron of the neighbour and the edge.
+
+    .. math::
+        x'_i = \sum_{j \in N(i)} \alpha_{ij} W_2 x_j + b, \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
+        (a_l \cdot \mathrm{LeakyReLU}(W_1 [x_j, e_{ij}]) + a_r \cdot x_i)
+
+    Takes the parameters of the layer of that name in ``torch_geometric.nn.models.attentive_fp``
+    and gives its outputs.
+
+    Args:
+        in_channels: features of a node, d.
+        out_channels: features of the result, c; those of a node.
+        edge_dim: features of an edge.
+        dropout: probability of dropping a weight in training.
+
+    Shapes:
+        - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n] or a
+          :class:`gattn.Graph`; edge features [e, edge_dim]
+        - **output:** [n, out_channels]; the bias for a node without edges
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for other out_channels, a dropout that is no probability, a wrong shape or an
+            index out of range.
+
+    Reference:
+        Xiong et al., "Pushing the boundaries of molecular representation for drug discovery with
+        the graph attention mechanism" (J. Med. Chem. 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GATEConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> GATEConv(16, 16, edge_dim=4)(torch.randn(3, 16), edge_index, torch.randn(3, 4)).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
+    ) -> None:
+        check_at_least(0, in_channels=in_channels, edge_dim=edge_dim)
+        super().__init__({}, dropout=dropout)
+        if in_channels != out_channels:
+            raise ValueError(
+                f"out_channels must be in_channels ({in_channels}); got {out_channels}"
+            )
+        self.att_l = Parameter(torch.empty(1, out_channels))
+        self.att_r = Parameter(torch.empty(1, in_channels))
+        self.lin1 = Linear(in_channels + edge_dim, out_channels, bias=False)
+        self.lin2 = Linear(out_channels, out_channels, bias=False)
+        self.bias = Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        glorot(self.att_l)
+        glorot(self.att_r)
+        for linear in (self.lin1, self.lin2):
+            redraw(linear, glorot)
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        edge_attr: Tensor,
+        *,
+        edge_weight: OptTensor = None,
+        attn_bias: OptTensor = None,
+    ) -> Tensor:
+        """Attend along the edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_attr: edge features, see Shapes.
+            edge_weight: [e], multiplies the message of each edge.
+            attn_bias: [e], is added to the score of each edge; -inf drops it.
+
+        Returns:
+            The new node features.
+        """
+        if x.dim() != 2:
+            wanted = self.att_r.shape[1]
+            raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
+        graph, bonds = read_edges(edge_index, edge_attr, x, x)
+        self._check(bonds)
+        assert bonds is not None
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
+        return add_bias(self._attend(x, bonds, graph, terms), self.bias)
+
+    def _check(self, edge_attr: OptTensor) -> None:
+        """Raise unless edges have the features that W_1 reads beside a node's."""
+        weight = readable_weight(self.lin1)
+        if weight is None:
+            check_tensor("edge_attr", edge_attr)
+        else:
+            edge_dim = weight.shape[1] - self.att_r.shape[1]
+            check_features("edge_attr", edge_attr, edge_dim, weight)
+
+    def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
+        if not self.fused:
+            # edge_updater_type: (x: Tensor, edge_attr: Tensor)
+            # propagate_type: (x: Tensor, alpha: Tensor)
+            with self.telling(terms):
+                alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
+                self.note_edge_by_edge(self.before_dropout(alpha), graph)
+                return self.propagate(graph.edge_index, x=x, alpha=alpha)
+        query_score = infinite_as_nan(F.linear(x, self.att_r))
+        edge_score = self._neighbour_score(x, edge_attr, graph)
+        key_score = torch.zeros_like(query_score)
+        score = GATScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
+        value = as_heads(self.lin2(x))
+        out, _ = attend(score, value, graph, terms=terms, dropout=self.dropout_now())
+        return out.squeeze(1)
+
+    def edge_update(
+        self,
+        x_j: Tensor,
+        x_i: Tensor,
+        edge_attr: Tensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weights [e] of the edges, after dropout: the edge-by-edge path."""
+        hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
+        score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
+        return self.drop_weights(self.softmax(score, index, ptr, size_i))
+
+    def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
+        """Weighted values [e, c] of the edges: the edge-by-edge path."""
+        return self.lin2(x_j) * alpha.unsqueeze(-1)
+
+    def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
+        """a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1]: W_1 meets nodes and edges apart."""
+        graph, (x,) = graph.fetch_source_rows(x)
+        source = graph.edge_index[0]
+        if is_plain(self.lin1):
+            of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)
+            hidden = F.linear(x, of_node)[source] + F.linear(edge_attr, of_edge, self.lin1.bias)
+        else:
+            hidden = self.lin1(torch.cat([x[source], edge_attr], dim=-1))
+        return infinite_as_nan(F.linear(F.leaky_relu(hidden), self.att_l))

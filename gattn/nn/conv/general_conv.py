@@ -1,0 +1,249 @@
+"""GeneralConv: a layer of a space of designs, with attention where asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Identity, Parameter
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import glorot
+from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
+
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_at_least, check_input_of, is_lazy, shape_of_rows
+from gattn.nn.common.edge_inputs import read_edges
+from gattn.nn.common.edge_terms import EdgeTerms
+from gattn.nn.common.features import as_columns, channel_pair, node_pair, project, split_heads
+from gattn.nn.common.scores import EdgeScore, Score
+from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.messages import Messages, opposite_products
+
+_TYPES = ("additive", "dot_product")
+
+
+class GeneralConv(AttentionConv):
+    r"""Sum of messages, weighted by attention where asked for, averaged over heads.
+
+    .. math::
+        x'_i = W_{\mathrm{self}} x_i + \frac{1}{h} \sum_{\mathrm{heads}} \sum_{j \in N(i)}
+        \alpha_{ij}\, m_{ij}, \qquad m_{ij} = W x_j + W_i x_i + W_e a_{ij}, \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(s_{ij})
+
+    with :math:`s_{ij} = a \cdot m_{ij}` for additive attention, and for that of dot products
+    :math:`s_{ij} = m_{ji} \cdot m_{ij} / \sqrt{c}`, where :math:`m_{ji}` has the same edge's
+    features. Takes the arguments and the parameters of ``torch_geometric.nn.GeneralConv`` and gives
+    its outputs. Nodes are projected once, not once per edge, and no tensor of size edges x channels
+    is stored: where dot products need more than those of W x, they run some thousand edges at a
+    time. :meth:`reset_parameters` draws W_i, too, which PyG's leaves.
+
+    Args:
+        in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
+            first input.
+        out_channels: features of the result, c.
+        in_edge_channels: features of an edge; None where there are none.
+        aggr: ``"add"``, or another aggregation of PyG's, which runs edge by edge.
+        skip_linear: whether W_self is a map where in_channels is out_channels, too; else x_i is
+            added as it is.
+        directed_msg: whether messages leave out W_i x_i.
+        heads: number of heads, h.
+        attention: whether messages are weighted; else each weight is 1.
+        attention_type: ``"additive"`` or ``"dot_product"``.
+        l2_normalize: whether each result is divided by its length.
+        bias: whether the maps have a bias.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite; edges as pairs (2, e), an
+          adjacency [n, m] or a :class:`gattn.Graph`; edge features [e, in_edge_channels] or [e]
+        - **output:** [n, c]; for a node without edges W_self x_i
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for a wrong shape or setting, an index out of range, edge features without
+            in_edge_channels, or a attn_bias without attention.
+
+    Reference:
+        You, Ying and Leskovec, "Design space for graph neural networks" (NeurIPS 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GeneralConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> conv = GeneralConv(16, 8, heads=2, attention=True)
+        >>> conv(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 8])
+    """
+
+    scaler: Tensor
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        in_edge_channels: int | None = None,
+        aggr: str = "add",
+        skip_linear: bool = False,
+        directed_msg: bool = True,
+        heads: int = 1,
+        attention: bool = False,
+        attention_type: str = "additive",
+        l2_normalize: bool = False,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if attention and attention_type not in _TYPES:
+            raise ValueError(f"attention_type must be one of {_TYPES}; got {attention_type!r}")
+        check_at_least(-1, in_edge_channels=in_edge_channels)
+        super().__init__(
+            {"aggr": aggr, **kwargs}, in_channels=in_channels, out_channels=out_channels,
+            heads=heads,
+        )  # fmt: skip
+        self.in_edge_channels = in_edge_channels
+        self.skip_linear = skip_linear
+        self.directed_msg = directed_msg
+        self.attention = attention
+        self.attention_type = attention_type
+        self.normalize_l2 = l2_normalize
+        source, destination = channel_pair(in_channels)
+        width = heads * out_channels
+        self.lin_msg = Linear(source, width, bias=bias)
+        if not directed_msg:
+            self.lin_msg_i = Linear(source, width, bias=bias)
+        is_map = skip_linear or in_channels != out_channels
+        self.lin_self = Linear(destination, out_channels, bias=bias) if is_map else Identity()
+        if in_edge_channels is not None:
+            self.lin_edge = Linear(in_edge_channels, width, bias=bias)
+        if attention and attention_type == "additive":
+            self.att_msg = Parameter(torch.empty(1, heads, out_channels))
+        elif attention:
+            self.register_buffer("scaler", torch.tensor(float(out_channels)).sqrt())
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        for name in ("lin_msg", "lin_self", "lin_edge", "lin_msg_i"):
+            linear = getattr(self, name, None)
+            if isinstance(linear, Linear):
+                linear.reset_parameters()
+        glorot(getattr(self, "att_msg", None))
+
+    @property
+    def _edge_maps(self) -> tuple[str, ...]:
+        return () if self.in_edge_channels is None else ("lin_edge",)
+
+    def forward(
+        self,
+        x: Tensor | PairTensor,
+        edge_index: Adj | Graph,
+        edge_attr: OptTensor = None,
+        size: Size = None,
+        *,
+        edge_weight: OptTensor = None,
+        attn_bias: OptTensor = None,
+    ) -> Tensor:
+        """Sum along the edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_attr: edge features, see Shapes; may be left out.
+            size: number of sources and destinations, where the edges do not tell.
+            edge_weight: [e], multiplies the message of each edge.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+
+        Returns:
+            The new node features.
+        """
+        x_src, x_dst = node_pair(x)
+        if x_src.dim() != 2 or x_dst.dim() != 2:
+            shape = shape_of_rows(self.in_channels)
+            raise ValueError(f"x must have shape {shape}; got {tuple(x_src.shape)}")
+        if attn_bias is not None and not self.attention:
+            raise ValueError(f"{self} was made with attention=False and takes no attn_bias")
+        graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst, size)
+        edge_attr = self._checked(edge_attr)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
+        add_up = self._sum if self.fused else self._sum_edge_by_edge
+        out = add_up(x_src, x_dst, edge_attr, graph, terms).mean(1) + project(self.lin_self, x_dst)
+        return F.normalize(out, dim=-1) if self.normalize_l2 else out
+
+    def _sum(
+        self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
+    ) -> Tensor:
+        """The weighted sum of the messages, [n, h, c]."""
+        messages = self._messages(x_src, x_dst, edge_attr)
+        score: Score | None = None
+        if self.attention and self.attention_type == "additive":
+            score = messages.score(self.att_msg, x_dst.shape[0])
+        elif self.attention:
+            back = messages if x_dst is x_src else self._messages(x_dst, x_src, edge_attr)
+            product = opposite_products(messages, back, graph)
+            score = EdgeScore(F.leaky_relu(product / self.scaler.to(product.dtype), 0.2))
+        return messages.sum(score, graph, terms)
+
+    def _messages(self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor) -> Messages:
+        """The parts of the messages from rows of x_src to rows of x_dst."""
+        to = None if self.directed_msg else self._project(self.lin_msg_i, x_dst)
+        lin_edge = None if edge_attr is None else self.lin_edge
+        return Messages(self._project(self.lin_msg, x_src), to, edge_attr, lin_edge)
+
+    def _project(self, linear: Linear, x: Tensor) -> Tensor:
+        return split_heads(project(linear, x), self.out_channels)
+
+    def _sum_edge_by_edge(
+        self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
+    ) -> Tensor:
+        self.note_edge_by_edge(None, graph)
+        graph, (x_src,) = graph.fetch_source_rows(x_src)
+        # propagate_type: (x: PairTensor, edge_attr: OptTensor)
+        with self.telling(terms):
+            return self.propagate(graph.edge_index, x=(x_src, x_dst), edge_attr=edge_attr)
+
+    def message(
+        self,
+        x_i: Tensor,
+        x_j: Tensor,
+        edge_attr: OptTensor,
+        edge_index_i: Tensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted messages [e, h, c] of the edges: the edge-by-edge path."""
+        message = self._message(x_i, x_j, edge_attr)
+        if not self.attention:
+            return message
+        if self.attention_type == "dot_product":
+            score = (self._message(x_j, x_i, edge_attr) * message).sum(-1) / self.scaler
+        else:
+            score = (message * self.att_msg).sum(-1)
+        alpha = self.softmax(F.leaky_relu(score, 0.2), edge_index_i, None, size_i)
+        return message * alpha.unsqueeze(-1)
+
+    def _message(self, x_i: Tensor, x_j: Tensor, edge_attr: OptTensor) -> Tensor:
+        """m_ij written out, [e, h, c]."""
+        message = self.lin_msg(x_j)
+        if not self.directed_msg:
+            message = message + self.lin_msg_i(x_i)
+        if edge_attr is not None and self.lin_edge is not None:
+            message = message + self.lin_edge(edge_attr)
+        return split_heads(message, self.out_channels)
+
+    def _checked(self, edge_attr: OptTensor) -> OptTensor:
+        """Edge features [e, in_edge_channels], or none."""
+        if edge_attr is None:
+            return None
+        linear = getattr(self, "lin_edge", None)
+        if linear is None:
+            raise ValueError(f"{self} was made without in_edge_channels and takes no edge_attr")
+        edge_attr = as_columns(edge_attr)
+        if is_lazy(linear):
+            linear(edge_attr[:0])
+        check_input_of("edge_attr", edge_attr, linear)
+        return edge_attr
+
+    def __repr__(self) -> str:
+        return MessagePassing.__repr__(self)

@@ -1,0 +1,197 @@
+"""GRITConv: attention whose scores the edges make, from encodings of how the nodes are related."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter
+from torch_geometric.nn.inits import reset
+from torch_geometric.typing import Adj
+
+from gattn.functional import apply_edges
+from gattn.graph import Graph
+from gattn.nn.attention.block import feed_forward, norms
+from gattn.nn.common.checks import (
+    check_at_least,
+    check_heads_divide,
+    check_input,
+    check_probability,
+)
+from gattn.nn.common.features import project, split_heads
+from gattn.nn.common.scores import EdgeScore, WithEdgeValues, attend
+from gattn.nn.conv.edge_product import read_required
+
+
+class GRITConv(Module):
+    r"""The graph transformer layer GRIT, whose edges hold relative random walk probabilities.
+
+    .. math::
+        \hat e_{ij} = \mathrm{ReLU}\bigl( \rho\bigl( (W_q x_i + W_k x_j) \odot W_w e_{ij} \bigr)
+        + W_b e_{ij} \bigr), \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}\, a \cdot \hat e_{ij}
+
+    .. math::
+        y_i = W_o \sum_{j \in N(i)} \alpha_{ij} \bigl( W_v x_j + W_{ev} \hat e_{ij} \bigr), \qquad
+        x'_i = U\bigl(x_i,\; \theta_1 \odot y_i + \log(1 + d_i)\, \theta_2 \odot y_i\bigr),
+        \qquad e'_{ij} = \mathrm{norm}(e_{ij} + W_{eo} \hat e_{ij})
+
+    with :math:`\rho(z) = \mathrm{sign}(z) \sqrt{|z|}`, whose derivative at 0 is taken for 0, and
+    :math:`U(a, b) = \mathrm{norm}(z + \mathrm{MLP}(z))`, :math:`z = \mathrm{norm}(a + b)`. The
+    edges are all pairs of nodes of a graph, or those near each other, with the features of
+    :class:`gattn.transforms.AddRelativeRandomWalkPE`, mapped to the width of the layer. The stream
+    of the edges is the one tensor of size edges x channels that is formed
+    (:func:`gattn.functional.apply_edges`).
+
+    Args:
+        channels: features of a node and of an edge, before and after, h c.
+        num_heads: h; divides channels.
+        dropout: probability of dropping, in training, a hidden feature of the MLP or what attention
+            adds to a node or an edge.
+        attn_dropout: probability of dropping an attention weight.
+        layer_norm: whether to normalise each row.
+        batch_norm: whether to normalise each feature, after that.
+
+    Shapes:
+        - **input:** x [n, channels]; edges as pairs (2, e), an adjacency [n, n] or a
+          :class:`gattn.Graph`; edge features [e, channels]; degree d [n] of the nodes in their own
+          graph, or None for the number of edges into each
+        - **output:** nodes [n, channels] and edges [e, channels], in the caller's order; a node
+          without edges attends to nothing and goes through the rest of the layer
+
+    Raises:
+        TypeError: for edges or features that are none, or dtypes that differ.
+        ValueError: for heads that do not divide channels, a wrong shape, or an index out of range.
+
+    Reference:
+        Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GRITConv
+        >>> from gattn.transforms import AddRelativeRandomWalkPE
+        >>> from torch_geometric.data import Data
+        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> data = AddRelativeRandomWalkPE(4)(Data(edge_index=path, x=torch.randn(3, 8)))
+        >>> edge_attr = torch.nn.Linear(4, 8)(data.walk_probability)
+        >>> nodes, edges = GRITConv(8, num_heads=2)(data.x, data.walk_index, edge_attr)
+        >>> nodes.shape, edges.shape
+        (torch.Size([3, 8]), torch.Size([9, 8]))
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int = 1,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        layer_norm: bool = False,
+        batch_norm: bool = True,
+    ) -> None:
+        super().__init__()
+        check_at_least(1, channels=channels)
+        check_heads_divide(num_heads, channels=channels)
+        check_probability("dropout", dropout)
+        check_probability("attn_dropout", attn_dropout)
+        self.channels, self.num_heads = channels, num_heads
+        self.dropout, self.attn_dropout = dropout, attn_dropout
+        self.lin_query = Linear(channels, channels)
+        self.lin_key = Linear(channels, channels, bias=False)
+        self.lin_value = Linear(channels, channels, bias=False)
+        self.stream = EdgeStream(channels, num_heads)
+        self.att = Parameter(torch.empty(num_heads, channels // num_heads))
+        self.lin_edge_value = Parameter(
+            torch.empty(num_heads, channels // num_heads, channels // num_heads)
+        )
+        self.lin_out, self.lin_edge_out = Linear(channels, channels), Linear(channels, channels)
+        self.degree_scale = Parameter(torch.empty(2, channels))
+        self.mlp = feed_forward(channels, 2 * channels, "relu", dropout)
+        self.norm1, self.norm2, self.norm_edge = (
+            norms(channels, layer_norm, batch_norm) for _ in range(3)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        for module in self.children():
+            reset(module)
+        for weight in (self.att, self.lin_edge_value, self.degree_scale):
+            torch.nn.init.xavier_normal_(weight)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        edge_attr: Tensor,
+        degree: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend along the edges, and update nodes and edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_attr: edge features, see Shapes.
+            degree: how many edges each node has in its own graph, see Shapes.
+
+        Returns:
+            The new features of nodes and of edges.
+        """
+        check_input("x", x, self.channels, self.lin_query)
+        graph, edge_attr = read_required(edge_index, edge_attr, x)
+        check_input("edge_attr", edge_attr, self.channels, self.stream.lin_weight)
+        query, key, value = (
+            split_heads(project(linear, x), self.channels // self.num_heads)
+            for linear in (self.lin_query, self.lin_key, self.lin_value)
+        )
+        stream = apply_edges(self.stream, query, key, graph, edge_attr=edge_attr)
+        score = WithEdgeValues(
+            EdgeScore(torch.einsum("ehc,hc->eh", stream, self.att)), stream, self.lin_edge_value
+        )
+        out, _ = attend(score, value, graph, dropout=self.attn_dropout * self.training)
+        y = self._scaled(self.lin_out(self._dropped(out.flatten(1))), graph, degree)
+        z = self.norm1(x + y)
+        edges = self.lin_edge_out(self._dropped(stream.flatten(1)))
+        return self.norm2(z + self.mlp(z)), self.norm_edge(edge_attr + edges)
+
+    def _dropped(self, features: Tensor) -> Tensor:
+        return F.dropout(features, self.dropout, self.training)
+
+    def _scaled(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
+        """What attention gave, and the same times the logarithm of a node's degree."""
+        degree = graph.in_degree() if degree is None else degree
+        if degree.shape != y.shape[:1]:
+            raise ValueError(f"degree must have shape ({y.shape[0]},); got {tuple(degree.shape)}")
+        plain, with_degree = self.degree_scale
+        return y * (plain + degree.to(y.dtype).log1p().unsqueeze(1) * with_degree)
+
+    def extra_repr(self) -> str:
+        """The settings, for repr."""
+        return f"{self.channels}, num_heads={self.num_heads}"
+
+
+class EdgeStream(Module):
+    r""":math:`\mathrm{ReLU}(\rho((q_i + k_j) \odot W_w e_{ij}) + W_b e_{ij})`.
+
+    Args:
+        channels: features of an edge, and of the result in all heads.
+        heads: number of heads, h.
+    """
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.lin_weight, self.lin_bias = Linear(channels, channels), Linear(channels, channels)
+
+    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        """[b, h, c], of the b edges between rows of query and of key."""
+        weight, bias = (
+            lin(edge_attr).unflatten(-1, (self.heads, -1))
+            for lin in (self.lin_weight, self.lin_bias)
+        )
+        return (signed_root((query + key) * weight) + bias).relu()
+
+
+def signed_root(z: Tensor) -> Tensor:
+    """The root of |z| with the sign of z; its derivative at 0, which there is not, is 0."""
+    size = z.abs()
+    return torch.where(size > 0, z.sign() * size.where(size > 0, 1.0).sqrt(), 0.0)

@@ -1,0 +1,198 @@
+"""HANConv: attention along each type of edge, then among the types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Linear as DenseLinear
+from torch.nn import ModuleDict, Parameter, ParameterDict
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import glorot, reset
+from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
+
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_heads_divide
+from gattn.nn.common.edge_inputs import read_edges
+from gattn.nn.common.edge_terms import read_typed_terms
+from gattn.nn.common.features import head_scores
+from gattn.nn.common.scores import GATScore
+from gattn.nn.conv.base import AttentionConv, Nodes
+
+
+class HANConv(AttentionConv):
+    r"""The heterogeneous graph attention network.
+
+    .. math::
+        z^{(r)}_i = \mathrm{ReLU} \Big( \Big\Vert_h \sum_{j \in N_r(i)} \alpha^{(r)}_{ij} h_j
+        \Big), \qquad
+        \alpha^{(r)}_{ij} = \mathrm{softmax}_{j}\, \mathrm{LeakyReLU}(a^{(r)}_d \cdot h_i +
+        a^{(r)}_s \cdot h_j), \qquad x'_i = \sum_r \beta_r z^{(r)}_i
+
+    with h linear in x for every node type, and
+    :math:`\beta = \mathrm{softmax}_r\, q \cdot \overline{\tanh(W z^{(r)} + b)}` over the types of
+    edges into a node type, the mean taken over its nodes. Takes the arguments and the parameters
+    of ``torch_geometric.nn.HANConv`` and gives its outputs.
+
+    Args:
+        in_channels: features of a node, for all types or by type; -1 takes it from the first
+            input.
+        out_channels: features of the result, h * c.
+        metadata: the node types and the edge types (source, relation, destination).
+        heads: number of heads, h.
+        negative_slope: slope of the LeakyReLU below zero.
+        dropout: probability of dropping a weight in training.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** for every node type x [n, d]; for every edge type pairs (2, e), an adjacency
+          [n, m] or a :class:`gattn.Graph`
+        - **output:** for every node type [n, out_channels], or None where no type of edges leads
+          to it; zeros from a type of edges for a node without edges of it
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: where heads do not divide out_channels, for a wrong shape or an index out of
+            range.
+
+    Reference:
+        Wang et al., "Heterogeneous graph attention network" (WWW 2019).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import HANConv
+        >>> cites = ("paper", "cites", "paper")
+        >>> conv = HANConv(8, 16, (["paper"], [cites]), heads=2)
+        >>> out = conv({"paper": torch.randn(3, 8)}, {cites: torch.tensor([[0, 1], [1, 2]])})
+        >>> out["paper"].shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int | dict[str, int],
+        out_channels: int,
+        metadata: Metadata,
+        heads: int = 1,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            kwargs, out_channels=out_channels, heads=heads, negative_slope=negative_slope,
+            dropout=dropout,
+        )  # fmt: skip
+        self.metadata = metadata
+        check_heads_divide(heads, out_channels=out_channels)
+        if not isinstance(in_channels, dict):
+            in_channels = dict.fromkeys(metadata[0], in_channels)
+        self.in_channels = in_channels
+        self.k_lin = DenseLinear(out_channels, out_channels)
+        self.q = Parameter(torch.empty(1, out_channels))
+        self.proj = ModuleDict({key: Linear(d, out_channels) for key, d in in_channels.items()})
+        names = ["__".join(edge_type) for edge_type in metadata[1]]
+        channels = out_channels // heads
+        self.lin_src = ParameterDict()
+        self.lin_dst = ParameterDict()
+        for name in names:
+            self.lin_src[name] = Parameter(torch.empty(1, heads, channels))
+            self.lin_dst[name] = Parameter(torch.empty(1, heads, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        reset(self.proj)
+        glorot(self.lin_src)
+        glorot(self.lin_dst)
+        self.k_lin.reset_parameters()
+        glorot(self.q)
+
+    def forward(
+        self,
+        x_dict: dict[NodeType, Tensor],
+        edge_index_dict: dict[EdgeType, Adj | Graph],
+        return_semantic_attention_weights: bool = False,
+        *,
+        edge_weight: dict[EdgeType, Tensor] | None = None,
+        attn_bias: dict[EdgeType, Tensor] | None = None,
+    ) -> Any:
+        """Attend along the edges of each type, then among the types.
+
+        Args:
+            x_dict: node features by node type, see Shapes.
+            edge_index_dict: edges by edge type, see Shapes.
+            return_semantic_attention_weights: whether to return beta, too.
+            edge_weight: [e] by edge type, multiplies the message of each edge.
+            attn_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
+
+        Returns:
+            The new features by node type; asked for the weights, ``(features, beta)`` with beta
+            [number of edge types into it] by node type.
+        """
+        projected = {key: self.proj[key](x) for key, x in x_dict.items()}
+        graphs = {
+            key: read_edges(edges, None, projected[key[0]], projected[key[-1]])[0]
+            for key, edges in edge_index_dict.items()
+        }
+        terms = read_typed_terms(
+            edge_index_dict, graphs, self.q, edge_weight, attn_bias, self.heads
+        )
+        found: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
+        for key, graph in graphs.items():
+            nodes = self._ends("__".join(key), projected[key[0]], projected[key[-1]])
+            out, _ = self.attend(nodes, None, graph, edge_type=key, terms=terms[key])
+            found[key[-1]].append(out.flatten(1).relu())
+        mixed = {key: self._mix(outs) for key, outs in found.items()}
+        out_dict = {key: out for key, (out, _) in mixed.items()}
+        if return_semantic_attention_weights:
+            return out_dict, {key: beta for key, (_, beta) in mixed.items()}
+        return out_dict
+
+    def _ends(self, name: str, y_src: Tensor, y_dst: Tensor) -> Nodes:
+        """a_d . h_i, a_s . h_j and h_j, with a of one type of edges."""
+        value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
+        (key,) = head_scores(value, self.lin_src[name])
+        (query,) = head_scores(value_dst, self.lin_dst[name])
+        return Nodes(query, key, value, value_dst)
+
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATScore:
+        assert nodes.query is not None
+        return GATScore(nodes.query, nodes.key, negative_slope=self.negative_slope)
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
+    ) -> tuple[Tensor, OptTensor]:
+        x, alpha = (nodes.value, nodes.value_dst), (nodes.key, nodes.query)
+        # propagate_type: (x: PairTensor, alpha: PairTensor)
+        return self.propagate(graph.edge_index, x=x, alpha=alpha), None
+
+    def message(
+        self,
+        x_j: Tensor,
+        alpha_i: Tensor,
+        alpha_j: Tensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
+        score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
+        alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
+        return (x_j * alpha.unsqueeze(-1)).flatten(1)
+
+    def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
+        """The results of r types of edges as one, and the weight of each, [r]."""
+        if len(outs) == 0:
+            return None, None
+        stacked = torch.stack(outs)
+        if stacked.numel() == 0:
+            return stacked[0], None
+        score = (self.q * self.k_lin(stacked).tanh().mean(1)).sum(-1)
+        beta = score.softmax(0)
+        return (beta.to(stacked.dtype).view(-1, 1, 1) * stacked).sum(0), beta
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.out_channels}, heads={self.heads})"

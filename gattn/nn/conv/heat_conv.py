@@ -1,0 +1,217 @@
+"""HEATConv: attention over nodes and edges of several types, with edge features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Embedding
+from torch_geometric.nn.dense.linear import HeteroLinear, Linear
+from torch_geometric.typing import Adj, OptTensor
+
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_at_least, check_input_of, shape_of_rows
+from gattn.nn.common.edge_inputs import edge_rows, read_edges
+from gattn.nn.common.edge_terms import EdgeTerms
+from gattn.nn.common.features import as_columns, as_heads, infinite_as_nan
+from gattn.nn.common.scores import GATScore, WithEdgeValues, attend
+from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.typed import checked_types, map_by_type
+
+
+class HEATConv(AttentionConv):
+    r"""Heterogeneous edge-enhanced graph attention.
+
+    .. math::
+        x'_i = \Big\Vert_h \Big( h_i + \sum_{j \in N(i)} \alpha_{ij}\, W [h_j, a_{ij}] \Big), \qquad
+        \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(a \cdot [h_i, h_j, t_{ij}, a_{ij}])
+
+    with :math:`h_i = W_{\tau(i)} x_i` by the type of a node, and for an edge the LeakyReLU of an
+    embedding of its type, t, and of a projection of its features, a. Takes the arguments and the
+    parameters of ``torch_geometric.nn.HEATConv`` and gives its outputs. No tensor of size edges x
+    channels is formed: W multiplies nodes, and sums of what the edges bring.
+
+    Args:
+        in_channels: features of a node, d; -1 takes it from the first input.
+        out_channels: channels per head, c; the heads share the values.
+        num_node_types: number of node types.
+        num_edge_types: number of edge types.
+        edge_type_emb_dim: width of t.
+        edge_dim: features of an edge.
+        edge_attr_emb_dim: width of a.
+        heads: number of heads, h.
+        concat: whether heads are laid side by side, or averaged.
+        negative_slope: slope of the LeakyReLU below zero.
+        dropout: probability of dropping a weight in training.
+        root_weight: whether h_i is added.
+        bias: whether the projections of nodes and of values have a bias.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d]; edges as pairs (2, e), an adjacency [n, n] or a
+          :class:`gattn.Graph`; node types [n] and edge types [e], integers; edge features
+          [e, edge_dim] or [e]
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; h_i or zeros for a node without
+          edges
+
+    Raises:
+        TypeError: for edges of another type, dtypes that differ, or types that are no integers.
+        ValueError: for a wrong shape or setting, an index or a type out of range, or no edge
+            features.
+
+    Reference:
+        Mo et al., "Heterogeneous edge-enhanced graph attention network for multi-agent trajectory
+        prediction" (2021).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import HEATConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> conv = HEATConv(8, 16, 2, 3, edge_type_emb_dim=5, edge_dim=2, edge_attr_emb_dim=6)
+        >>> kinds, edge_kinds = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
+        >>> conv(torch.randn(3, 8), edge_index, kinds, edge_kinds, torch.randn(3, 2)).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_node_types: int,
+        num_edge_types: int,
+        edge_type_emb_dim: int,
+        edge_dim: int,
+        edge_attr_emb_dim: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        root_weight: bool = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        check_at_least(-1, in_channels=in_channels)
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            negative_slope=negative_slope, dropout=dropout,
+        )  # fmt: skip
+        self.root_weight = root_weight
+        self.hetero_lin = HeteroLinear(in_channels, out_channels, num_node_types, bias=bias)
+        self.edge_type_emb = Embedding(num_edge_types, edge_type_emb_dim)
+        self.edge_attr_emb = Linear(edge_dim, edge_attr_emb_dim, bias=False)
+        width = 2 * out_channels + edge_type_emb_dim + edge_attr_emb_dim
+        self.att = Linear(width, heads, bias=False)
+        self.lin = Linear(out_channels + edge_attr_emb_dim, out_channels, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        for module in (
+            self.hetero_lin, self.edge_type_emb, self.edge_attr_emb, self.att, self.lin,
+        ):  # fmt: skip
+            module.reset_parameters()
+
+    @property
+    def _edge_maps(self) -> tuple[str, ...]:
+        return "att", "lin"
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        node_type: Tensor,
+        edge_type: Tensor,
+        edge_attr: OptTensor = None,
+        *,
+        edge_weight: OptTensor = None,
+        attn_bias: OptTensor = None,
+    ) -> Tensor:
+        """Attend along the edges of all types.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            node_type: the type of each node, see Shapes.
+            edge_type: the type of each edge, see Shapes.
+            edge_attr: edge features, see Shapes.
+            edge_weight: [e], multiplies the message of each edge.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+
+        Returns:
+            The new node features.
+        """
+        if x.dim() != 2:
+            raise ValueError(
+                f"x must have shape {shape_of_rows(self.in_channels)}; got {tuple(x.shape)}"
+            )
+        graph, edge_attr = read_edges(edge_index, edge_attr, x, x)
+        edge_attr = self._checked(edge_attr)
+        edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
+        edge_types = getattr(self.edge_type_emb, "num_embeddings", None)
+        edge_type = checked_types("edge_type", edge_type, graph.num_edges, edge_types)
+        node_types = getattr(self.hetero_lin, "num_types", None)
+        node_type = checked_types("node_type", node_type, x.shape[0], node_types)
+        terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
+        hidden = map_by_type(self.hetero_lin, x, node_type)
+        kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
+        out = self._attend(hidden, kinds, edge_attr, graph, terms)
+        if self.root_weight:
+            out = out + hidden.unsqueeze(1)
+        return out.flatten(1) if self.concat else out.mean(1)
+
+    def _attend(
+        self, x: Tensor, kinds: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
+    ) -> Tensor:
+        """Sum of the values by the weights, [n, h, c]."""
+        if not self.fused:
+            self.note_edge_by_edge(None, graph)
+            # propagate_type: (x: Tensor, edge_type_emb: Tensor, edge_attr: OptTensor)
+            with self.telling(terms):
+                return self.propagate(
+                    graph.edge_index, x=x, edge_type_emb=kinds, edge_attr=edge_attr
+                )
+        features = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
+        on_edges = kinds.shape[1] + features.shape[1]
+        of_dst, of_src, of_edge = self.att.weight.split([x.shape[1], x.shape[1], on_edges], dim=1)
+        value_of_node, value_of_edge = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
+        score = GATScore(
+            infinite_as_nan(F.linear(x, of_dst)),
+            infinite_as_nan(F.linear(x, of_src)),
+            edge=infinite_as_nan(F.linear(torch.cat([kinds, features], dim=1), of_edge)),
+            negative_slope=self.negative_slope,
+        )
+        value = as_heads(F.linear(x, value_of_node, self.lin.bias))
+        shared = value_of_edge.expand(self.heads, -1, -1)
+        return attend(
+            WithEdgeValues(score, features, shared), value, graph, terms=terms,
+            dropout=self.dropout_now(),
+        )[0]  # fmt: skip
+
+    def message(
+        self,
+        x_i: Tensor,
+        x_j: Tensor,
+        edge_type_emb: Tensor,
+        edge_attr: Tensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        edge_attr = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
+        score = self.att(torch.cat([x_i, x_j, edge_type_emb, edge_attr], dim=-1))
+        score = F.leaky_relu(score, self.negative_slope)
+        alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
+        value = self.lin(torch.cat([x_j, edge_attr], dim=-1))
+        return value.unsqueeze(1) * alpha.unsqueeze(-1)
+
+    def _checked(self, edge_attr: OptTensor) -> Tensor:
+        """Edge features [e, edge_dim]."""
+        if edge_attr is None:
+            raise ValueError(f"{self} needs edge_attr")
+        columns = as_columns(edge_attr)
+        check_input_of("edge_attr", columns, self.edge_attr_emb)
+        return columns

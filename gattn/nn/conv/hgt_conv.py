@@ -1,0 +1,265 @@
+"""HGTConv: attention over typed edges between typed nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear
+from torch_geometric.nn.inits import ones
+from torch_geometric.nn.parameter_dict import ParameterDict
+from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
+
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_heads_divide
+from gattn.nn.common.edge_inputs import read_edges
+from gattn.nn.common.edge_terms import EdgeTerms, join_terms, read_typed_terms
+from gattn.nn.common.features import is_untouched
+from gattn.nn.common.recording import note, recording
+from gattn.nn.common.scores import DotScore, attend_unrecorded
+from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.typed import join_graphs
+
+_Projected = dict[NodeType, tuple[Tensor, ...]]
+"""Keys, queries and values [n, h, c] by node type."""
+
+
+class HGTConv(AttentionConv):
+    r"""The heterogeneous graph transformer.
+
+    .. math::
+        x'_i = W_{\tau(i)} \mathrm{GELU} \Big( \Big\Vert_h \sum_{r} \sum_{j \in N_r(i)}
+        \alpha_{ij} M_r v_j \Big), \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j, r} \frac{\mu_r\, q_i \cdot K_r k_j}{\sqrt{c}}
+
+    with q, k and v linear in x for every node type, and a gated skip where the widths agree. The
+    softmax of a node runs over all its edges, of all types r. Takes the arguments and the
+    parameters of ``torch_geometric.nn.HGTConv`` and gives its outputs where the keys of
+    ``edge_index_dict`` come in the order of the metadata. In another order PyG's layer gives rows
+    of some edge types the maps of others; this one gives the same in every order.
+
+    Args:
+        in_channels: features of a node, for all types or by type; -1 takes it from the first
+            input.
+        out_channels: features of the result.
+        metadata: the node types and the edge types (source, relation, destination).
+        heads: number of heads, h, of c = out_channels / h channels.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** for every node type x [n, d]; for every edge type pairs (2, e), an adjacency
+          [n, m] or a :class:`gattn.Graph`
+        - **output:** for every node type that is a destination [n, out_channels]; for a node
+          without edges the bias of W, or its mixture with x
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: where heads do not divide out_channels, for a wrong shape or an index out of
+            range.
+
+    Reference:
+        Hu et al., "Heterogeneous graph transformer" (WWW 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import HGTConv
+        >>> writes, written = ("author", "writes", "paper"), ("paper", "by", "author")
+        >>> conv = HGTConv(8, 16, (["author", "paper"], [writes, written]), heads=2)
+        >>> x = {"author": torch.randn(2, 8), "paper": torch.randn(3, 8)}
+        >>> pairs = torch.tensor([[0, 1, 1], [0, 1, 2]])
+        >>> out = conv(x, {writes: pairs, written: pairs.flip(0)})
+        >>> {key: value.shape for key, value in out.items()}
+        {'author': torch.Size([2, 16]), 'paper': torch.Size([3, 16])}
+    """
+
+    def __init__(
+        self,
+        in_channels: int | dict[str, int],
+        out_channels: int,
+        metadata: Metadata,
+        heads: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(kwargs, out_channels=out_channels, heads=heads)
+        check_heads_divide(heads, out_channels=out_channels)
+        node_types, edge_types = metadata
+        if not isinstance(in_channels, dict):
+            in_channels = dict.fromkeys(node_types, in_channels)
+        self.in_channels = in_channels
+        self.node_types = node_types
+        self.edge_types = edge_types
+        self.edge_types_map = {edge_type: i for i, edge_type in enumerate(edge_types)}
+        self.dst_node_types = {edge_type[-1] for edge_type in edge_types}
+        self.kqv_lin = HeteroDictLinear(in_channels, 3 * out_channels)
+        self.out_lin = HeteroDictLinear(out_channels, out_channels, types=node_types)
+        channels, relations = out_channels // heads, heads * len(edge_types)
+        typed = {"bias": False, "is_sorted": True}
+        self.k_rel = HeteroLinear(channels, channels, relations, **typed)
+        self.v_rel = HeteroLinear(channels, channels, relations, **typed)
+        self.skip = ParameterDict({key: Parameter(torch.empty(1)) for key in node_types})
+        self.p_rel = ParameterDict()  # in the order of the edge types: a dictionary is sorted
+        for key in edge_types:
+            self.p_rel["__".join(key)] = Parameter(torch.empty(1, heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        self.kqv_lin.reset_parameters()
+        self.out_lin.reset_parameters()
+        self.k_rel.reset_parameters()
+        self.v_rel.reset_parameters()
+        ones(self.skip)
+        ones(self.p_rel)
+
+    def forward(
+        self,
+        x_dict: dict[NodeType, Tensor],
+        edge_index_dict: dict[EdgeType, Adj | Graph],
+        *,
+        edge_weight: dict[EdgeType, Tensor] | None = None,
+        attn_bias: dict[EdgeType, Tensor] | None = None,
+    ) -> dict[NodeType, Tensor]:
+        """Attend along the edges of all types.
+
+        Args:
+            x_dict: node features by node type, see Shapes.
+            edge_index_dict: edges by edge type, see Shapes.
+            edge_weight: [e] by edge type, multiplies the message of each edge.
+            attn_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
+
+        Returns:
+            The new features of every node type that is a destination.
+        """
+        for key in edge_index_dict:
+            if key not in self.edge_types_map:
+                known = list(self.edge_types_map)
+                raise ValueError(f"edge_index_dict must hold edge types of {known}; got {key}")
+        kqv = {
+            key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
+            for key, y in self.kqv_lin(x_dict).items()
+        }
+        destinations = [key for key in kqv if key in self.dst_node_types]
+        sizes = [x_dict[key].shape[0] for key in destinations]
+        first = {key: sum(sizes[:i]) for i, key in enumerate(destinations)}
+        query = torch.cat([kqv[key][1] for key in destinations])
+        graphs = {
+            key: read_edges(edges, None, x_dict[key[0]], x_dict[key[-1]])[0]
+            for key, edges in edge_index_dict.items()
+        }
+        joined = join_graphs(
+            list(graphs.values()), [first[key[-1]] for key in graphs], query.shape[0], query
+        )
+        parts = read_typed_terms(edge_index_dict, graphs, query, edge_weight, attn_bias, self.heads)
+        terms = join_terms(list(parts.values()), list(graphs.values()), self.heads, query)
+        attend = self._attend if self.fused else self._attend_edge_by_edge
+        out = attend(query, kqv, graphs, joined, terms).flatten(1).split(sizes)
+        out_dict = self.out_lin({key: F.gelu(y) for key, y in zip(destinations, out)})
+        return {key: self._skip(key, out_dict[key], x_dict[key]) for key in destinations}
+
+    def _attend(
+        self,
+        query: Tensor,
+        kqv: _Projected,
+        graphs: dict[EdgeType, Graph],
+        joined: Graph,
+        terms: EdgeTerms,
+    ) -> Tensor:
+        # mu_r (q . K_r k) = q . (mu_r K_r) k: the weight of a type is scaled, not its edges
+        scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
+        key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
+        value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
+        score, asked = DotScore(query, key), recording()
+        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, asked)
+        if weights is not None:
+            parts = weights.split([graph.num_edges for graph in graphs.values()])
+            for (edge_type, graph), part in zip(graphs.items(), parts):
+                note(part, graph, edge_type)
+        return out
+
+    def _attend_edge_by_edge(
+        self,
+        query: Tensor,
+        kqv: _Projected,
+        graphs: dict[EdgeType, Graph],
+        joined: Graph,
+        terms: EdgeTerms,
+    ) -> Tensor:
+        self.note_edge_by_edge(None, joined)
+        key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
+        value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
+        scale = [
+            self.p_rel["__".join(key)].expand(graph.num_edges, -1) for key, graph in graphs.items()
+        ]
+        edge_attr = torch.cat([query.new_empty(0, self.heads), *scale])
+        # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: Tensor)
+        with self.telling(terms):
+            return self.propagate(joined.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
+
+    def message(
+        self,
+        k_j: Tensor,
+        q_i: Tensor,
+        v_j: Tensor,
+        edge_attr: Tensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
+        score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
+        alpha = self.softmax(score, index, ptr, size_i)
+        return (v_j * alpha.unsqueeze(-1)).flatten(1)
+
+    def _relate(
+        self,
+        linear: HeteroLinear,
+        like: Tensor,
+        rows: dict[EdgeType, Tensor],
+        scale: dict[EdgeType, Tensor] | None = None,
+    ) -> Tensor:
+        """The rows of each edge type by the maps of that type, one type after the other."""
+        if type(linear) is not HeteroLinear or linear.bias is not None or not is_untouched(linear):
+            return self._call(linear, like, rows, scale)
+        weight = linear.weight.unflatten(0, (self.heads, -1))
+        related = [like.new_empty(0, *like.shape[1:])]
+        for key, x in rows.items():
+            of_type = weight[:, self.edge_types_map[key]]
+            of_type = of_type if scale is None else of_type * scale[key]
+            related.append(torch.einsum("nhc,hcd->nhd", x, of_type.to(x.dtype)))
+        return torch.cat(related)
+
+    def _call(
+        self,
+        linear: HeteroLinear,
+        like: Tensor,
+        rows: dict[EdgeType, Tensor],
+        scale: dict[EdgeType, Tensor] | None,
+    ) -> Tensor:
+        """The same by a map that does more than multiply: heads and types in ascending order."""
+        order = sorted(rows, key=lambda key: self.edge_types_map[key])
+        counts = [rows[key].shape[0] for key in order]
+        numbers = torch.tensor([self.edge_types_map[key] for key in order], dtype=torch.int64)
+        kind = numbers.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(like.device)
+        first = len(self.edge_types) * torch.arange(self.heads, device=like.device)
+        x = torch.cat([like.new_empty(0, *like.shape[1:]), *(rows[key] for key in order)])
+        mapped = linear(x.transpose(0, 1).flatten(0, 1), (first[:, None] + kind).flatten())
+        parts = mapped.unflatten(0, (self.heads, -1)).transpose(0, 1).split(counts)
+        related = dict(zip(order, parts))
+        if scale is not None:
+            related = {key: y * scale[key].view(-1, 1) for key, y in related.items()}
+        return torch.cat([x[:0], *(related[key] for key in rows)])
+
+    def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
+        """Out, or where the widths agree a mixture of it and x."""
+        if out.shape[-1] != x.shape[-1]:
+            return out
+        alpha = self.skip[key].sigmoid().to(out.dtype)
+        return x.to(out.dtype).lerp(out, alpha)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(-1, {self.out_channels}, heads={self.heads})"

@@ -1,0 +1,248 @@
+"""HypergraphConv: from nodes to hyperedges and back, with or without attention between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.typing import OptTensor
+
+from gattn.functional import aggregate, edge_softmax
+from gattn.graph import Graph, as_graph
+from gattn.graph.cache import cached
+from gattn.kernels.precision import acc_dtype
+from gattn.nn.common.checks import check_at_least, check_tensor
+from gattn.nn.common.edge_inputs import edge_sum
+from gattn.nn.common.features import add_bias, glorot_linear, head_scores, project, split_heads
+from gattn.nn.common.recording import note, recording
+from gattn.nn.conv.base import AttentionConv
+from gattn.ops.edges import sum_sources, to_edges
+
+MODES = ("node", "edge")
+
+
+class HypergraphConv(AttentionConv):
+    r"""Convolution on a hypergraph, whose edges join any number of nodes.
+
+    .. math::
+        x'_i = b + \Big\Vert_h \frac{1}{D_i} \sum_{s \ni i} \alpha_{is} \frac{1}{B_s}
+        \sum_{j \in s} \alpha_{js} W x_j, \qquad D_i = \sum_{s \ni i} w_s
+
+    with :math:`B_s` the number of nodes in a hyperedge s. Without attention :math:`\alpha = 1`,
+    else :math:`\alpha_{js} = \mathrm{softmax}\, \mathrm{LeakyReLU}(a \cdot [W x_j, W z_s])` with
+    the features z of the hyperedges: over the nodes of a hyperedge (``attention_mode="node"``) or
+    over the hyperedges of a node (``"edge"``). Takes the arguments and the parameters of
+    ``torch_geometric.nn.HypergraphConv`` and gives its outputs. No tensor of size pairs x channels
+    is formed.
+
+    Args:
+        in_channels: features of a node, and of a hyperedge, d; -1 takes it from the first input.
+        out_channels: channels per head, c.
+        use_attention: whether pairs have weights.
+        attention_mode: ``"node"`` or ``"edge"``.
+        heads: number of heads, h; 1 without attention.
+        concat: whether heads are laid side by side, or averaged.
+        negative_slope: slope of the LeakyReLU below zero.
+        dropout: probability of dropping a weight in training.
+        bias: whether a bias is added.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d]; pairs (2, e) of a node and a hyperedge; hyperedge weights [m];
+          hyperedge features [m, d]
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; the bias for a node without
+          hyperedges
+
+    Raises:
+        TypeError: for other than tensors, or dtypes that differ.
+        ValueError: for a wrong shape or setting, an index out of range, or attention without
+            hyperedge features.
+
+    Reference:
+        Bai, Zhang and Torr, "Hypergraph convolution and hypergraph attention" (2019).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import HypergraphConv
+        >>> pairs = torch.tensor([[0, 1, 2, 2, 3], [0, 0, 0, 1, 1]])  # nodes, hyperedges
+        >>> conv = HypergraphConv(8, 16, use_attention=True, heads=2)
+        >>> conv(torch.randn(4, 8), pairs, hyperedge_attr=torch.randn(2, 8)).shape
+        torch.Size([4, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        use_attention: bool = False,
+        attention_mode: str = "node",
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if attention_mode not in MODES:
+            raise ValueError(f"attention_mode must be one of {MODES}; got {attention_mode!r}")
+        if (flow := kwargs.get("flow", "source_to_target")) != "source_to_target":
+            raise ValueError(f"flow must be 'source_to_target', and then back; got {flow!r}")
+        check_at_least(-1, in_channels=in_channels)
+        settings = {"negative_slope": negative_slope, "dropout": dropout} if use_attention else {}
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels,
+            heads=heads if use_attention else 1, concat=concat or not use_attention, **settings,
+        )  # fmt: skip
+        self.use_attention = use_attention
+        self.attention_mode = attention_mode
+        self.lin = glorot_linear(in_channels, self.heads * out_channels)
+        self.att = Parameter(torch.empty(1, heads, 2 * out_channels)) if use_attention else None
+        total = self.heads * out_channels if self.concat else out_channels
+        self.bias = Parameter(torch.empty(total)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        self.lin.reset_parameters()
+        glorot(self.att)
+        zeros(self.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        hyperedge_index: Tensor | Graph,
+        hyperedge_weight: OptTensor = None,
+        hyperedge_attr: OptTensor = None,
+        num_edges: int | None = None,
+    ) -> Tensor:
+        """Gather nodes into hyperedges, and these into nodes.
+
+        Args:
+            x: node features, see Shapes.
+            hyperedge_index: a pair for each node in a hyperedge, see Shapes; or a
+                :class:`gattn.Graph` from n nodes to m hyperedges.
+            hyperedge_weight: w, see Shapes; None for ones.
+            hyperedge_attr: z, see Shapes.
+            num_edges: number of hyperedges, m; without it read from the features, the weights, or
+                the pairs. Of hyperedges without a node features and weights may be left out.
+
+        Returns:
+            The new node features.
+        """
+        into = _pairs(hyperedge_index, x, hyperedge_weight, hyperedge_attr, num_edges)
+        if hyperedge_weight is not None:
+            hyperedge_weight = _filled(hyperedge_weight, into.num_dst)
+        if hyperedge_attr is not None:
+            hyperedge_attr = _filled(hyperedge_attr, into.num_dst)
+        value = split_heads(project(self.lin, x), self.out_channels)
+        back = cached(into, "back", into.transpose)
+        alpha = self._weigh(value, hyperedge_attr, into, back)
+        dtype = acc_dtype(value.dtype)  # of counts, which 16 bits do not hold
+        if hyperedge_weight is None:
+            hyperedge_weight = value.new_ones(into.num_dst, dtype=dtype)
+        of_hyperedge = _inverse(into.in_degree().to(dtype).view(-1, 1))
+        of_node = _inverse(sum_sources(hyperedge_weight.to(dtype).view(-1, 1), back))
+        add_up = self._sum if self.fused else self._sum_edge_by_edge
+        inside = add_up(alpha, value, of_hyperedge, into)
+        out = add_up(alpha, inside, of_node, back)
+        return add_bias(out.flatten(1) if self.concat else out.mean(1), self.bias)
+
+    def _weigh(
+        self, value: Tensor, hyperedge_attr: OptTensor, into: Graph, back: Graph
+    ) -> OptTensor:
+        """The weights of all pairs of a node and a hyperedge, [e, h]; None without attention."""
+        if self.att is None:
+            return None
+        if hyperedge_attr is None:
+            raise ValueError(f"{self} was made with use_attention=True and needs hyperedge_attr")
+        key = split_heads(project(self.lin, hyperedge_attr, "hyperedge_attr"), self.out_channels)
+        of_node, of_hyperedge = self.att.chunk(2, dim=-1)
+        (by_node,), (by_hyperedge,) = head_scores(value, of_node), head_scores(key, of_hyperedge)
+        score = F.leaky_relu(edge_sum(by_hyperedge, by_node, into), self.negative_slope)
+        alpha = edge_softmax(score, into if self.attention_mode == "node" else back)
+        if recording():
+            note(alpha, into)
+        return F.dropout(alpha, self.dropout, self.training)
+
+    def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:
+        """The normalised sum of the values by the weights, [n, h, c].
+
+        The weights are normalised, and not the sum, which could outgrow 16 bits.
+        """
+        weight = to_edges(norm, graph)
+        if alpha is not None:
+            weight = alpha * weight
+        return aggregate(weight.to(value.dtype), value, graph)
+
+    def _sum_edge_by_edge(
+        self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph
+    ) -> Tensor:
+        # propagate_type: (x: Tensor, norm: Tensor, alpha: OptTensor)
+        return self.propagate(
+            graph.edge_index,
+            x=value,
+            norm=norm.flatten().to(value.dtype),
+            alpha=alpha,
+            size=graph.size,
+        )
+
+    def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
+        """Weighted values [e, h, c] of the pairs: the edge-by-edge path."""
+        out = norm_i.view(-1, 1, 1) * x_j.view(-1, self.heads, self.out_channels)
+        return out if alpha is None else alpha.view(-1, self.heads, 1) * out
+
+    def __repr__(self) -> str:
+        return MessagePassing.__repr__(self)
+
+
+def _pairs(
+    hyperedge_index: Tensor | Graph,
+    x: Tensor,
+    weight: OptTensor,
+    attr: OptTensor,
+    count: int | None,
+) -> Graph:
+    """The graph from n nodes to m hyperedges.
+
+    Raises:
+        TypeError: for other than tensors.
+        ValueError: for a wrong shape or an index out of range.
+    """
+    check_tensor("x", x)
+    if x.dim() != 2:
+        raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
+    given = {"hyperedge_weight": weight, "hyperedge_attr": attr}
+    told = {name: tensor.shape[0] for name, tensor in given.items() if tensor is not None}
+    if isinstance(hyperedge_index, Graph):
+        count = hyperedge_index.num_dst
+    elif count is None and told:
+        count = max(told.values())
+    elif count is None:
+        if torch.compiler.is_exporting():
+            raise ValueError(
+                "torch.export fixes what is read from a tensor: give the number of hyperedges, "
+                "num_edges"
+            )
+        count = int(hyperedge_index[1].max()) + 1 if hyperedge_index.numel() else 0
+    pairs = as_graph(hyperedge_index, (x.shape[0], count))
+    for name, rows in told.items():
+        if rows != count and bool(pairs.in_degree()[rows:].any() if rows < count else rows > count):
+            raise ValueError(f"{name} must have {count} rows, one a hyperedge; got {rows}")
+    return pairs
+
+
+def _filled(rows: Tensor, count: int) -> Tensor:
+    """The rows [count, ...] of all hyperedges, of which the last may have no node and no row."""
+    missing = count - rows.shape[0]
+    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
+
+
+def _inverse(x: Tensor) -> Tensor:
+    """1 / x, and 0 for 0."""
+    return 1 / x.masked_fill(x == 0, torch.inf)

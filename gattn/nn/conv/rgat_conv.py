@@ -1,0 +1,376 @@
+"""RGATConv: attention over edges of several relations, each with its own projection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter, ReLU
+from torch_geometric.nn.inits import glorot, ones, zeros
+from torch_geometric.typing import Adj, OptTensor, Size
+
+from gattn.functional import aggregate, edge_dot, edge_softmax
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_at_least, shape_of_rows
+from gattn.nn.common.edge_inputs import edge_rows, edge_sum, read_edges, sparse_values, with_weights
+from gattn.nn.common.edge_terms import EdgeTerms, read_terms
+from gattn.nn.common.features import (
+    add_bias,
+    as_columns,
+    features_and_weight,
+    glorot_linear,
+    infinite_as_nan,
+)
+from gattn.nn.common.recording import note, recording
+from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.typed import TypedGraph, checked_types, typed_graph
+
+MECHANISMS = ("within-relation", "across-relation")
+MODES = ("additive-self-attention", "multiplicative-self-attention")
+MODS = ("additive", "scaled", "f-additive", "f-scaled")
+
+
+class RGATConv(AttentionConv):
+    r"""Relational graph attention.
+
+    .. math::
+        x'_i = b + \Big\Vert_h \sum_{r} \sum_{j \in N_r(i)} \alpha_{ij} W_r x_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}\, s(q W_r x_i, k W_r x_j, e W_e a_{ij})
+
+    with s the LeakyReLU of the sum (``"additive-self-attention"``) or the product of its
+    arguments (``"multiplicative-self-attention"``), and the softmax over all edges into i
+    (``"across-relation"``) or over those of one relation (``"within-relation"``). Takes the
+    arguments and the parameters of ``torch_geometric.nn.RGATConv`` and gives its outputs. A node
+    is projected once per relation, not once per edge.
+
+    Args:
+        in_channels: features of a node, d.
+        out_channels: channels per head, c.
+        num_relations: number of relations, r.
+        num_bases: W_r are mixtures of so many matrices.
+        num_blocks: W_r are block-diagonal, of so many blocks.
+        mod: how the cardinality of a neighbourhood is kept: ``"additive"``, ``"scaled"``,
+            ``"f-additive"``, ``"f-scaled"``; None does not keep it. ``"f-additive"`` adds one to
+            each weight above zero, so not to one that underflows: on the kernels below the
+            smallest normal number, in PyG below the smallest subnormal one, e^-708 and e^-745 in
+            fp64.
+        attention_mechanism: ``"across-relation"`` or ``"within-relation"``.
+        attention_mode: ``"additive-self-attention"`` or ``"multiplicative-self-attention"``.
+        heads: number of heads, h.
+        dim: scores per head; above 1 in the multiplicative mode only.
+        concat: whether heads are laid side by side, or averaged.
+        negative_slope: slope of the LeakyReLU below zero.
+        dropout: probability of dropping a weight in training, without mod only.
+        edge_dim: features of an edge; None where there are none. A forward without edge_attr
+            leaves the edges' term out of the score, as PyG's does.
+        bias: whether a bias is added.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d]; edges as pairs (2, e), an adjacency [n, n] (its values are the
+          relations) or a :class:`gattn.Graph`; edge types [e] in [0, num_relations); edge
+          features [e, edge_dim] or [e]
+        - **output:** [n, h * c] or, in the multiplicative mode, [n, h * dim * c]; without the
+          factor h where ``concat=False``; the bias for a node without edges
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for a wrong shape or option, or an index or type out of range.
+
+    Reference:
+        Busbridge et al., "Relational graph attention networks" (2019); Zhang and Xie, "Improving
+        attention mechanism in graph neural networks via cardinality preservation" (IJCAI 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import RGATConv
+        >>> edge_index, edge_type = torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.tensor([0, 1, 0])
+        >>> RGATConv(16, 8, num_relations=2)(torch.randn(3, 16), edge_index, edge_type).shape
+        torch.Size([3, 8])
+    """
+
+    _alpha: OptTensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_relations: int,
+        num_bases: int | None = None,
+        num_blocks: int | None = None,
+        mod: str | None = None,
+        attention_mechanism: str = "across-relation",
+        attention_mode: str = "additive-self-attention",
+        heads: int = 1,
+        dim: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        check_at_least(0, in_channels=in_channels, edge_dim=edge_dim)
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            negative_slope=negative_slope, dropout=dropout, edge_dim=edge_dim,
+        )  # fmt: skip
+        check_at_least(1, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
+        check_at_least(0, num_relations=num_relations)
+        _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
+        width = heads * out_channels
+        if num_bases is not None and num_blocks is not None:
+            raise ValueError("num_bases and num_blocks exclude one another; got both")
+        if num_blocks is not None and (in_channels % num_blocks or width % num_blocks):
+            raise ValueError(
+                f"num_blocks must divide in_channels ({in_channels}) and heads * out_channels "
+                f"({width}); got {num_blocks}"
+            )
+        self.mod = mod
+        self.activation = ReLU()
+        self.attention_mode = attention_mode
+        self.attention_mechanism = attention_mechanism
+        self.dim = dim
+        self.num_relations = num_relations
+        self.num_bases = num_bases
+        self.num_blocks = num_blocks
+
+        self.q = Parameter(torch.empty(width, heads * dim))
+        self.k = Parameter(torch.empty(width, heads * dim))
+        total = dim * (width if concat else out_channels)
+        self.bias = Parameter(torch.empty(total)) if bias else None
+        self.lin_edge = self.e = None
+        if edge_dim is not None:
+            self.lin_edge = glorot_linear(edge_dim, width)
+            self.e = Parameter(torch.empty(width, heads * dim))
+        if num_bases is not None:
+            self.att = Parameter(torch.empty(num_relations, num_bases))
+            self.basis = Parameter(torch.empty(num_bases, in_channels, width))
+        elif num_blocks is not None:
+            block = in_channels // num_blocks, width // num_blocks
+            self.weight = Parameter(torch.empty(num_relations, num_blocks, *block))
+        else:
+            self.weight = Parameter(torch.empty(num_relations, in_channels, width))
+        self.w = Parameter(torch.ones(out_channels))
+        self.l1 = Parameter(torch.empty(1, out_channels))
+        self.b1 = Parameter(torch.empty(1, out_channels))
+        self.l2 = Parameter(torch.empty(out_channels, out_channels))
+        self.b2 = Parameter(torch.empty(1, out_channels))
+        self._alpha = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        if self.num_bases is not None:
+            glorot(self.basis)
+            glorot(self.att)
+        else:
+            glorot(self.weight)
+        glorot(self.q)
+        glorot(self.k)
+        zeros(self.bias)
+        ones(self.l1)
+        zeros(self.b1)
+        torch.nn.init.constant_(self.l2, 1 / max(self.out_channels, 1))
+        zeros(self.b2)
+        glorot(self.lin_edge)
+        glorot(self.e)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj | Graph,
+        edge_type: OptTensor = None,
+        edge_attr: OptTensor = None,
+        size: Size = None,
+        return_attention_weights: bool | None = None,
+        *,
+        edge_weight: OptTensor = None,
+        attn_bias: OptTensor = None,
+    ) -> Any:
+        """Attend along the edges of all relations.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_type: the relation of each edge, see Shapes.
+            edge_attr: edge features, see Shapes.
+            size: (n, n).
+            return_attention_weights: True or False to return the weights, too, as in PyG; None
+                not to.
+            edge_weight: [e], multiplies the message of each edge.
+            attn_bias: [e] or [e, h * dim], is added to the score of each edge; -inf drops it.
+
+        Returns:
+            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
+            alpha [e, h * dim] before dropout and mod, in the order of the given edges or, for a
+            sparse adjacency, of its entries.
+        """
+        if x.dim() != 2:
+            raise ValueError(
+                f"x must have shape {shape_of_rows(self.in_channels)}; got {tuple(x.shape)}"
+            )
+        if edge_type is None:
+            edge_type = sparse_values(edge_index, torch.int64)
+        if edge_type is None:
+            raise ValueError("edge_type must be given, or be the values of a sparse adjacency")
+        graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
+        edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
+        terms = read_terms(
+            edge_index, graph, x, edge_weight, attn_bias, heads=self.heads * self.dim
+        )
+        attend = self._attend if self.fused else self._attend_edge_by_edge
+        out, alpha = attend(x, edge_type, edge_attr, graph, terms)
+        if recording() and alpha is not None:
+            note(alpha, graph)
+        if alpha is None or not isinstance(return_attention_weights, bool):
+            return out
+        return out, with_weights(edge_index, graph, alpha, x)
+
+    def _attend(
+        self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
+    ) -> tuple[Tensor, Tensor]:
+        typed = typed_graph(graph, edge_type, self.num_relations)
+        projected = self._project(x)
+        score = terms.biased(self._score(projected, edge_attr, typed))
+        within = self.attention_mechanism == "within-relation"
+        alpha = edge_softmax(score, typed.between_pairs if within else typed.from_pairs)
+        value = projected.unflatten(-1, (self.heads, -1)).flatten(0, 1)
+        out = self._sum(self._keep_cardinality(alpha), value, typed, graph, terms)
+        return self.update(out), alpha
+
+    def _project(self, x: Tensor) -> Tensor:
+        """W_r x_i for every node and relation: [n, r, h * c]."""
+        if self.num_blocks is not None:
+            blocks = x.unflatten(-1, (self.num_blocks, -1))
+            return torch.einsum("nbd,rbde->nrbe", blocks, self.weight).flatten(2)
+        weight = self._weight().transpose(0, 1)
+        return (x @ weight.flatten(1)).unflatten(-1, weight.shape[1:])
+
+    def _weight(self) -> Tensor:
+        """W_r: [r, d, h * c]."""
+        if self.num_bases is None:
+            return self.weight
+        return torch.einsum("rb,bde->rde", self.att, self.basis)
+
+    def _score(self, projected: Tensor, edge_attr: OptTensor, typed: TypedGraph) -> Tensor:
+        """s for every edge: [e, h * dim]."""
+        width = self.heads * self.dim
+        scores = infinite_as_nan(projected @ torch.cat([self.q, self.k], dim=1))
+        query, key = scores.split(width, dim=-1)
+        query, key = query.flatten(0, 1), key.flatten(0, 1)
+        edge = None if edge_attr is None else self._edge_term(edge_attr)
+        if self.attention_mode == "additive-self-attention":
+            score = edge_sum(query, key, typed.between_pairs)
+            return F.leaky_relu(score if edge is None else score + edge, self.negative_slope)
+        score = edge_dot(query.unsqueeze(-1), key.unsqueeze(-1), typed.between_pairs)
+        return score if edge is None else score * edge
+
+    def _edge_term(self, edge_attr: Tensor) -> Tensor:
+        """e W_e a_ij: [e, h * dim], by one thin product."""
+        if self.lin_edge is None or self.e is None:
+            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+        edge_attr = as_columns(edge_attr)
+        if not self._is_readable("lin_edge"):
+            return self.lin_edge(edge_attr) @ self.e
+        columns, weight = features_and_weight(self.lin_edge, edge_attr)
+        return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
+
+    def _keep_cardinality(self, alpha: Tensor) -> Tensor:
+        """The weight of each edge from alpha, but for what is constant around a node."""
+        if self.mod == "f-additive":
+            return torch.where(alpha > 0, alpha + 1, alpha)
+        return F.dropout(alpha, self.dropout, self.training) if self.mod is None else alpha
+
+    def _sum(
+        self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph, terms: EdgeTerms
+    ) -> Tensor:
+        """Sum over the edges: [n, h, c], in the multiplicative mode [n, h, dim, c]."""
+        if self.dim > 1:  # heads of value serve in turn: the scores of a head go last
+            weight = weight.unflatten(1, (self.heads, self.dim)).transpose(1, 2).flatten(1)
+        out = aggregate(terms.weighted(weight), value, typed.from_pairs)
+        if self.mod == "additive":
+            plain = aggregate(terms.weighted(torch.ones_like(weight)), value, typed.from_pairs)
+            out = out + self.w * plain
+        elif self.mod in ("scaled", "f-scaled"):
+            degree = graph.in_degree().to(out.dtype).view(-1, 1, 1)
+            out = out * (self._scale(degree) if self.mod == "scaled" else degree)
+        if self.attention_mode == "additive-self-attention":
+            return out
+        return out.unflatten(1, (self.dim, self.heads)).transpose(1, 2)
+
+    def _scale(self, degree: Tensor) -> Tensor:
+        return self.activation(degree * self.l1 + self.b1) @ self.l2 + self.b2
+
+    def _attend_edge_by_edge(
+        self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
+    ) -> tuple[Tensor, OptTensor]:
+        edge_type = checked_types("edge_type", edge_type, graph.num_edges, self.num_relations)
+        # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
+        with self.telling(terms):
+            out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)
+        alpha, self._alpha = self._alpha, None
+        return out, alpha
+
+    def message(
+        self,
+        x_i: Tensor,
+        x_j: Tensor,
+        edge_type: Tensor,
+        edge_attr: OptTensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted values of the edges: the edge-by-edge path."""
+        edges = torch.arange(edge_type.shape[0], device=edge_type.device)
+        projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
+        query, key = projected_i @ self.q, value @ self.k
+        edge = None if edge_attr is None else self._edge_term(edge_attr)
+        if self.attention_mode == "additive-self-attention":
+            score = query + key if edge is None else query + key + edge
+            score = F.leaky_relu(score, self.negative_slope)
+        else:
+            score = query * key if edge is None else query * key * edge
+        if self.attention_mechanism == "within-relation":
+            assert size_i is not None
+            group = index * self.num_relations + edge_type
+            alpha = self.softmax(score, group, size=size_i * self.num_relations)
+        else:
+            alpha = self.softmax(score, index, ptr, size_i)
+        self._alpha = alpha
+        return self._weigh(alpha, value, index, size_i)
+
+    def update(self, aggr_out: Tensor) -> Tensor:
+        """The heads side by side or averaged, and the bias."""
+        out = aggr_out.flatten(1) if self.concat else aggr_out.mean(1).flatten(1)
+        return add_bias(out, self.bias)
+
+    def _weigh(self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None) -> Tensor:
+        """The values of the edges by their weights, with the cardinality kept."""
+        shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
+        value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))
+        out = self._keep_cardinality(alpha).unflatten(1, shape).unsqueeze(-1) * value
+        if self.mod == "additive":
+            return out + self.w * value
+        if self.mod in ("scaled", "f-scaled"):
+            degree = torch.bincount(index, minlength=nodes or 0)[index].to(out.dtype)
+            degree = degree.view(-1, *(1,) * (out.dim() - 1))
+            return out * (self._scale(degree) if self.mod == "scaled" else degree)
+        return out
+
+
+def _check_options(mechanism: str, mode: str, dim: int, dropout: float, mod: str | None) -> None:
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"attention_mechanism must be one of {MECHANISMS}; got {mechanism!r}")
+    if mode not in MODES:
+        raise ValueError(f"attention_mode must be one of {MODES}; got {mode!r}")
+    if mode == "additive-self-attention" and dim > 1:
+        raise ValueError(f"dim must be 1 in the mode {mode!r}; got {dim}")
+    if mod is not None and mod not in MODS:
+        raise ValueError(f"mod must be None or one of {MODS}; got {mod!r}")
+    if dropout > 0 and mod is not None:
+        raise ValueError(f"dropout must be 0 where mod is given; got {dropout}")

@@ -1,0 +1,65 @@
+"""Whether a function gives each row, or each number, a result of it alone: rows come in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn import Module
+from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn import MLP, BatchNorm
+from torch_geometric.nn.dense.linear import Linear
+
+from gattn.compat.torch import has_own_hooks
+from gattn.nn.common.features import is_untouched
+
+_MODULES = (
+    nn.CELU, nn.ELU, nn.GELU, nn.Hardshrink, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity,
+    nn.LeakyReLU, nn.LogSigmoid, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid,
+    nn.Softplus, nn.Softshrink, nn.Softsign, nn.Tanh, nn.Tanhshrink, nn.Threshold,
+)  # fmt: skip
+_FUNCTIONS = (
+    torch.relu, torch.selu, torch.sigmoid, torch.tanh, torch.exp, torch.abs, torch.celu,
+    F.celu, F.elu, F.gelu, F.hardshrink, F.hardsigmoid, F.hardswish, F.hardtanh, F.leaky_relu,
+    F.logsigmoid, F.mish, F.relu, F.relu6, F.selu, F.sigmoid, F.silu, F.softplus, F.softshrink,
+    F.softsign, F.tanh, F.tanhshrink,
+)  # fmt: skip
+"""What acts on every number by itself, without a parameter."""
+_CONTAINERS = nn.Sequential, nn.ModuleList, MLP, BatchNorm
+_PLAIN = Linear, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.PReLU, *_MODULES
+_IN_EVALUATION = nn.BatchNorm1d, nn.Dropout
+"""In training they look at all rows, or draw random numbers."""
+
+
+def acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
+    """Whether a function is one of torch's that act on every number by itself."""
+    if isinstance(act, Module):
+        return type(act) in _MODULES and not has_own_hooks(act)
+    return any(act is known for known in _FUNCTIONS)
+
+
+def why_not_row_wise(network: object) -> str:
+    """Which part of a network may look at more than one row, in words; empty where none does."""
+    if not isinstance(network, Module):
+        return f"{network} may look at more than one row"
+    if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
+        return f"{type(network).__name__} takes its widths from its first input"
+    for module in network.modules():
+        if not _is_row_wise(module):
+            return f"{type(module).__name__} may look at more than one row"
+    return ""
+
+
+def _is_row_wise(module: Module) -> bool:
+    kind = type(module)
+    if not is_untouched(module):
+        return False
+    if kind in _IN_EVALUATION:
+        is_by_batch = kind is nn.BatchNorm1d and module.running_mean is None
+        return not module.training and not is_by_batch
+    if isinstance(module, MLP) and module.training and any(cast("list[float]", module.dropout)):
+        return False
+    return kind in _CONTAINERS or kind in _PLAIN

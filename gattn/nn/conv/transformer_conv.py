@@ -1,0 +1,201 @@
+"""TransformerConv: dot-product attention along the edges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.typing import Adj, OptTensor, PairTensor
+
+from gattn.graph import Graph
+from gattn.nn.common.edge_inputs import given_weights, read_edges
+from gattn.nn.common.features import (
+    channel_pair,
+    is_plain,
+    merge_heads,
+    node_pair,
+    project,
+    skip,
+    split_heads,
+)
+from gattn.nn.common.scores import DotScore
+from gattn.nn.conv.base import AttentionConv, Nodes
+
+
+class TransformerConv(AttentionConv):
+    r"""Graph attention with a scaled dot-product score.
+
+    .. math::
+        x'_i = W_{\mathrm{skip}} x_i + \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij}
+        (W_v x_j + W_e e_{ij}), \qquad
+        \alpha_{ij} = \mathrm{softmax}_j
+        \frac{W_q x_i \cdot (W_k x_j + W_e e_{ij})}{\sqrt{c}}
+
+    With ``beta=True`` the two terms (s the skip, o the attention) are gated:
+    :math:`x'_i = \beta_i s_i + (1 - \beta_i) o_i` with
+    :math:`\beta_i = \sigma(w \cdot [o_i, s_i, o_i - s_i])`. Takes the arguments and the parameters
+    of ``torch_geometric.nn.TransformerConv`` and gives its outputs. No tensor of size edges x
+    channels is formed: the edge term is factored.
+
+    Args:
+        in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
+            first input.
+        out_channels: channels per head, c.
+        heads: number of heads, h.
+        concat: whether heads are laid side by side, or averaged.
+        beta: whether the skip and the attention are gated.
+        dropout: probability of dropping a weight in training.
+        edge_dim: features of an edge; None where there are none.
+        bias: whether the projections have a bias.
+        root_weight: whether the skip is added; without it there is no gate.
+        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+
+    Shapes:
+        - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite, dense or ``torch.sparse``
+          CSR, or dense [b, n, d] for b sets of features on one set of edges; edges as pairs
+          (2, e), an adjacency [n, m] or a :class:`gattn.Graph`; edge features [e, edge_dim] or [e]
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch
+
+    Raises:
+        TypeError: for edges of another type, or dtypes that differ.
+        ValueError: for a wrong shape, an index out of range, or edge features without edge_dim or
+            the reverse.
+
+    Reference:
+        Shi et al., "Masked label prediction: unified message passing model for semi-supervised
+        classification" (IJCAI 2021).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import TransformerConv
+        >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        >>> TransformerConv(16, 8, heads=4)(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
+    """
+
+    _alpha: OptTensor
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        beta: bool = False,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
+        bias: bool = True,
+        root_weight: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
+            dropout=dropout, edge_dim=edge_dim,
+        )  # fmt: skip
+        self.beta = beta and root_weight
+        self.root_weight = root_weight
+        self._alpha = None
+        source, destination = channel_pair(in_channels)
+        width, total = heads * out_channels, heads * out_channels if concat else out_channels
+        self.lin_key = Linear(source, width, bias=bias)
+        self.lin_query = Linear(destination, width, bias=bias)
+        self.lin_value = Linear(source, width, bias=bias)
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, width, bias=False)
+        self.lin_skip = Linear(destination, total, bias=bias)
+        self.lin_beta = Linear(3 * total, 1, bias=False) if self.beta else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        super().reset_parameters()
+        projections = self.lin_key, self.lin_query, self.lin_value
+        for linear in (*projections, self.lin_edge, self.lin_skip, self.lin_beta):
+            if linear is not None:
+                linear.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor | PairTensor,
+        edge_index: Adj | Graph,
+        edge_attr: OptTensor = None,
+        return_attention_weights: bool | None = None,
+        *,
+        edge_weight: OptTensor = None,
+        attn_bias: OptTensor = None,
+    ) -> Any:
+        """Attend along the edges.
+
+        Args:
+            x: node features, see Shapes.
+            edge_index: the edges, see Shapes.
+            edge_attr: edge features, see Shapes.
+            return_attention_weights: True or False to return the weights, too, as in PyG; None
+                not to.
+            edge_weight: [e], multiplies the message of each edge.
+            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+
+        Returns:
+            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
+            alpha [e, h] before dropout, in the order of the given edges.
+        """
+        x_src, x_dst = node_pair(x)
+        graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
+        if self.lin_edge is not None and edge_attr is None:
+            raise ValueError(f"{self} was made with edge_dim={self.edge_dim} and needs edge_attr")
+        query = split_heads(project(self.lin_query, x_dst), self.out_channels)
+        key = split_heads(project(self.lin_key, x_src), self.out_channels)
+        value = split_heads(project(self.lin_value, x_src), self.out_channels)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
+        nodes, asked = Nodes(query, key, value), isinstance(return_attention_weights, bool)
+        out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
+        out = merge_heads(out, self.heads, x_src, self.concat)
+        if self.root_weight:
+            out = self._add_skip(out, skip(self.lin_skip, x_dst))
+        return out if alpha is None else (out, given_weights(edge_index, graph, alpha, x_src))
+
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
+        assert nodes.query is not None
+        return DotScore(nodes.query, nodes.key, *self.edge_term(edge_attr, graph, nodes.key))
+
+    def _edge_by_edge(
+        self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
+    ) -> tuple[Tensor, OptTensor]:
+        query, key, value, _ = nodes
+        # propagate_type: (query: Tensor, key: Tensor, value: Tensor, edge_attr: OptTensor)
+        out = self.propagate(
+            graph.edge_index, query=query, key=key, value=value, edge_attr=edge_attr
+        )
+        alpha, self._alpha = self._alpha, None
+        return out, alpha
+
+    def message(
+        self,
+        query_i: Tensor,
+        key_j: Tensor,
+        value_j: Tensor,
+        edge_attr: OptTensor,
+        index: Tensor,
+        ptr: OptTensor,
+        size_i: int | None,
+    ) -> Tensor:
+        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        if edge_attr is not None:
+            edge_value = self.edge_values(edge_attr, key_j.shape[1])
+            key_j, value_j = key_j + edge_value, value_j + edge_value
+        score = (query_i * key_j).sum(-1) / math.sqrt(self.out_channels)
+        self._alpha = alpha = self.softmax(score, index, ptr, size_i)
+        return value_j * F.dropout(alpha, self.dropout, self.training).unsqueeze(-1)
+
+    def _add_skip(self, out: Tensor, skip: Tensor) -> Tensor:
+        """out + skip, or gated: w . [o, s, o - s] is (w1 + w3) . o + (w2 - w3) . s."""
+        if self.lin_beta is None:
+            return out + skip
+        if not is_plain(self.lin_beta):
+            return out.lerp(skip, self.lin_beta(torch.cat([out, skip, out - skip], -1)).sigmoid())
+        w1, w2, w3 = self.lin_beta.weight.chunk(3, dim=-1)
+        beta = (F.linear(out, w1 + w3, self.lin_beta.bias) + F.linear(skip, w2 - w3)).sigmoid()
+        return out.lerp(skip, beta)

@@ -1,0 +1,1 @@
+"""Encodings of positions and structure, and score biases from relative positions."""

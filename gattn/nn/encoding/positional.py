@@ -1,0 +1,361 @@
+"""Encodings of where a node stands: in a sequence, on a grid, or in the structure of its graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter
+
+from gattn.graph import as_graph
+from gattn.graph.cache import cached
+from gattn.nn.common.checks import check_at_least
+from gattn.nn.common.features import dtype_of
+from gattn.nn.encoding.relative_bias import look_up
+from gattn.structure import laplacian_eigenvectors, return_probabilities
+from gattn.structure.waves import waves
+
+
+class SinusoidalEncoding(Module):
+    r"""Sines and cosines of a position, on one axis or on several.
+
+    .. math:: p_{2t} = \sin(x\, T^{-2t/d}), \qquad p_{2t+1} = \cos(x\, T^{-2t/d})
+
+    On a grid every axis has its own channels / axes of the channels.
+
+    Args:
+        channels: channels in all.
+        axes: axes of a position: 1 for sequences, 2 for images, 3 for volumes.
+        max_period: T, the longest period over 2 pi, in the unit of the position.
+
+    Shapes:
+        - **input:** position [n], or [n, axes]
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for axes < 1, where channels are not a multiple of 2 * axes, or for a position
+            of another shape.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import SinusoidalEncoding
+        >>> SinusoidalEncoding(16)(torch.arange(5)).shape
+        torch.Size([5, 16])
+        >>> SinusoidalEncoding(16, axes=2)(torch.cartesian_prod(*[torch.arange(3)] * 2)).shape
+        torch.Size([9, 16])
+    """
+
+    def __init__(self, channels: int, axes: int = 1, *, max_period: float = 1e4) -> None:
+        super().__init__()
+        check_at_least(1, axes=axes)
+        if channels < 1 or channels % (2 * axes):
+            raise ValueError(f"channels must be a multiple of {2 * axes}; got {channels}")
+        self.channels = channels
+        self.axes = axes
+        self.max_period = max_period
+
+    def forward(self, position: Tensor) -> Tensor:
+        """Encode positions.
+
+        Args:
+            position: [n], or [n, axes] for several axes; integers or floats.
+
+        Returns:
+            [n, channels], in the dtype of position where it is floating, else the default one.
+        """
+        if self.axes == 1 and position.dim() == 1:
+            position = position.unsqueeze(1)
+        if position.dim() != 2 or position.shape[1] != self.axes:
+            raise ValueError(
+                f"position must have shape (n, {self.axes}); got {tuple(position.shape)}"
+            )
+        return waves(position, self.channels // self.axes, self.max_period).flatten(1)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.channels}, axes={self.axes})"
+
+
+class LearnedEncoding(Module):
+    r"""A learned vector for every position, or for anything else that is counted.
+
+    .. math:: p = W_x
+
+    Args:
+        num_positions: number of positions.
+        channels: channels of a vector.
+
+    Shapes:
+        - **input:** position [n] in [0, num_positions)
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for a negative number of either, or a position out of range.
+
+    Reference:
+        Gehring et al., "Convolutional sequence to sequence learning" (ICML 2017).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import LearnedEncoding
+        >>> LearnedEncoding(10, 16)(torch.tensor([0, 3, 9])).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, num_positions: int, channels: int) -> None:
+        super().__init__()
+        check_at_least(0, num_positions=num_positions, channels=channels)
+        self.num_positions = num_positions
+        self.channels = channels
+        self.weight = Parameter(torch.empty(num_positions, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all vectors anew."""
+        torch.nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, position: Tensor) -> Tensor:
+        """Look up positions.
+
+        Args:
+            position: [n] integers in [0, num_positions).
+
+        Returns:
+            [n, channels].
+
+        Raises:
+            ValueError: for a position out of range.
+        """
+        return look_up(self.weight, position, "position")
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.num_positions}, {self.channels})"
+
+
+class LaplacianEncoding(Module):
+    r"""A projection of the eigenvectors of each graph's Laplacian.
+
+    .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
+
+    The sign of an eigenvector carries no meaning. It is fixed (see
+    :func:`gattn.structure.laplacian_eigenvectors`), and in training drawn at random for each
+    forward pass, so that the model learns to do without it.
+
+    Args:
+        k: number of eigenvectors.
+        channels: channels of the encoding.
+
+    Shapes:
+        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for k < 1 or channels < 0, or a bipartite graph.
+
+    Reference:
+        Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
+        2021).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import LaplacianEncoding
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> LaplacianEncoding(4, 16)(edge_index, 3).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, k: int, channels: int) -> None:
+        super().__init__()
+        check_at_least(1, k=k)
+        check_at_least(0, channels=channels)
+        self.k = k
+        self.channels = channels
+        self.lin = Linear(k, channels)
+
+    def reset_parameters(self) -> None:
+        """Draw the projection anew."""
+        self.lin.reset_parameters()
+
+    def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
+        """Encode the nodes of a graph, or of a batch of them.
+
+        Args:
+            edges: the graph, or anything it is made from; the eigenvectors are computed once per
+                :class:`gattn.Graph` or ``edge_index`` tensor.
+            num_nodes: number of nodes, n; may be left out where the edges carry it.
+
+        Returns:
+            [n, channels].
+        """
+        graph = as_graph(edges, num_nodes)
+        vectors = cached(
+            graph, ("laplacian", self.k), lambda: laplacian_eigenvectors(graph, k=self.k)
+        )
+        return self.encode(vectors.to(dtype_of(self.lin)))
+
+    def encode(self, eigenvectors: Tensor) -> Tensor:
+        """Encode eigenvectors that a transform stored.
+
+        Args:
+            eigenvectors: [n, k].
+
+        Returns:
+            [n, channels].
+        """
+        if self.training:
+            coin = torch.rand(self.k, device=eigenvectors.device) < 0.5
+            eigenvectors = torch.where(coin, -eigenvectors, eigenvectors)
+        return self.lin(eigenvectors)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.k}, {self.channels})"
+
+
+class RandomWalkEncoding(Module):
+    r"""A projection of the probabilities of a random walk to be back at its start.
+
+    .. math:: p_i = W \bigl[(D^{-1} A)^t_{ii}\bigr]_{t = 1 \dots K}
+
+    Args:
+        steps: number of steps, K.
+        channels: channels of the encoding.
+
+    Shapes:
+        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for steps < 1 or channels < 0, or a bipartite graph.
+
+    Reference:
+        Dwivedi et al., "Graph neural networks with learnable structural and positional
+        representations" (ICLR 2022).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import RandomWalkEncoding
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> RandomWalkEncoding(8, 16)(edge_index, 3).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, steps: int, channels: int) -> None:
+        super().__init__()
+        check_at_least(1, steps=steps)
+        check_at_least(0, channels=channels)
+        self.steps = steps
+        self.channels = channels
+        self.lin = Linear(steps, channels)
+
+    def reset_parameters(self) -> None:
+        """Draw the projection anew."""
+        self.lin.reset_parameters()
+
+    def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
+        """Encode the nodes of a graph, or of a batch of them.
+
+        Args:
+            edges: the graph, or anything it is made from; the probabilities are computed once per
+                :class:`gattn.Graph` or ``edge_index`` tensor.
+            num_nodes: number of nodes, n; may be left out where the edges carry it.
+
+        Returns:
+            [n, channels].
+        """
+        graph = as_graph(edges, num_nodes)
+        found = cached(
+            graph, ("walk", self.steps), lambda: return_probabilities(graph, steps=self.steps)
+        )
+        return self.encode(found.to(dtype_of(self.lin)))
+
+    def encode(self, probabilities: Tensor) -> Tensor:
+        """Encode probabilities that a transform stored.
+
+        Args:
+            probabilities: [n, steps].
+
+        Returns:
+            [n, channels].
+        """
+        return self.lin(probabilities)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.steps}, {self.channels})"
+
+
+class DegreeEncoding(Module):
+    r"""A learned vector for every degree.
+
+    .. math:: p_i = W^{\mathrm{in}}_{\min(\deg^{\mathrm{in}}_i, D)}
+        \;(+\; W^{\mathrm{out}}_{\min(\deg^{\mathrm{out}}_i, D)})
+
+    Args:
+        max_degree: D, the largest degree told apart from those above.
+        channels: channels of the encoding.
+        directed: whether the edges out of a node have vectors of their own.
+
+    Shapes:
+        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **output:** [n, channels]
+
+    Raises:
+        ValueError: for max_degree < 0 or channels < 0.
+
+    Reference:
+        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
+        2021), centrality encoding.
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import DegreeEncoding
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> DegreeEncoding(6, 16)(edge_index, 3).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, max_degree: int, channels: int, *, directed: bool = False) -> None:
+        super().__init__()
+        check_at_least(0, max_degree=max_degree, channels=channels)
+        self.max_degree = max_degree
+        self.channels = channels
+        self.into = LearnedEncoding(max_degree + 1, channels)
+        self.out_of = LearnedEncoding(max_degree + 1, channels) if directed else None
+
+    def reset_parameters(self) -> None:
+        """Draw all vectors anew."""
+        self.into.reset_parameters()
+        if self.out_of is not None:
+            self.out_of.reset_parameters()
+
+    def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
+        """Encode the nodes of a graph, or of a batch of them.
+
+        Args:
+            edges: the graph, or anything it is made from.
+            num_nodes: number of nodes, n; may be left out where the edges carry it.
+
+        Returns:
+            [n, channels].
+        """
+        graph = as_graph(edges, num_nodes)
+        out = self.encode(graph.in_degree())
+        if self.out_of is not None:
+            out = out + self.out_of(graph.out_degree().clamp(max=self.max_degree))
+        return out
+
+    def encode(self, degree: Tensor) -> Tensor:
+        """Encode degrees that a transform stored.
+
+        Args:
+            degree: [n] integers >= 0.
+
+        Returns:
+            [n, channels].
+        """
+        return self.into(degree.clamp(max=self.max_degree))
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.max_degree}, {self.channels})"

@@ -1,0 +1,100 @@
+"""GraphMultisetTransformer: nodes pooled into a few, these into one, on segments."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import ModuleList
+
+from gattn.graph import Graph
+from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, SetAttentionBlock
+from gattn.nn.common.checks import check_at_least, check_input
+from gattn.nn.common.segments import among_points, of_points, zero_empty
+from gattn.nn.readout.base import SegmentReadout
+
+
+class GraphMultisetTransformer(SegmentReadout):
+    r"""Sum up each graph by pooling its nodes into k, and after attention among these into one.
+
+    .. math:: y_g = \mathrm{PMA}_1(\mathrm{SAB}(\mathrm{PMA}_k(X_g)))
+
+    The arguments, the parameters and, but for graphs without nodes, the results are those of
+    ``torch_geometric.nn.GraphMultisetTransformer``. Nothing is padded and the index need not be
+    sorted.
+
+    Args:
+        channels: features of a node and of the result; divisible by heads.
+        k: nodes after the first pooling.
+        num_encoder_blocks: attention blocks among these.
+        heads: heads, h.
+        layer_norm: whether to normalise.
+        dropout: probability of dropping a weight in training.
+
+    Shapes:
+        - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
+        - **output:** [g, channels]; exact zeros for a graph without nodes
+        - **weights:** [n, k, heads], of the first pooling; for each of the k and each head they
+          sum to one over each graph
+
+    Raises:
+        TypeError: for a list or an array in the place of a tensor.
+        ValueError: where heads do not divide channels, or x is not two-dimensional.
+
+    Reference:
+        Baek, Kang and Hwang, "Accurate learning of graph representations with graph multiset
+        pooling" (ICLR 2021).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import GraphMultisetTransformer
+        >>> readout = GraphMultisetTransformer(8, k=3, heads=4)
+        >>> x, batch = torch.randn(5, 8), torch.tensor([0, 0, 0, 2, 2])
+        >>> readout(x, batch, dim_size=3).shape
+        torch.Size([3, 8])
+        >>> readout.attention_weights(x, batch, dim_size=3).shape
+        torch.Size([5, 3, 4])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        k: int,
+        num_encoder_blocks: int = 1,
+        heads: int = 1,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_at_least(0, num_encoder_blocks=num_encoder_blocks)
+        self.channels = channels
+        self.k = k
+        self.heads = heads
+        self.layer_norm = layer_norm
+        self.dropout = dropout
+        shared = heads, layer_norm, dropout
+        self.pma1 = PoolingByMultiheadAttention(channels, k, *shared)
+        self.encoders = ModuleList(
+            SetAttentionBlock(channels, *shared) for _ in range(num_encoder_blocks)
+        )
+        self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for block in (self.pma1, *self.encoders, self.pma2):
+            block.reset_parameters()  # type: ignore[operator]
+
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        check_input("x", x, self.channels, self.pma1.lin)
+        points = self.pma1(x, segments).flatten(0, 1)
+        for encoder in self.encoders:
+            points = encoder(points, among_points(segments, self.k))
+        out = self.pma2(points, of_points(segments, self.k)).squeeze(1)
+        return zero_empty(out, segments)
+
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return self.pma1.attention_weights(x, segments)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.__class__.__name__}({self.channels}, k={self.k}, heads={self.heads}, "
+            f"layer_norm={self.layer_norm}, dropout={self.dropout})"
+        )

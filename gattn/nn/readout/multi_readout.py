@@ -1,0 +1,159 @@
+"""Several readouts of the same nodes, laid side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import ModuleList
+from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn.resolver import aggregation_resolver
+
+from gattn.functional import aggregate
+from gattn.graph import Graph
+from gattn.nn.common.segments import Readout, members
+from gattn.nn.readout.base import SegmentReadout
+
+
+class MultiReadout(Readout):
+    r"""Sum up each graph by several readouts and concatenate what they give.
+
+    .. math:: y_g = \Big\Vert_r \mathrm{readout}_r(X_g)
+
+    A learned query beats a plain sum on many tasks and loses on others: both, side by side, let
+    the model choose.
+
+    Args:
+        readouts: modules that are PyG ``Aggregation``s, or names: ``"sum"`` (or ``"add"``) and
+            ``"mean"`` run on gattn's deterministic operator, any other is resolved by PyG
+            (``"max"``, ``"std"``, ...).
+
+    Shapes:
+        - **input:** x [n, in_channels]; index [n], or ptr [g + 1]
+        - **output:** [g, out_1 + out_2 + ...]
+
+    Raises:
+        TypeError: for a list or an array in the place of a tensor.
+        ValueError: for no readout at all, or a name that PyG does not know.
+
+    Reference:
+        Buterez et al., "Graph neural networks with adaptive readouts" (NeurIPS 2022); Corso et
+        al., "Principal neighbourhood aggregation for graph nets" (NeurIPS 2020).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import LearnedQueryReadout, MultiReadout
+        >>> readout = MultiReadout(["sum", LearnedQueryReadout(8, 16, num_queries=2)])
+        >>> x, batch = torch.randn(5, 8), torch.tensor([0, 0, 0, 2, 2])
+        >>> readout(x, batch, dim_size=3).shape
+        torch.Size([3, 40])
+        >>> [weights.shape for weights in readout.attention_weights(x, batch, dim_size=3)]
+        [torch.Size([5, 1]), torch.Size([5, 2, 1])]
+    """
+
+    def __init__(self, readouts: Sequence[str | Aggregation]) -> None:
+        super().__init__()
+        if len(readouts) == 0:
+            raise ValueError("readouts must hold at least one readout; got none")
+        self.readouts = ModuleList(_resolve(readout) for readout in readouts)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for readout in self.readouts:
+            readout.reset_parameters()  # type: ignore[operator]
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        max_num_elements: int | None = None,
+    ) -> Tensor:
+        """Sum up the nodes of each graph.
+
+        Args:
+            x: [n, in_channels], the nodes.
+            index: [n], the graph of each node, in any order that the readouts allow.
+            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
+            dim: the dimension of the nodes: 0 or -2.
+            max_num_elements: handed to a :class:`SetTransformerReadout`, which needs it under
+                ``torch.compile``.
+
+        Returns:
+            [g, out_1 + out_2 + ...].
+        """
+        if index is None and ptr is None and dim_size is None:
+            dim_size = 1  # PyG's aggregations would read it from the device
+        if max_num_elements is None:
+            outs = [readout(x, index, ptr, dim_size, dim) for readout in self.readouts]
+        else:
+            outs = [
+                readout(x, index, ptr, dim_size, dim, max_num_elements=max_num_elements)
+                for readout in self.readouts
+            ]
+        return torch.cat([out.flatten(1) for out in outs], dim=1)
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> list[Tensor]:
+        """Weight of each node in each readout.
+
+        Args:
+            x: [n, in_channels], the nodes.
+            index: [n], the graph of each node.
+            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
+            dim: the dimension of the nodes: 0 or -2.
+
+        Returns:
+            One tensor per readout, as its own ``attention_weights`` gives it; for a sum and a
+            mean [n, 1], the factor of the node.
+
+        Raises:
+            TypeError: for a readout that is no weighted sum, such as PyG's ``"max"``.
+        """
+        for readout in self.readouts:
+            if not hasattr(readout, "attention_weights"):
+                raise TypeError(f"{readout} gives no weight per node; leave it out")
+        return [
+            readout.attention_weights(x, index, ptr, dim_size, dim)  # type: ignore[operator]
+            for readout in self.readouts
+        ]
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({list(self.readouts)})"
+
+
+class _LinearReadout(SegmentReadout):
+    """Sum or mean of the nodes of each graph, in a fixed order."""
+
+    def __init__(self, mean: bool) -> None:
+        super().__init__()
+        self.mean = mean
+
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return aggregate(self._weigh(x, segments, width), x.unsqueeze(1), segments).squeeze(1)
+
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        if not self.mean:
+            return x.new_ones(x.shape[0], 1)
+        size = segments.in_degree()[members(segments)].unsqueeze(1)
+        return size.double().reciprocal().to(x.dtype)
+
+    def __repr__(self) -> str:
+        return "'mean'" if self.mean else "'sum'"
+
+
+def _resolve(readout: str | Aggregation) -> Aggregation:
+    if readout in ("sum", "add", "mean"):
+        return _LinearReadout(mean=readout == "mean")
+    return aggregation_resolver(readout)

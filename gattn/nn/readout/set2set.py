@@ -1,0 +1,99 @@
+"""Set2Set: a query for each graph that an LSTM moves from step to step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.nn.common.checks import check_at_least, check_features
+from gattn.nn.common.scores import DotScore, attend
+from gattn.nn.readout.base import SegmentReadout
+
+
+class Set2Set(SegmentReadout):
+    r"""Sum up each graph by attention from a query that an LSTM moves.
+
+    .. math::
+        q_t = \mathrm{LSTM}([q_{t-1}, r_{t-1}]), \qquad
+        r_t = \sum_{j \in g} \mathrm{softmax}_{j \in g} (q_t \cdot x_j)\, x_j, \qquad
+        y_g = [q_T, r_T]
+
+    The arguments, the parameters and the results are those of ``torch_geometric.nn.Set2Set``;
+    product, softmax and sum are one operator.
+
+    Args:
+        in_channels: features of a node, d.
+        processing_steps: number of steps, T.
+        **kwargs: of ``torch.nn.LSTM``, but for ``batch_first``, ``bidirectional`` and
+            ``proj_size``: it reads one query of the width of x for each graph.
+
+    Shapes:
+        - **input:** x [n, d]; index [n], in any order, or ptr [g + 1]
+        - **output:** [g, 2 d]; for a graph without nodes the query, which is the same for all such,
+          and zeros
+        - **weights:** [n, 1], those of the last step; they sum to one over each graph
+
+    Raises:
+        TypeError: for a list or an array in the place of a tensor.
+        ValueError: where x is not two-dimensional, or for an option that the LSTM cannot have.
+
+    Reference:
+        Vinyals, Bengio and Kudlur, "Order matters: sequence to sequence for sets" (ICLR 2016).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import Set2Set
+        >>> readout = Set2Set(8, processing_steps=3)
+        >>> x, batch = torch.randn(5, 8), torch.tensor([0, 0, 0, 2, 2])
+        >>> readout(x, batch, dim_size=3).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, in_channels: int, processing_steps: int, **kwargs: Any) -> None:
+        super().__init__()
+        check_at_least(1, in_channels=in_channels)
+        check_at_least(0, processing_steps=processing_steps)
+        for option in ("batch_first", "bidirectional", "proj_size"):
+            if kwargs.get(option):
+                raise ValueError(
+                    f"{option} must be left out, as the LSTM reads one query of {in_channels} "
+                    f"features for each graph; got {option}={kwargs[option]}"
+                )
+        self.in_channels = in_channels
+        self.out_channels = 2 * in_channels
+        self.processing_steps = processing_steps
+        self.lstm = torch.nn.LSTM(self.out_channels, in_channels, **kwargs)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters of the LSTM anew."""
+        self.lstm.reset_parameters()
+
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return self._steps(x, segments, want_weights=False)[0]
+
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        weights = self._steps(x, segments, want_weights=True)[1]
+        return x.new_zeros(x.shape[0], 1) if weights is None else weights
+
+    def _steps(
+        self, x: Tensor, segments: Graph, want_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """[q_T, r_T] and the weights of the last step."""
+        check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
+        value = x.unsqueeze(1)
+        memory = x.new_zeros(segments.num_dst, self.out_channels)
+        state, weights = None, None
+        for _ in range(self.processing_steps if segments.num_dst else 0):
+            query, state = self.lstm(memory.unsqueeze(0), state)
+            query = query.view(segments.num_dst, self.in_channels).to(x.dtype)
+            score = DotScore(query.unsqueeze(1), value, scale=1.0)
+            found, weights = attend(score, value, segments, want_weights=want_weights)
+            memory = torch.cat([query, found.squeeze(1)], dim=-1)
+        return memory, weights
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels})"

@@ -1,0 +1,142 @@
+"""Readout by a Set Transformer that runs on segments, without padding."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import ModuleList
+
+from gattn.graph import Graph
+from gattn.nn.attention.set_attention import (
+    InducedSetAttentionBlock,
+    PoolingByMultiheadAttention,
+    SetAttentionBlock,
+)
+from gattn.nn.common.checks import check_at_least, check_input
+from gattn.nn.common.segments import among_points, within, zero_empty
+from gattn.nn.readout.base import SegmentReadout
+
+
+class SetTransformerReadout(SegmentReadout):
+    r"""Sum up each graph by a Set Transformer over its nodes.
+
+    .. math::
+        y_g = \mathrm{SAB}_{\mathrm{dec}}(\mathrm{PMA}(\mathrm{SAB}_{\mathrm{enc}}(X_g)))
+
+    The constructor, the parameters and, but for graphs without nodes, the results are those of
+    ``torch_geometric.nn.SetTransformerAggregation``, whose ``state_dict`` loads here. The
+    encoder runs on the complete graph of every set and the pooling on the segments: nothing is
+    padded, the index need not be sorted, and NaN in the input comes out as NaN.
+
+    Args:
+        channels: features of a node and of the result; divisible by heads.
+        num_seed_points: learned seeds, k.
+        num_encoder_blocks: attention blocks among the nodes.
+        num_decoder_blocks: attention blocks among the seeds.
+        heads: heads, h.
+        concat: whether the seeds are laid side by side in the result, or averaged.
+        layer_norm: whether to normalise.
+        dropout: probability of dropping a weight in training.
+        num_induced_points: learned points through which the encoder blocks attend, at a cost
+            linear in the size of the graphs; None for attention among all nodes.
+
+    Shapes:
+        - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
+        - **output:** [g, num_seed_points * channels] or, with ``concat=False``, [g, channels];
+          exact zeros for a graph without nodes
+        - **weights:** [n, num_seed_points, heads], of the encoded nodes; for each seed and head
+          they sum to one over each graph
+
+    Raises:
+        TypeError: for a list or an array in the place of a tensor.
+        ValueError: where heads do not divide channels, or x is not two-dimensional.
+
+    Reference:
+        Lee et al., "Set Transformer" (ICML 2019); Buterez et al., "Graph neural networks with
+        adaptive readouts" (NeurIPS 2022).
+
+    Example:
+        >>> import torch
+        >>> from gattn.nn import SetTransformerReadout
+        >>> readout = SetTransformerReadout(8, num_seed_points=2, heads=4)
+        >>> x, batch = torch.randn(5, 8), torch.tensor([0, 0, 0, 2, 2])
+        >>> readout(x, batch, dim_size=3).shape
+        torch.Size([3, 16])
+        >>> readout.attention_weights(x, batch, dim_size=3).shape
+        torch.Size([5, 2, 4])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_seed_points: int = 1,
+        num_encoder_blocks: int = 1,
+        num_decoder_blocks: int = 1,
+        heads: int = 1,
+        concat: bool = True,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+        *,
+        num_induced_points: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_at_least(
+            0, num_encoder_blocks=num_encoder_blocks, num_decoder_blocks=num_decoder_blocks
+        )
+        self.channels = channels
+        self.num_seed_points = num_seed_points
+        self.heads = heads
+        self.concat = concat
+        self.layer_norm = layer_norm
+        self.dropout = dropout
+        self.num_induced_points = num_induced_points
+
+        shared = heads, layer_norm, dropout
+        self.encoders = ModuleList(
+            SetAttentionBlock(channels, *shared)
+            if num_induced_points is None
+            else InducedSetAttentionBlock(channels, num_induced_points, *shared)
+            for _ in range(num_encoder_blocks)
+        )
+        self.pma = PoolingByMultiheadAttention(channels, num_seed_points, *shared)
+        self.decoders = ModuleList(
+            SetAttentionBlock(channels, *shared) for _ in range(num_decoder_blocks)
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for block in (*self.encoders, self.pma, *self.decoders):
+            block.reset_parameters()  # type: ignore[operator]
+
+    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        seeds = self.pma(self._encode(x, segments, width), segments)
+        seeds = zero_empty(self._decode(seeds, segments), segments)
+        return seeds.flatten(1) if self.concat else seeds.mean(1)
+
+    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return self.pma.attention_weights(self._encode(x, segments, width), segments)
+
+    def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        check_input("x", x, self.channels, self.pma.lin)
+        if self.num_induced_points is not None:
+            for encoder in self.encoders:
+                x = encoder(x, segments)
+        elif len(self.encoders) > 0:
+            complete, bias = within(segments, width)
+            for encoder in self.encoders:
+                x = encoder(x, complete, bias)
+        return x
+
+    def _decode(self, seeds: Tensor, segments: Graph) -> Tensor:
+        if len(self.decoders) == 0:
+            return seeds
+        complete, nodes = among_points(segments, self.num_seed_points), seeds.flatten(0, 1)
+        for decoder in self.decoders:
+            nodes = decoder(nodes, complete)
+        return nodes.view_as(seeds)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.__class__.__name__}({self.channels}, "
+            f"num_seed_points={self.num_seed_points}, heads={self.heads}, "
+            f"layer_norm={self.layer_norm}, dropout={self.dropout})"
+        )

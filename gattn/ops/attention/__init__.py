@@ -1,0 +1,1 @@
+"""Attention with the fused score functions, one file each."""

@@ -1,0 +1,211 @@
+"""Dot-product attention, with low-dimensional edge features and a bias per edge."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.kernels import reference
+from gattn.kernels.precision import to_acc
+from gattn.ops.attention import sdpa
+from gattn.ops.edges import edge_dot, edge_softmax
+from gattn.ops.registration import checks
+from gattn.ops.registration.family import Family
+from gattn.ops.registration.shapes import Out, acc, out_acc
+
+DOT_PRODUCT = Family(
+    "dot_product",
+    inputs={
+        "query": "n h c", "key": "m h c", "value": "m h w", "attn_bias": "e b?",
+        "edge_attr": "e d?", "edge_proj": "h c d?", "edge_weight": "e?",
+    },
+    settings={"scale": float, "dropout": float},
+    outputs={
+        "out": Out("n h w"),
+        "row_max": acc("n h"),
+        "row_sum": acc("n h"),
+        "out_acc": out_acc("n h w", added="edge_proj"),
+        "edge_out": acc("n h d", "edge_proj", "needs_backward"),
+    },
+    reference=reference.dot_product_attention,
+    costly=["attn_bias", "edge_attr", "edge_weight"],
+)  # fmt: skip
+
+
+def dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    scale: float | None = None,
+    attn_bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    dropout: float = 0.0,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Attend over incoming edges with a dot-product score.
+
+    .. math::
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} (v_j + W a_{ij}), \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\tau\, q_i \cdot (k_j + W a_{ij}) + b_{ij}\bigr)
+
+    The edge term is factored: :math:`q \cdot W a = (W^\top q) \cdot a` and
+    :math:`\sum \alpha W a = W \sum \alpha a`, so that no tensor of size e x h x c is formed.
+
+    Args:
+        query: q, [n, h, c]; fp32, fp64, bf16 or fp16, as all that follow.
+        key: k, [m, h, c].
+        value: v, [m, h, c_v]; c_v = c where there are edge features.
+        graph: the edges, from m sources to n destinations.
+        scale: tau; None means 1 / sqrt(c), 1 gives the embedded Gaussian.
+        attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
+            edge. A boolean mask keeps the edges that are True.
+        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
+        edge_proj: W, [h, c, d].
+        edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
+        dropout: probability of dropping a weight after the softmax; applied as given.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device, or one of edge_attr and edge_proj alone.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017); with edge features, Shi et al.,
+        "Masked label prediction" (IJCAI 2021).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k, v = torch.randn(3, 3, 8, 16)
+        >>> gattn.functional.dot_product_attention(q, k, v, graph).shape
+        torch.Size([3, 8, 16])
+    """
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, value)
+    edges = attn_bias, edge_attr, edge_proj, edge_weight
+    _check(query, key, *edges, graph, value)
+    heads, channels = query.shape[1:]
+    checks.check_shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
+    checks.check_probability("dropout", dropout)
+    graph, (key, value) = graph.fetch_source_rows(key, value)
+    seed = checks.new_seed(dropout, value.device, graph.edge_offset)
+    scale = _resolve_scale(scale, channels)
+    plan = sdpa.plan_for(graph, query, value, (*edges, seed), backend)
+    if plan is not None:
+        on_edges = functools.partial(dot_product_attention, scale=scale)
+        return sdpa.attend(query, key, value, graph, scale, plan, on_edges)
+    inputs = query, key, value, *edges
+    return DOT_PRODUCT.attend(inputs, graph.layout, seed, (scale, dropout), backend)
+
+
+def dot_product_attention_weights(
+    query: Tensor,
+    key: Tensor,
+    graph: Graph,
+    *,
+    scale: float | None = None,
+    attn_bias: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Weights of :func:`dot_product_attention`, before dropout, one per edge and head.
+
+    .. math::
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\tau\, q_i \cdot (k_j + W a_{ij}) + b_{ij}\bigr)
+
+    Args:
+        query: q, [n, h, c].
+        key: k, [m, h, c].
+        graph: the edges.
+        scale: tau; None means 1 / sqrt(c).
+        attn_bias: b, [e, h] or [e, 1] in the caller's edge order.
+        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
+        edge_proj: W, [h, c, d].
+        backend: force a backend.
+
+    Returns:
+        [e, h] in the caller's edge order.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device, or one of edge_attr and edge_proj alone.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k = torch.zeros(2, 3, 1, 4)
+        >>> gattn.functional.dot_product_attention_weights(q, k, graph).squeeze()
+        tensor([0.5000, 0.5000, 1.0000])
+    """
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, query)
+    _check(query, key, attn_bias, edge_attr, edge_proj, None, graph)
+    channels = query.shape[2]
+    scale, dtype = _resolve_scale(scale, channels), query.dtype
+    query, key, attn_bias, edge_attr, edge_proj = to_acc(
+        query, key, attn_bias, edge_attr, edge_proj
+    )
+    score = edge_dot(query, key, graph, backend=backend)
+    if edge_attr is not None and edge_proj is not None:
+        edge_query = _project("nhc,hcd->nhd", query, edge_proj)
+        score = score + _edge_term(edge_query, edge_attr, graph, backend)
+    score = score * scale
+    if attn_bias is not None:
+        score = score + attn_bias
+    return edge_softmax(score, graph, backend=backend).to(dtype)
+
+
+def _resolve_scale(scale: float | None, channels: int) -> float:
+    if scale is None:
+        return max(channels, 1) ** -0.5
+    checks.check_number("scale", scale)
+    return float(scale)
+
+
+def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
+    """A product with W in the dtype of the inputs, whatever autocast would make of it."""
+    with torch.autocast(x.device.type, enabled=False):
+        return torch.einsum(equation, x, weight)
+
+
+def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str | None) -> Tensor:
+    """(W^T q_i) . a_ij for every edge and head: a product for each edge of the incidence graph."""
+    return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), backend=backend)
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    attn_bias: Tensor | None,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    edge_weight: Tensor | None,
+    graph: Graph,
+    value: Tensor | None = None,
+) -> None:
+    checks.check_graph(graph)
+    checks.check_floats(
+        graph, query=query, key=key, value=value, attn_bias=attn_bias, edge_attr=edge_attr,
+        edge_proj=edge_proj, edge_weight=edge_weight,
+    )  # fmt: skip
+    checks.check_shape("query", query, graph.num_dst, "h", "c")
+    heads, channels = query.shape[1:]
+    checks.check_shape("key", key, graph.num_src, heads, channels)
+    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
+    checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)

@@ -1,0 +1,210 @@
+"""Additive attention: the score is a sum of one scalar per node and head (GAT)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.kernels import reference
+from gattn.kernels.precision import to_acc
+from gattn.ops.edges import edge_softmax
+from gattn.ops.registration import checks
+from gattn.ops.registration.family import Family
+from gattn.ops.registration.operator import wants_grad
+from gattn.ops.registration.shapes import Out, acc, out_acc
+
+GAT = Family(
+    "gat",
+    inputs={
+        "query_score": "n h", "key_score": "m h", "value": "m u c", "edge_score": "e h?",
+        "attn_bias": "e b?", "edge_weight": "e?",
+    },
+    settings={"negative_slope": float, "dropout": float},
+    flags=["save_positive_part"],
+    outputs={
+        "out": Out("n h c"),
+        "row_max": acc("n h"),
+        "row_sum": acc("n h"),
+        "out_pos_centered": acc("n h c", "save_positive_part"),
+        "out_acc": out_acc("n h c"),
+    },
+    reference=reference.gat_attention,
+    costly=["attn_bias", "edge_weight"],
+)  # fmt: skip
+
+
+def gat_attention(
+    query_score: Tensor,
+    key_score: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    edge_score: Tensor | None = None,
+    attn_bias: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Attend over incoming edges with an additive score of node and edge scalars.
+
+    .. math::
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\mathrm{LeakyReLU}(a_i + b_j + c_{ij}) + \beta_{ij}\bigr)
+
+    Args:
+        query_score: a, of shape [n, h]; fp32, fp64, bf16 or fp16, as all that follow.
+        key_score: b, [m, h].
+        value: v, [m, h_v, c]; its h_v heads serve the h heads in turn (h_v divides h).
+        graph: the edges, from m sources to n destinations.
+        edge_score: c, [e, h] in the caller's edge order, or None for zero.
+        attn_bias: beta, [e, h] in the caller's edge order, or [e, 1] for all heads;
+            -inf drops an edge. A boolean mask keeps the edges that are True.
+        edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
+        negative_slope: slope of the LeakyReLU below zero; 1 makes it the identity.
+        dropout: probability of dropping a weight after the softmax; applied as given.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [n, h, c] in the dtype of value; zeros for a node with no incoming edge.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> a, b, v = torch.randn(3, 8), torch.randn(3, 8), torch.randn(3, 8, 16)
+        >>> gattn.functional.gat_attention(a, b, v, graph).shape
+        torch.Size([3, 8, 16])
+    """
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, value)
+    terms = attn_bias, edge_weight
+    _check(query_score, key_score, edge_score, *terms, graph, negative_slope, value)
+    checks.check_shape("value", value, graph.num_src, "h_v", "c")
+    checks.check_grouped("value", query_score.shape[1], value.shape[1])
+    checks.check_probability("dropout", dropout)
+    graph, (key_score, value) = graph.fetch_source_rows(key_score, value)
+    seed = checks.new_seed(dropout, value.device, graph.edge_offset)
+    inputs = query_score, key_score, value, edge_score, *terms
+    # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
+    save_positive_part = wants_grad(query_score) and negative_slope != 1
+    settings, flags = (negative_slope, dropout), (save_positive_part,)
+    return GAT.attend(inputs, graph.layout, seed, settings, backend, flags)
+
+
+def attend_by_score(
+    score: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    edge_weight: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Sum of the values by the softmax of any score [e, h] of the edges: [n, h, c].
+
+    It is additive attention to which nodes add nothing. Where one of the two is wider, as the score
+    is under autocast, so is the sum until it is done.
+    """
+    if score.dtype != value.dtype:
+        checks.check_floats(graph, value=value)
+        dtype = torch.promote_types(score.dtype, value.dtype)
+        weight = None if edge_weight is None else edge_weight.to(dtype)
+        wide = score.to(dtype), value.to(dtype)
+        out = attend_by_score(*wide, graph, edge_weight=weight, dropout=dropout)
+        return out.to(value.dtype)
+    graph, (value,) = graph.fetch_source_rows(value)
+    nothing = score.new_zeros(1, score.shape[1])
+    of_dst, of_src = (nothing.expand(count, -1) for count in (graph.num_dst, graph.num_src))
+    return gat_attention(
+        of_dst, of_src, value, graph, edge_score=score, edge_weight=edge_weight,
+        negative_slope=1.0, dropout=dropout,
+    )  # fmt: skip
+
+
+def gat_attention_weights(
+    query_score: Tensor,
+    key_score: Tensor,
+    graph: Graph,
+    *,
+    edge_score: Tensor | None = None,
+    attn_bias: Tensor | None = None,
+    negative_slope: float = 0.2,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Weights of :func:`gat_attention`, before dropout, one per edge and head.
+
+    .. math::
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(\mathrm{LeakyReLU}(a_i + b_j + c_{ij}) + \beta_{ij}\bigr)
+
+    Args:
+        query_score: a, [n, h].
+        key_score: b, [m, h].
+        graph: the edges.
+        edge_score: c, [e, h] in the caller's edge order, or None for zero.
+        attn_bias: beta, [e, h] or [e, 1] in the caller's edge order.
+        negative_slope: slope of the LeakyReLU below zero.
+        backend: force a backend.
+
+    Returns:
+        [e, h] in the caller's edge order.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> a, b = torch.zeros(3, 1), torch.zeros(3, 1)
+        >>> gattn.functional.gat_attention_weights(a, b, graph).squeeze()
+        tensor([0.5000, 0.5000, 1.0000])
+    """
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, query_score)
+    _check(query_score, key_score, edge_score, attn_bias, None, graph, negative_slope)
+    graph, (key_score,) = graph.fetch_source_rows(key_score)
+    source, destination = graph.edge_index
+    query, key, edge, attn_bias = to_acc(query_score, key_score, edge_score, attn_bias)
+    score = query[destination] + key[source]
+    if edge is not None:
+        score = score + edge
+    score = F.leaky_relu(score, negative_slope)
+    score = score if attn_bias is None else score + attn_bias
+    return edge_softmax(score, graph, backend=backend).to(query_score.dtype)
+
+
+def _check(
+    query_score: Tensor,
+    key_score: Tensor,
+    edge_score: Tensor | None,
+    attn_bias: Tensor | None,
+    edge_weight: Tensor | None,
+    graph: Graph,
+    negative_slope: float,
+    value: Tensor | None = None,
+) -> None:
+    checks.check_graph(graph)
+    checks.check_floats(
+        graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value,
+        attn_bias=attn_bias, edge_weight=edge_weight,
+    )  # fmt: skip
+    checks.check_shape("query_score", query_score, graph.num_dst, "h")
+    heads = query_score.shape[1]
+    checks.check_shape("key_score", key_score, graph.num_src, heads)
+    if edge_score is not None:
+        checks.check_shape("edge_score", edge_score, graph.num_edges, heads)
+    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
+    checks.check_number("negative_slope", negative_slope)

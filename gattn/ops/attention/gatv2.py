@@ -1,0 +1,208 @@
+"""MLP attention: the score is a one-layer perceptron of query and key (GATv2, Bahdanau)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.kernels import reference
+from gattn.kernels.precision import to_acc
+from gattn.ops.edges import edge_softmax
+from gattn.ops.registration import checks
+from gattn.ops.registration.derivatives import by_reference
+from gattn.ops.registration.family import Family
+from gattn.ops.registration.operator import Operator
+from gattn.ops.registration.shapes import Out, acc, out_acc
+
+ACTIVATIONS = ("leaky_relu", "tanh")
+EDGES = {"edge_attr": "e d?", "edge_proj": "h c d?"}
+GATV2 = Family(
+    "gatv2",
+    inputs={
+        "query": "n h c", "key": "m h c", "value": "m h w?", "weight": "h c", **EDGES,
+        "attn_bias": "e b?", "edge_weight": "e?",
+    },
+    instead={"value": "key"},
+    settings={"activation": ACTIVATIONS, "negative_slope": float, "dropout": float},
+    outputs={
+        "out": Out("n h w"),
+        "row_max": acc("n h"),
+        "row_sum": acc("n h"),
+        "out_acc": out_acc("n h w"),
+    },
+    reference=reference.gatv2_attention,
+    costly=["edge_attr", "attn_bias", "edge_weight"],
+)  # fmt: skip
+_score = Operator(
+    "gatv2_score",
+    inputs={"query": "n h c", "key": "m h c", "weight": "h c", **EDGES},
+    settings={"activation": ACTIVATIONS, "negative_slope": float},
+    outputs={"out": Out("e h")},
+    reference=reference.gatv2_score,
+    derivative=by_reference,
+    saves=("query", "key", "weight", *EDGES),
+)
+
+
+def gatv2_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weight: Tensor,
+    graph: Graph,
+    *,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    attn_bias: Tensor | None = None,
+    edge_weight: Tensor | None = None,
+    activation: str = "leaky_relu",
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Attend over incoming edges with the score of a one-layer perceptron.
+
+    .. math::
+        \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(w \cdot \mathrm{act}(q_i + k_j + W a_{ij}) + b_{ij}\bigr)
+
+    The edge term is projected inside the kernel: no tensor of size e x h x c is formed.
+
+    Args:
+        query: q, [n, h, c]; fp32, fp64, bf16 or fp16, as all that follow.
+        key: k, [m, h, c].
+        value: v, [m, h, c_v]; give the very tensor of key where they are the same, as in GATv2:
+            each row is then read once.
+        weight: w, [h, c].
+        graph: the edges, from m sources to n destinations.
+        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
+        edge_proj: W, [h, c, d].
+        attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
+            edge. A boolean mask keeps the edges that are True.
+        edge_weight: w_ij, [e] in the caller's edge order, or None for one; no part of the
+            softmax.
+        activation: ``"leaky_relu"`` or ``"tanh"``.
+        negative_slope: slope of the LeakyReLU below zero.
+        dropout: probability of dropping a weight after the softmax; applied as given.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [n, h, c_v] in the dtype of value; zeros for a node with no incoming edge.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape, device or activation, or one of edge_attr and edge_proj
+            alone.
+
+    Reference:
+        Brody, Alon, Yahav, "How attentive are graph attention networks?" (ICLR 2022); tanh:
+        Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
+        translate" (ICLR 2015).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k = torch.randn(2, 3, 8, 16)
+        >>> w = torch.randn(8, 16)
+        >>> gattn.functional.gatv2_attention(q, k, k, w, graph).shape
+        torch.Size([3, 8, 16])
+    """
+    checks.check_number("negative_slope", negative_slope)
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, value)
+    edges = edge_attr, edge_proj, attn_bias, edge_weight
+    _check(query, key, weight, *edges, activation, graph, value)
+    checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
+    checks.check_probability("dropout", dropout)
+    graph, (key, value) = graph.fetch_source_rows(key, value)
+    seed = checks.new_seed(dropout, value.device, graph.edge_offset)
+    inputs = query, key, None if value is key else value, weight, *edges
+    settings = activation, negative_slope, dropout
+    return GATV2.attend(inputs, graph.layout, seed, settings, backend)
+
+
+def gatv2_attention_weights(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    graph: Graph,
+    *,
+    edge_attr: Tensor | None = None,
+    edge_proj: Tensor | None = None,
+    attn_bias: Tensor | None = None,
+    activation: str = "leaky_relu",
+    negative_slope: float = 0.2,
+    backend: str | None = None,
+) -> Tensor:
+    r"""Weights of :func:`gatv2_attention`, before dropout, one per edge and head.
+
+    .. math::
+        \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
+        \bigl(w \cdot \mathrm{act}(q_i + k_j + W a_{ij}) + b_{ij}\bigr)
+
+    Args:
+        query: q, [n, h, c].
+        key: k, [m, h, c].
+        weight: w, [h, c].
+        graph: the edges.
+        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
+        edge_proj: W, [h, c, d].
+        attn_bias: b, [e, h] or [e, 1] in the caller's edge order.
+        activation: ``"leaky_relu"`` or ``"tanh"``.
+        negative_slope: slope of the LeakyReLU below zero.
+        backend: force a backend.
+
+    Returns:
+        [e, h] in the caller's edge order.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape, device or activation.
+
+    Reference:
+        Brody, Alon, Yahav, "How attentive are graph attention networks?" (ICLR 2022).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> q, k = torch.zeros(2, 3, 1, 4)
+        >>> gattn.functional.gatv2_attention_weights(q, k, torch.ones(1, 4), graph).squeeze()
+        tensor([0.5000, 0.5000, 1.0000])
+    """
+    checks.check_number("negative_slope", negative_slope)
+    if isinstance(attn_bias, Tensor):
+        attn_bias = checks.as_bias(attn_bias, query)
+    _check(query, key, weight, edge_attr, edge_proj, attn_bias, None, activation, graph)
+    graph, (key,) = graph.fetch_source_rows(key)
+    inputs = to_acc(query, key, weight, edge_attr, edge_proj)
+    score = _score(*inputs, graph.layout, activation, negative_slope, backend=backend)
+    score = score if attn_bias is None else score + attn_bias
+    return edge_softmax(score, graph, backend=backend).to(query.dtype)
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    attn_bias: Tensor | None,
+    edge_weight: Tensor | None,
+    activation: str,
+    graph: Graph,
+    value: Tensor | None = None,
+) -> None:
+    checks.check_graph(graph)
+    checks.check_floats(
+        graph, query=query, key=key, value=value, weight=weight, edge_attr=edge_attr,
+        edge_proj=edge_proj, attn_bias=attn_bias, edge_weight=edge_weight,
+    )  # fmt: skip
+    checks.check_shape("query", query, graph.num_dst, "h", "c")
+    heads, channels = query.shape[1:]
+    checks.check_shape("key", key, graph.num_src, heads, channels)
+    checks.check_shape("weight", weight, heads, channels)
+    checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
+    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")

@@ -1,0 +1,1 @@
+"""Attention with a score function that the user writes."""

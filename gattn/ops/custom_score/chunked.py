@@ -1,0 +1,373 @@
+"""A user's function of the edges, chunk by chunk: nothing of size edges x channels is stored.
+
+Edges are taken in the layout's order. Of each chunk the rows of both ends are gathered and the
+function is called, compiled. Backward calls it again and differentiates it, in the order of
+destinations: on a CPU a kernel adds what belongs to sources to theirs, in the order of edges.
+Elsewhere what belongs to sources is computed once more, in the order of sources. So every sum over
+edges is taken in one order, the same in every run.
+
+Few edges are taken at once, as autograd records them (``few.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gattn.compat import torch as torch_internals
+from gattn.graph import Graph
+from gattn.kernels.gather import empty
+from gattn.kernels.precision import acc_dtype
+from gattn.ops.custom_score.chunks import (
+    Chunk,
+    Reader,
+    Writer,
+    chunks,
+    edges_at_once,
+    has_kernel,
+    is_few,
+)
+from gattn.ops.custom_score.eager import AllEdges, holds_others
+from gattn.ops.custom_score.edge_function import Call, Tensors, alone, compiled, tensors_of
+from gattn.ops.registration.derivatives import reference_gradients
+from gattn.ops.registration.operator import is_transformed
+
+HELD = (
+    "a function of edges must not hold a tensor that wants a gradient, which it would not get: "
+    "make the function a torch.nn.Module, or a method of one, that has the tensor as a parameter, "
+    "or hand it in as features of nodes or edges"
+)
+RANDOM = (
+    "a function of edges must not draw random numbers, as backward would draw others: use the "
+    "argument dropout, or draw them beforehand as features of edges"
+)
+End: TypeAlias = tuple[str, Tensors]
+"""Where the rows of an argument belong, and the argument."""
+
+
+def edgewise(
+    function: Callable[..., Tensor],
+    graph: Graph,
+    *ends: End,
+    into: str = "edge",
+    weight: End | None = None,
+) -> Tensor:
+    """Call a function of edges; keep what it gives, or its weighted sum for each destination.
+
+    Args:
+        function: of a batch of edges, with as many arguments as there are ``ends``; each row of
+            its result depends on that edge alone.
+        graph: the edges.
+        ends: each argument: where its rows belong ("destination", "source", "edge" in the caller's
+            order, "position" in the layout's), and it.
+        into: where the rows of the result belong: "edge" or "position".
+        weight: for a sum: [e, h], and whether they stand by "edge" or by "position".
+
+    Returns:
+        [e, ...]; with weights [n, h, ...].
+
+    Raises:
+        ValueError: for a function that gives other than a row for each edge, draws random numbers,
+            or holds a tensor that wants a gradient.
+    """
+    with alone(function):
+        if weight is None:
+            return _run(function, graph, ends, (), into)
+        return _run(function, graph, ends, (weight,), "destination")
+
+
+def _run(
+    function: Callable[..., Tensor], graph: Graph, ends: Sequence[End], weight: Sequence[End],
+    into: str,
+) -> Tensor:  # fmt: skip
+    call = Call.of(function, [argument for _, argument in ends], weighed=len(weight) > 0)
+    ends = (*weight, *ends)
+    places = tuple(place for place, argument in ends for _ in tensors_of(argument))
+    tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
+    tensors += call.parameters()
+    is_real = not any(tensor.is_complex() for tensor in tensors)
+    plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
+    if torch.compiler.is_compiling() or is_transformed():
+        return plan.plain(*tensors)
+    if is_few(graph.layout) and graph.num_edges:
+        return _of_few(plan, tensors)
+    return cast(Tensor, _Edgewise.apply(plan, *tensors))
+
+
+class _Plan(NamedTuple):
+    """What is called, of which rows, and what becomes of the result."""
+
+    call: Call
+    places: tuple[str, ...]
+    """Of the tensors of its arguments; its parameters follow them."""
+    into: str
+    """The place of the result, which is summed where it is "destination"."""
+    graph: Graph
+    learns: bool
+    """Whether gradients may be asked for."""
+    is_real: bool
+    """Whether no tensor is complex, of which torch compiles little."""
+
+    def places_of(self, tensors: Sequence[Tensor]) -> list[str]:
+        """Of all tensors: the parameters are the "function"'s."""
+        return [*self.places, *["function"] * (len(tensors) - len(self.places))]
+
+    def plain(self, *tensors: Tensor) -> Tensor:
+        """The specification: all edges at once."""
+        layout = self.graph.layout
+        edge, destination = layout.perm.long(), layout.destinations()
+        rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
+        ends = zip(self.places, tensors)
+        given = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
+        made = self.call(*given, *tensors[len(self.places) :])
+        if self.into == "position":
+            return made
+        if self.into == "edge":
+            return torch.zeros_like(made).index_copy(0, edge, made)
+        own = made.to(acc_dtype(made.dtype))
+        out = own.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, own)
+        return out.to(made.dtype)
+
+    def room(self, made: Tensor) -> Tensor:
+        """For the result, of which this is a part: zeros for sums."""
+        if self.into == "destination":
+            dtype = acc_dtype(made.dtype)
+            return empty(made, self.graph.num_dst, *made.shape[1:], dtype=dtype).zero_()
+        return empty(made, self.graph.num_edges, *made.shape[1:])
+
+    def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
+        """What is done with a chunk, compiled where it pays and nobody watches the operators."""
+        if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
+            return compiled(function, self.call, chunk.most, self.graph.device)
+        return function
+
+
+class _Edgewise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
+        ctx.plan, ctx.autocast = plan, _Autocast.now(plan.graph.device)
+        ctx.save_for_backward(*tensors)
+        out = _forward(plan, [tensor.detach() for tensor in tensors])
+        ctx.versions = plan.call.versions()
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        plan: _Plan = ctx.plan
+        tensors = ctx.saved_tensors
+        with ctx.autocast.again(), alone(plan.call.function):
+            if torch.is_grad_enabled():
+                return None, *reference_gradients(plan.plain, tensors, (grad,))
+            plan.call.check_unwritten(ctx.versions)
+            return None, *_backward(plan, tensors, grad, ctx.needs_input_grad[1:])
+
+
+class _Autocast(NamedTuple):
+    """Whether autocast is on, and its dtype."""
+
+    device: str
+    enabled: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls, device: torch.device) -> _Autocast:
+        kind = device.type
+        return cls(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+
+    def again(self) -> torch.autocast:
+        return torch.autocast(self.device, self.dtype, enabled=self.enabled)
+
+
+def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Tensor]:
+    """Rows of the first tensors, except where None; the others, as parameters are, as they are."""
+    gathered = [
+        tensor if index is None else tensor.index_select(0, index)
+        for tensor, index in zip(tensors, rows)
+    ]
+    return gathered + list(tensors[len(rows) :])
+
+
+def _call_chunk(call: Call, tensors: list[Tensor], rows: Sequence[Tensor | None]) -> Tensor:
+    return call(*_gather(tensors, rows))
+
+
+def _differentiate_chunk(
+    call: Call,
+    tensors: list[Tensor],
+    rows: Sequence[Tensor | None],
+    wanted: tuple[int, ...],
+    grad: Tensor,
+) -> tuple[Tensor, ...]:
+    """Gradients of the gathered rows, or of the parameters, at these positions."""
+    given = _gather(tensors, rows)
+
+    def function(*chosen: Tensor) -> Tensor:
+        arguments = list(given)
+        for position, tensor in zip(wanted, chosen):
+            arguments[position] = tensor
+        return call(*arguments)
+
+    found = torch.func.vjp(function, *(given[position] for position in wanted))
+    made, pull = found[0], found[1]
+    return pull(grad.to(made.dtype))
+
+
+def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
+    made = writer = None
+    reader = Reader(plan.graph, tensors, plan.places)
+    for chunk in chunks(plan.graph, "destination"):
+        step, (given, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
+        # Nothing that is given wants a gradient: what is held would show.
+        with torch.set_grad_enabled(plan.learns):
+            made = _checked(
+                lambda: step(plan.call, given, rows),  # noqa: B023
+                lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.places)),  # noqa: B023
+                plan.graph,
+                chunk.position.shape[0],
+            )
+        if made.requires_grad:
+            raise ValueError(HELD)
+        if writer is None:
+            writer = Writer(plan.graph, plan.into, plan.room(made))
+        if made.shape[1:] != writer.to.shape[1:]:
+            raise ValueError(
+                f"the function must give rows of one shape, however many edges it is given; it "
+                f"gave {tuple(made.shape)} after rows of {tuple(writer.to.shape[1:])} ([b, 1] and "
+                "[b] make [b, b])"
+            )
+        writer.write(chunk, made)
+    if writer is None or made is None:  # without an edge
+        given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
+        made = plan.call(*given, *tensors[len(plan.places) :])
+        _check_rows(made, 0)
+        return plan.room(made).to(made.dtype)
+    return writer.to.to(made.dtype)
+
+
+def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
+    """All edges at once."""
+    edges = AllEdges.of(plan.graph)
+
+    def read() -> list[Tensor]:
+        rows = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
+        return rows + tensors[len(plan.places) :]
+
+    given = read()
+    begins = [tensor.grad_fn for tensor in given]
+    call = plan.call.as_it_is
+    made = _checked(lambda: call(*given), lambda: call(*read()), plan.graph, plan.graph.num_edges)
+    if holds_others(made, given, begins):
+        raise ValueError(HELD)
+    return edges.put(made, plan.into)
+
+
+def _checked(
+    run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
+) -> Tensor:
+    """Call the function of so many edges; raise where it is not one of each edge alone."""
+    state = _random_state(graph.device)
+    made = run()
+    _check_rows(made, edges)
+    if not torch.equal(state, _random_state(graph.device)):  # or another thread drew
+        with _no_draws():
+            again()
+    return made
+
+
+def _check_rows(made: Any, count: int) -> None:
+    if not isinstance(made, Tensor) or made.dim() < 1 or made.shape[0] != count:
+        came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
+
+
+class _Draws(TorchDispatchMode):
+    """Sees whether an operator draws random numbers in this thread."""
+
+    drawn = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _no_draws() -> Iterator[None]:
+    """A context after which it is an error that this thread drew random numbers in it."""
+    with _Draws() as draws:
+        yield
+    if draws.drawn:
+        raise ValueError(RANDOM)
+
+
+def _random_state(device: torch.device) -> Tensor:
+    if device.type == "cpu":
+        return torch.get_rng_state()
+    return torch.get_device_module(device).get_rng_state(device)
+
+
+def _backward(
+    plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
+) -> list[Tensor | None]:
+    """One pass by destination, and without a kernel that adds at random places one by source."""
+    given = [tensor.detach() for tensor in tensors]
+    needed = _used(plan, given, needed)
+    found = [
+        empty(t, *t.shape, dtype=acc_dtype(t.dtype)).zero_() if need else None
+        for t, need in zip(tensors, needed)
+    ]
+    places = plan.places_of(tensors)
+    passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
+    passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
+    for by, own in passes.items():
+        wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
+        if wanted:
+            _add_gradients(plan, given, grad, by, wanted, found)
+    return [None if own is None else own.to(t.dtype) for own, t in zip(found, tensors)]
+
+
+def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
+    """Which of the needed gradients there are: of a tensor that the function does not use for an
+    edge or two there is none, as autograd has it.
+
+    Raises:
+        ValueError: the function draws random numbers, by whatever generator of torch's.
+    """
+    chunk = next(chunks(plan.graph, "destination"), None)
+    if chunk is None:
+        return list(needed)
+    rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
+    given = [
+        tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
+    ]
+    with torch.enable_grad(), _no_draws():
+        made = plan.call(*given)
+    if not made.requires_grad:
+        return [False] * len(given)
+    wanted = [tensor for tensor in given if tensor.requires_grad]
+    own = iter(torch.autograd.grad(made, wanted, torch.ones_like(made), allow_unused=True))
+    return [tensor.requires_grad and next(own) is not None for tensor in given]
+
+
+def _add_gradients(
+    plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, wanted: tuple[int, ...],
+    found: list[Tensor | None],
+) -> None:  # fmt: skip
+    """Add those of the tensors at these positions, chunk after chunk."""
+    # Without a kernel, sums over all edges are slow where torch fuses them with the gathering.
+    fuses, reader = wanted[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
+    most = edges_at_once(tensors[: len(plan.places)]) if has_kernel(plan.graph.device) else None
+    places = plan.places_of(tensors)
+    totals = [(places[position], cast(Tensor, found[position])) for position in wanted]
+    writers = [Writer(plan.graph, place, total) for place, total in totals]
+    for chunk in chunks(plan.graph, by, most):
+        step, (given, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
+        made = step(plan.call, given, rows, wanted, chunk.take(grad, plan.into))
+        for writer, gradient in zip(writers, made):
+            writer.write(chunk, gradient)

@@ -1,0 +1,222 @@
+"""Building blocks over edges: softmax of any score, weighted sums, and dot products."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.graph.cache import cached
+from gattn.kernels import reference
+from gattn.layout.layout import Layout
+from gattn.ops.registration import checks
+from gattn.ops.registration.derivatives import by_kernel
+from gattn.ops.registration.operator import LENGTHS, Given, Gradients, Operator
+from gattn.ops.registration.shapes import Out
+
+
+def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
+    r"""Softmax of a score over the edges into each destination, per head.
+
+    .. math:: \alpha_{ij} = \frac{\exp s_{ij}}{\sum_{k \in N(i)} \exp s_{ik}}
+
+    Args:
+        score: s, [e, h] in the caller's edge order; fp32, fp64, bf16 or fp16. -inf drops an edge.
+        graph: the edges.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [e, h] in the caller's edge order and the dtype of score; edges whose whole
+        neighbourhood is -inf get zero.
+
+    Raises:
+        TypeError: for a dtype that is not floating.
+        ValueError: for a wrong shape or device.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018), equation 3.
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+        >>> gattn.functional.edge_softmax(torch.zeros(3, 1), graph).squeeze()
+        tensor([0.5000, 0.5000, 1.0000])
+    """
+    checks.check_graph(graph)
+    checks.check_floats(graph, score=score)
+    checks.check_shape("score", score, graph.num_edges, "h")
+    graph, _ = graph.fetch_source_rows()
+    return _softmax(score, graph.layout, backend=backend)
+
+
+def to_edges(rows: Tensor, graph: Graph) -> Tensor:
+    """The row of each edge's destination, [e, d] of [n, d]; its gradients are summed in order."""
+    return sum_sources(rows, cached(graph, "to edges", lambda: graph.incidence().transpose()))
+
+
+def sum_incoming(rows: Tensor, graph: Graph) -> Tensor:
+    """Sum of the rows of the edges into each destination: [n, d] of [e, d]."""
+    return sum_sources(rows, graph.incidence())
+
+
+def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
+    """Sum of the rows of the sources of each destination: [n, d] of [m, d]."""
+    return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
+
+
+def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
+    """The same of any rows, [n, ...] of [m, ...], along the edges of a layout."""
+    if rows.is_complex():
+        parts = torch.view_as_real(rows.resolve_conj())
+        return torch.view_as_complex(sum_laid_out(parts, layout))
+    flat = rows.reshape(rows.shape[0], 1, math.prod(rows.shape[1:]))
+    weight = rows.new_ones(layout.perm.numel(), 1)
+    out = _aggregate(weight, flat, layout, False, backend=None)
+    return out.reshape(out.shape[0], *rows.shape[1:])
+
+
+def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
+    r"""Sum the values of incoming edges with given weights.
+
+    .. math:: \mathrm{out}_i = \sum_{j \in N(i)} w_{ij} v_j
+
+    Args:
+        weight: w, [e, h] in the caller's edge order; fp32, fp64, bf16 or fp16.
+        value: v, [m, h_v, c] in the same dtype; its h_v heads serve the h heads in turn.
+        graph: the edges, from m sources to n destinations.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [n, h, c]; zeros for a node with no incoming edge.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device.
+
+    Reference:
+        Gilmer et al., "Neural message passing for quantum chemistry" (ICML 2017).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1], [1, 1]]), 2)
+        >>> gattn.functional.aggregate(torch.ones(2, 1), torch.ones(2, 1, 1), graph).squeeze()
+        tensor([0., 2.])
+    """
+    checks.check_graph(graph)
+    checks.check_floats(graph, weight=weight, value=value)
+    checks.check_shape("weight", weight, graph.num_edges, "h")
+    checks.check_shape("value", value, graph.num_src, "h_v", "c")
+    checks.check_grouped("value", weight.shape[1], value.shape[1])
+    graph, (value,) = graph.fetch_source_rows(value)
+    return _aggregate(weight, value, graph.layout, False, backend=backend)
+
+
+def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
+    r"""Dot product of the query and the key at the two ends of each edge, per head.
+
+    .. math:: s_{ij} = q_i \cdot k_j
+
+    Args:
+        query: q, [n, h, c]; fp32, fp64, bf16 or fp16.
+        key: k, [m, h_k, c] in the same dtype; its h_k heads serve the h heads in turn.
+        graph: the edges, from m sources to n destinations.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
+
+    Returns:
+        [e, h] in the caller's edge order.
+
+    Raises:
+        TypeError: for dtypes that differ or are not floating.
+        ValueError: for a wrong shape or device.
+
+    Reference:
+        Vaswani et al., "Attention is all you need" (NeurIPS 2017).
+
+    Example:
+        >>> import torch, gattn
+        >>> graph = gattn.Graph(torch.tensor([[0, 1], [1, 0]]), 2)
+        >>> gattn.functional.edge_dot(torch.ones(2, 1, 3), torch.ones(2, 1, 3), graph).squeeze()
+        tensor([3., 3.])
+    """
+    checks.check_graph(graph)
+    checks.check_floats(graph, query=query, key=key)
+    checks.check_shape("query", query, graph.num_dst, "h", "c")
+    checks.check_shape("key", key, graph.num_src, "h_k", query.shape[2])
+    checks.check_grouped("key", query.shape[1], key.shape[1])
+    graph, (key,) = graph.fetch_source_rows(key)
+    return _dot(query, key, graph.layout, backend=backend)
+
+
+def _aggregate_gradients(
+    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+) -> Gradients:
+    """Dot products at the edges, and sums over the edges turned round."""
+    weight, value, layout = given["weight"], given["value"], given["layout"]
+    transposed, backend = given["transposed"], given["backend"]
+    found = {}
+    if "weight" in wanted:
+        query, key = (value, grad) if transposed else (grad, value)
+        if 0 < query.shape[1] < key.shape[1]:  # of the two, key may have the fewer heads
+            query = query.repeat(1, key.shape[1] // query.shape[1], 1)
+        found["weight"] = _dot.overload(query, key, layout, backend)
+    if "value" in wanted:
+        summed = _aggregate.overload(weight, grad, layout, not transposed, backend)
+        found["value"] = _fold_heads(summed, value.shape[1])
+    return found
+
+
+def _dot_gradients(
+    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+) -> Gradients:
+    """Sums over the edges into a node, and over those out of it."""
+    query, key, layout, backend = (given[n] for n in ("query", "key", "layout", "backend"))
+    found = {}
+    if "query" in wanted:
+        found["query"] = _aggregate.overload(grad, key, layout, False, backend)
+    if "key" in wanted:
+        summed = _aggregate.overload(grad, query, layout, True, backend)
+        found["key"] = _fold_heads(summed, key.shape[1])
+    return found
+
+
+def _fold_heads(x: Tensor, heads: int) -> Tensor:
+    """Sum the heads that one grouped head served: [n, h, c] to [n, heads, c]."""
+    if x.shape[1] == heads:
+        return x
+    return x.reshape(x.shape[0], x.shape[1] // heads, heads, *x.shape[2:]).sum(1)
+
+
+_softmax_backward = Operator(
+    "edge_softmax_backward",
+    inputs={"grad": "e h", "alpha": "e h"},
+    outputs={"grad_score": Out("e h")},
+)
+_softmax = Operator(
+    "edge_softmax",
+    inputs={"score": "e h"},
+    outputs={"out": Out("e h")},
+    reference=reference.edge_softmax,
+    derivative=by_kernel(_softmax_backward, ["score"], alpha="out"),
+    saves=["score", "out"],
+)
+_aggregate = Operator(
+    "aggregate",
+    inputs={"weight": "e h", "value": "k u c"},
+    settings={"transposed": bool},
+    lengths={**LENGTHS, "k": None},
+    outputs={"out": Out("n h c")},
+    reference=reference.aggregate,
+    derivative=_aggregate_gradients,
+    saves=["weight", "value"],
+)
+_dot = Operator(
+    "edge_dot",
+    inputs={"query": "n h c", "key": "m u c"},
+    outputs={"out": Out("e h")},
+    lengths={**LENGTHS, "u": "key_heads"},
+    reference=reference.edge_dot,
+    derivative=_dot_gradients,
+    saves=["query", "key"],
+)

@@ -1,0 +1,1 @@
+"""Declaration of operators: schemas, shapes, derivatives, backends and argument checks."""

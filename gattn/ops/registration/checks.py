@@ -1,0 +1,127 @@
+"""What every operator asks of its inputs, with errors that say what was wanted and what came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def check_tensor(name: str, given: Any, when: str = "") -> None:
+    """Raise unless given a tensor; ``when`` says in what case it must be one."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name} must be a tensor{when}; got {type(given).__name__}")
+
+
+def check_shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
+    """Raise unless it is a tensor of this shape; a letter stands for any length."""
+    check_tensor(name, tensor)
+    fits = tensor.dim() == len(wanted) and all(
+        isinstance(w, str) or w == s for w, s in zip(wanted, tensor.shape)
+    )
+    if not fits:
+        expected = ", ".join(map(str, wanted))
+        padded = len(wanted) == 3 and tensor.dim() == 4
+        hint = "; gattn.graphs.pack takes the padding out of a batch (b, t, h, c)" * padded
+        raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}{hint}")
+
+
+def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
+    """Raise unless the tensors share one floating dtype and the graph's device."""
+    given: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
+    first, lead = next(iter(given.items()))
+    device = graph.device
+    # torch.compile refuses to be asked for the layout within a backward.
+    has_layout = not torch.compiler.is_compiling()
+    for name, tensor in given.items():
+        check_tensor(name, tensor)
+        if has_layout and (tensor.layout != torch.strided or tensor.is_nested):
+            kind = "nested" if tensor.is_nested else tensor.layout
+            raise TypeError(f"{name} must be a dense tensor; got a {kind} one")
+        if tensor.dtype not in FLOATS:
+            raise TypeError(f"{name} must be float32, float64, bfloat16 or float16; got "
+                            f"{tensor.dtype}")  # fmt: skip
+        if tensor.dtype != lead.dtype:
+            raise TypeError(f"{name} must be {lead.dtype} as {first}; got {tensor.dtype}")
+        if tensor.device != device:
+            raise ValueError(f"{name} must be on {device}, as the graph; got {tensor.device}")
+
+
+def check_graph(graph: object) -> None:
+    """Raise unless given a Graph: an operator does not guess the sizes of bare edges."""
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            "graph must be a gattn.Graph (make one with gattn.Graph(edges, size)); "
+            f"got {type(graph).__module__}.{type(graph).__name__}"
+        )
+
+
+def check_number(name: str, value: float) -> None:
+    """Raise for a tensor, whose gradient would be lost, and for what is no number at all."""
+    if isinstance(value, (Tensor, str, list, tuple)) or value is None:
+        raise TypeError(f"{name} must be a number; got {type(value).__name__}")
+
+
+def check_probability(name: str, value: float) -> None:
+    """Raise unless 0 <= value <= 1."""
+    check_number(name, value)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
+
+
+def check_grouped(name: str, heads: int, value_heads: int) -> None:
+    """Raise unless the heads of value can serve all heads in turn."""
+    if value_heads == 0 and heads == 0:
+        return
+    if value_heads == 0 or heads % value_heads:
+        raise ValueError(f"{name} must have a number of heads that divides {heads}; got "
+                         f"{value_heads}")  # fmt: skip
+
+
+def check_edge_features(
+    edge_attr: Tensor | None, edge_proj: Tensor | None, num_edges: int, heads: int, channels: int
+) -> None:
+    """Raise unless both are absent or [e, d] and [h, c, d]."""
+    if (edge_attr is None) != (edge_proj is None):
+        raise ValueError("edge_attr and edge_proj go together; got only one of them")
+    if edge_attr is not None and edge_proj is not None:
+        check_shape("edge_attr", edge_attr, num_edges, "d")
+        check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
+
+
+def as_bias(attn_bias: Tensor, like: Tensor) -> Tensor:
+    """Return a boolean mask as a bias: 0 keeps an edge (True), -inf drops it (False)."""
+    if attn_bias.dtype != torch.bool:
+        return attn_bias
+    zeros = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
+    return zeros.masked_fill(~attn_bias, -torch.inf)
+
+
+def check_edge_terms(
+    attn_bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
+) -> None:
+    """Raise unless attn_bias is [e, h] or [e, 1] and edge_weight [e], where they are present."""
+    if attn_bias is not None:
+        check_shape("attn_bias", attn_bias, num_edges, "h")
+        if attn_bias.shape[1] not in (1, heads):
+            raise ValueError(
+                f"attn_bias must have {heads} heads, or one for all; got {attn_bias.shape[1]}"
+            )
+    if edge_weight is not None:
+        check_shape("edge_weight", edge_weight, num_edges)
+
+
+def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:
+    """What the generator of dropout is keyed on, or None without dropout: [2] int64.
+
+    A key, drawn from torch's own generator, and the canonical number of the first edge.
+    """
+    if dropout == 0.0:
+        return None
+    key = torch.randint(-(2**63), 2**63 - 1, (1,), device=device)
+    return torch.nn.functional.pad(key, (0, 1), value=edge_offset)

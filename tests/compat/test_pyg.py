@@ -1,0 +1,78 @@
+"""gattn's layers give what they gave where a private name of PyG is gone."""
+
+import copy
+import functools
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.nn import MessagePassing
+
+from gattn import nn
+from gattn.compat import pyg as pyg_internals
+
+X, EDGES = torch.randn(4, 8), torch.tensor([[0, 1, 2], [1, 2, 2]])
+
+
+def _without(monkeypatch, name):
+    """Layers that are made from now on lack the name, as those of another PyG would."""
+    given = MessagePassing.__init__
+
+    @functools.wraps(given)
+    def init(self, *args, **options):
+        given(self, *args, **options)
+        del self.__dict__[name]
+
+    monkeypatch.setattr(MessagePassing, "__init__", init)
+
+
+@pytest.mark.parametrize("name", pyg_internals.EDGE_HOOKS)
+def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
+    theirs, ours = pyg.GATConv(8, 4), nn.GATConv(8, 4)
+    assert ours.why_not_fused == ""
+    ours.load_state_dict(theirs.state_dict())
+    with monkeypatch.context() as patch:
+        _without(patch, name)
+        late = nn.GATConv(8, 4)
+    assert late.why_not_fused == f"this torch_geometric keeps no {name}: hooks cannot be seen"
+    late.load_state_dict(theirs.state_dict())
+    setattr(late, name, {})  # PyG's own propagate reads it
+    assert late.why_not_fused == ""
+    torch.testing.assert_close(late(X, EDGES), theirs(X, EDGES))
+
+
+@pytest.mark.parametrize("name", pyg_internals.CLASS_STATE)
+def test_what_is_not_there_is_not_carried_along(monkeypatch, name):
+    layer = nn.GATConv(8, 4)
+    assert pyg_internals.class_state(layer)[name] is vars(layer)[name]
+    monkeypatch.delitem(layer.__dict__, name)
+    assert name not in pyg_internals.class_state(layer)
+    assert len(pyg_internals.class_state(layer)) == len(pyg_internals.CLASS_STATE) - 1
+
+
+def test_every_kind_of_hook_is_seen():
+    """PyG lets users register a hook on each of these; a copy of a layer has those of the first."""
+    registers = [name for name in dir(MessagePassing) if name.startswith("register_")]
+    own = [name for name in registers if name not in dir(torch.nn.Module)]
+    assert len(own) == len(pyg_internals.EDGE_HOOKS)
+    for register in own:
+        layer = nn.GATConv(8, 4)
+        handle = getattr(layer, register)(lambda *args: None)
+        equation = register.removeprefix("register_").split("_forward_")[0]
+        for one in (layer, copy.deepcopy(layer)):
+            assert one.why_not_fused == f"a hook on {equation} wants to see its edges"
+        handle.remove()
+        assert layer.why_not_fused == ""
+
+
+@pytest.mark.parametrize("name", pyg_internals.BOUND)
+@pytest.mark.parametrize("how", ["jinja", "orig"])
+def test_methods_that_pyg_may_have_written_are_run(monkeypatch, name, how):
+    layer = nn.GATConv(8, 4)
+    assert layer.why_not_fused == ""
+    monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")
+    if how == "jinja":
+        assert pyg_internals.overridden(nn.GATConv) == f"GATConv overrides {name}"
+    else:  # it replaced nothing that could be a user's
+        assert pyg_internals.overridden(nn.GATConv) == ""
+    layer(X, EDGES)

@@ -1,0 +1,270 @@
+import pytest
+import torch
+from torch.export import Dim
+
+from gattn import Graph, graphs
+from gattn.nn import GraphAttention, record_attention
+from gattn.nn.common.edge_terms import EdgeTerms
+from gattn.nn.common.scores import EdgeScore, SortedScore, attend
+from gattn.testing import assert_edge_order_independent, assert_permutation_equivariant
+
+SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
+
+
+def _written_out(layer, query, key, value, edge_index, edge_attr=None):
+    """The equation, edge by edge and head by head."""
+    h, c = layer.heads, layer.channels
+    q, k, v = (
+        linear(x).view(-1, h, c)
+        for linear, x in zip((layer.lin_query, layer.lin_key, layer.lin_value), (query, key, value))
+    )
+    source, destination = edge_index
+    q, k, v = q[destination], k[source], v[source]
+    if edge_attr is not None:
+        projected = layer.lin_edge(edge_attr).view(-1, h, c)
+        k, v = k + projected, v + projected * (layer.score != "additive")
+    if layer.score == "additive":
+        score = (layer.weight * (q + k).tanh()).sum(-1)
+    elif layer.score == "cosine":
+        score = layer.beta * torch.cosine_similarity(q, k, dim=-1)
+    else:
+        score = (q * k).sum(-1) / (c**0.5 if layer.score == "scaled_dot" else 1)
+    out = query.new_zeros(len(query), h, c)
+    weights = torch.zeros_like(score)
+    for i in range(len(query)):
+        weights[destination == i] = score[destination == i].softmax(0)
+        out[i] = (weights[destination == i, :, None] * v[destination == i]).sum(0)
+    return layer.lin_out(out.flatten(1)), weights
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_is_its_equation(score, edge_dim):
+    if score == "cosine" and edge_dim:
+        pytest.skip("a cosine takes no edge features")
+    torch.manual_seed(0)
+    layer = GraphAttention(
+        6, 10, 2, key_channels=5, value_channels=4, channels=3, edge_dim=edge_dim,
+        score=score,
+    ).double()  # fmt: skip
+    query, key, value = torch.randn(4, 6), torch.randn(5, 5), torch.randn(5, 4)
+    query, key, value = query.double(), key.double(), value.double()
+    edge_index = torch.tensor([[0, 4, 2, 2, 3, 1], [0, 0, 1, 1, 3, 3]])
+    edge_attr = None if edge_dim is None else torch.randn(6, 3, dtype=torch.float64)
+    expected, weights = _written_out(layer, query, key, value, edge_index, edge_attr)
+    graph = Graph(edge_index, (5, 4))
+    torch.testing.assert_close(layer(query, key, value, graph, edge_attr=edge_attr), expected)
+    got = layer.attention_weights(query, key, graph, edge_attr=edge_attr)
+    torch.testing.assert_close(got, weights)
+
+
+def test_it_tells_what_runs_edge_by_edge():
+    assert all(GraphAttention(6, score=score).why_not_fused == "" for score in SCORES)
+    layer = GraphAttention(6, score=lambda query, key, edge_attr: (query * key).sum(-1))
+    assert layer.why_not_fused.startswith("its score is a callable, which runs in plain PyTorch on")
+
+
+def test_a_callable_is_any_score():
+    def gaussian_kernel(query, key, edge_attr):
+        return -(query - key).square().sum(-1) - edge_attr[:, None]
+
+    torch.manual_seed(0)
+    layer = GraphAttention(6, heads=2, score=gaussian_kernel).double()
+    x, distance = torch.randn(4, 6, dtype=torch.float64), torch.rand(16, dtype=torch.float64)
+    graph = graphs.complete([4])
+    q, k = (lin(x).view(4, 2, 3) for lin in (layer.lin_query, layer.lin_key))
+    source, destination = graph.edge_index
+    score = gaussian_kernel(q[destination], k[source], distance)
+    weights = layer.attention_weights(x, x, graph, edge_attr=distance)
+    dense = torch.zeros(4, 4, 2, dtype=torch.float64)
+    dense[destination, source] = score
+    torch.testing.assert_close(weights, dense.softmax(1)[destination, source])
+    expected = torch.einsum("ijh,jhc->ihc", dense.softmax(1), layer.lin_value(x).view(4, 2, 3))
+    got = layer(x, x, x, graph, edge_attr=distance)
+    torch.testing.assert_close(got, layer.lin_out(expected.flatten(1)))
+
+
+def test_a_callable_takes_edges_in_any_order(shuffled):
+    """Its scores are kept sorted; features, bias and weights are in the caller's order."""
+    graph, distance, bias = shuffled
+
+    def scaled_dot(query, key, edge_attr):
+        return (query * key).sum(-1) / 3**0.5 - edge_attr[:, None]
+
+    torch.manual_seed(0)
+    fused = GraphAttention(6, heads=2).double()
+    own = GraphAttention(6, heads=2, score=scaled_dot).double()
+    own.load_state_dict(fused.state_dict())
+    x = torch.randn(5, 6, dtype=torch.float64)
+    whole = bias - distance[:, None]
+    wanted = fused(x, x, x, graph, attn_bias=whole)
+    options = {"edge_attr": distance, "attn_bias": bias}
+    with record_attention(own) as recorded:
+        torch.testing.assert_close(own(x, x, x, graph, **options), wanted)
+    weights = fused.attention_weights(x, x, graph, attn_bias=whole)
+    torch.testing.assert_close(own.attention_weights(x, x, graph, **options), weights)
+    torch.testing.assert_close(recorded[0].weights, weights)
+
+
+def test_terms_of_edges_join_a_sorted_score(shuffled):
+    graph, weight, bias = shuffled
+    score = torch.randn(12, 2, dtype=torch.float64)
+    value = torch.randn(5, 2, 3, dtype=torch.float64)
+    ordered = SortedScore(score[graph.layout.perm.long()])
+    for given in (EdgeTerms(weight, bias), EdgeTerms(None, bias[:, :1]), EdgeTerms(weight)):
+        wanted = attend(EdgeScore(score), value, graph, terms=given, want_weights=True)
+        found = attend(ordered, value, graph, terms=given, want_weights=True)
+        torch.testing.assert_close(found, wanted)
+    twice = SortedScore(ordered.score, bias).plus(EdgeTerms(None, bias))
+    torch.testing.assert_close(twice.weights(graph), EdgeScore(score + 2 * bias).weights(graph))
+
+
+@pytest.fixture
+def shuffled():
+    """Edges in no order, a number and two numbers for each."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5))
+    graph = Graph(pairs[torch.randperm(25, generator=generator)[:12]].t().contiguous(), 5)
+    assert not graph.layout.perm.diff().eq(1).all()
+    draw = torch.rand(12, 3, generator=generator, dtype=torch.float64)
+    return graph, draw[:, 0], draw[:, 1:]
+
+
+class _Learned(torch.nn.Module):
+    def __init__(self, heads):
+        super().__init__()
+        self.mix = torch.nn.Parameter(torch.ones(heads))
+
+    def forward(self, query, key, edge_attr):
+        return (query * key).sum(-1) * self.mix
+
+
+def test_a_score_may_have_parameters_of_its_own():
+    layer = GraphAttention(6, heads=2, score=_Learned(2))
+    x = torch.randn(4, 6)
+    layer(x, x, x, graphs.complete([4])).sum().backward()
+    assert dict(layer.named_parameters())["score.mix"].grad is not None
+
+
+def test_self_attention_over_a_set_is_torchs():
+    torch.manual_seed(0)
+    ours = GraphAttention(8, heads=2, score="scaled_dot").double()
+    theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True).double()
+    with torch.no_grad():
+        linears = ours.lin_query, ours.lin_key, ours.lin_value
+        theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears]))
+        theirs.out_proj.weight.copy_(ours.lin_out.weight)
+    x = torch.randn(10, 8, dtype=torch.float64)
+    expected = theirs(x[None], x[None], x[None], need_weights=False)[0][0]
+    torch.testing.assert_close(ours(x, x, x, graphs.complete([10])), expected)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_keeps_what_every_layer_must(score):
+    torch.manual_seed(0)
+    layer = GraphAttention(6, heads=2, score=score).double()
+
+    def attend(x, edge_index):
+        return layer(x, x, x, Graph(edge_index, len(x)))
+
+    assert_permutation_equivariant(attend, 6)
+    assert_edge_order_independent(attend, 6, tolerance=0.0)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_sets_of_features_on_one_graph(score):
+    torch.manual_seed(0)
+    edge_dim = None if score == "cosine" else 3
+    layer = GraphAttention(6, heads=2, score=score, edge_dim=edge_dim)
+    x, graph = torch.randn(3, 5, 6), graphs.complete([2, 3])
+    edge_attr = None if score == "cosine" else torch.randn(13, 3)
+    out = layer(x, x, x, graph, edge_attr=edge_attr)
+    weights = layer.attention_weights(x, x, graph, edge_attr=edge_attr)
+    for i in range(3):
+        alone = layer(x[i], x[i], x[i], graph, edge_attr=edge_attr)
+        torch.testing.assert_close(out[i], alone)
+        alone = layer.attention_weights(x[i], x[i], graph, edge_attr=edge_attr)
+        torch.testing.assert_close(weights[i], alone)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_autocast_gives_its_dtype(score):
+    layer, x = GraphAttention(6, heads=2, score=score), torch.randn(5, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x, x, x, graphs.complete([5])).dtype == torch.bfloat16
+
+
+def test_dropout_acts_in_training_only():
+    layer, x = GraphAttention(6, dropout=1.0), torch.randn(5, 6)
+    graph = graphs.complete([5])
+    assert torch.equal(layer(x, x, x, graph), layer.lin_out.bias.expand(5, 6))
+    assert layer.eval()(x, x, x, graph).std() > 0
+
+
+def test_bad_input_gets_one_clear_error():
+    x, graph = torch.randn(4, 6), graphs.complete([4])
+    for call, message in [
+        (lambda: GraphAttention(6, score="dots"), "score must be one of"),
+        (lambda: GraphAttention(6, heads=4), r"heads must divide out_channels \(6\); got heads=4"),
+        (lambda: GraphAttention(6, score="cosine", edge_dim=2), "dot or additive score"),
+        (lambda: GraphAttention(6)(x, x, x, graph, edge_attr=x), "edge_dim is None"),
+        (lambda: GraphAttention(6, edge_dim=2)(x, x, x, graph), "edge_dim is 2"),
+        (
+            lambda: GraphAttention(6, score=lambda q, k, e: q)(x, x, x, graph),
+            r"score must give \[b, h\] for b edges; got 3 dimensions",
+        ),
+        (
+            lambda: GraphAttention(6, score=lambda q, k, e: q[:, 0])(x, x, x, graph),
+            r"score must give shape \(16, 1\); got \(16, 6\)",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(TypeError, match=r"edges must be a \(2, e\) integer tensor.*; got str"):
+        GraphAttention(6)(x, x, x, "graph")
+
+
+def test_exported_it_takes_any_number_of_rows():
+    layer, rows, edges = GraphAttention(6, heads=2).eval(), Dim("rows"), Dim("edges")
+    x, edge_index = torch.randn(5, 6), torch.tensor([[0, 3, 1], [0, 0, 2]])
+    sizes = (*[{0: rows}] * 3, {1: edges})
+    program = torch.export.export(layer, (x, x, x, edge_index), dynamic_shapes=sizes, strict=False)
+    y = torch.randn(8, 6)
+    torch.testing.assert_close(program.module()(y, y, y, edge_index), layer(y, y, y, edge_index))
+
+
+def test_any_edges_will_do():
+    layer, query, memory = GraphAttention(6, heads=2), torch.randn(3, 6), torch.randn(4, 6)
+    edge_index = torch.tensor([[0, 3, 1], [0, 0, 2]])
+    graph = Graph(edge_index, (4, 3))
+    want = layer(query, memory, memory, graph)
+    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(3), (3, 4))
+    for edges in (edge_index, adjacency):
+        assert torch.equal(layer(query, memory, memory, edges), want)
+    weights = layer.attention_weights(query, memory, edge_index)
+    assert torch.equal(weights, layer.attention_weights(query, memory, graph))
+
+
+@pytest.mark.parametrize(
+    ("bias", "error", "message"),
+    [
+        (torch.ones(3), ValueError, r"must have shape \(3, 2\) or \(3, 1\); got \(3,\)"),
+        (torch.ones(3, 3), ValueError, r"got \(3, 3\)"),
+        (torch.ones(1, 2), ValueError, r"got \(1, 2\)"),
+        (3.0, TypeError, "attn_bias must be a tensor; got float"),
+    ],
+)
+def test_a_bias_that_is_none_is_refused(bias, error, message):
+    layer, x = GraphAttention(8, heads=2), torch.randn(4, 8)
+    edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    with pytest.raises(error, match=message):
+        layer(x, x, x, edges, attn_bias=bias)
+    with pytest.raises(error, match=message):
+        layer.attention_weights(x, x, edges, attn_bias=bias)
+
+
+@pytest.mark.parametrize(
+    ("score", "said"), [("dot", "score='dot'"), (torch.nn.Bilinear(2, 2, 2), "score=Bilinear\n")]
+)
+def test_repr_names_the_score(score, said):
+    assert f"heads=2, channels=4, {said}" in repr(GraphAttention(8, heads=2, score=score))

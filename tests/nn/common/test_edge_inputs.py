@@ -1,0 +1,245 @@
+"""Edges of every kind, as the layers take and return them."""
+
+import gc
+
+import networkx
+import pytest
+import scipy.sparse
+import torch
+from torch.testing._internal.two_tensor import TwoTensor
+from torch_geometric.utils import from_scipy_sparse_matrix
+
+from gattn import Graph
+from gattn.graph import cache
+from gattn.graphs import edge_features
+from gattn.kernels import cpu
+from gattn.nn import (
+    FAConv,
+    GATConv,
+    GATv2Conv,
+    GraphTransformerLayer,
+    TransformerBlock,
+    TransformerConv,
+)
+from gattn.nn.common import edge_inputs
+from gattn.nn.common.edge_inputs import read_edges, with_loop_features
+
+ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
+
+
+def _coo():
+    return torch.sparse_coo_tensor(torch.stack([ROWS, COLS]), torch.ones(5), (3, 3))
+
+
+def _csr():
+    """Rows (1, 1), (2, 0), (0): with a double, and out of order."""
+    rows, cols = torch.tensor([0, 2, 4, 5]), torch.tensor([1, 1, 2, 0, 0])
+    return torch.sparse_csr_tensor(rows, cols, torch.ones(5), (3, 3), check_invariants=False)
+
+
+def _csc():
+    cols, rows = torch.tensor([0, 2, 4, 5]), torch.tensor([1, 1, 2, 0, 0])
+    return torch.sparse_csc_tensor(cols, rows, torch.ones(5), (3, 3), check_invariants=False)
+
+
+def _entries(adj_t):
+    if adj_t.layout == torch.sparse_coo:
+        return adj_t.indices()
+    return adj_t.to_sparse_coo()._indices()
+
+
+@pytest.mark.parametrize("make", [_coo, _csr, _csc])
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
+def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
+    """Whatever the order and the duplicates of the adjacency that was given."""
+    torch.manual_seed(0)
+    conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
+    _, (given, alpha) = conv(x, adj_t, return_attention_weights=True)
+    assert given.layout == adj_t.layout
+    torch.testing.assert_close(given.values(), alpha)
+    rows, cols = _entries(given)
+    if not loops:
+        assert torch.equal(torch.stack([rows, cols]), _entries(adj_t.coalesce() if make is _coo
+                                                                else adj_t))  # fmt: skip
+    if given.layout == torch.sparse_coo:
+        assert given.is_coalesced()
+        assert len(torch.unique(rows * 3 + cols)) == len(rows)
+    pairs = torch.stack([cols, rows])
+    plain, (_, expected) = layer.__call__(
+        _without_loops(conv), x, pairs, return_attention_weights=True
+    )
+    torch.testing.assert_close(alpha, expected)
+    torch.testing.assert_close(conv(x, adj_t), plain)
+
+
+def _without_loops(conv):
+    twin = type(conv)(4, 2, 2, add_self_loops=False)
+    twin.load_state_dict(conv.state_dict())
+    return twin
+
+
+def test_a_matrix_with_duplicates_is_laid_out_once():
+    adj_t, x = _coo(), torch.randn(3, 4)
+    first, _ = read_edges(adj_t, None, x, x)
+    assert first.num_edges == 4
+    assert read_edges(adj_t, None, x, x)[0] is first
+    adj_t._indices()[1, 4] = 1
+    assert read_edges(adj_t, None, x, x)[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    gc.collect()  # what other tests left in cycles must not go between the counts
+    before = cache.size()
+    del adj_t, first
+    assert cache.size() == before - 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, edges: GATConv(4, 2)(x, edges),
+        lambda x, edges: GATConv(4, 2)(x[None], edges),
+        lambda x, edges: TransformerBlock(4)(x, edges),
+        lambda x, edges: TransformerBlock(4).attention_weights(x, edges),
+        lambda x, edges: GraphTransformerLayer(4)(x, edges),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Graph", "sparse"])
+def test_edges_for_other_nodes(call, kind):
+    edges = Graph(torch.tensor([[0], [1]]), 5) if kind == "Graph" else torch.eye(5).to_sparse()
+    wanted = "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
+    with pytest.raises(ValueError, match=wanted):
+        call(torch.randn(3, 4), edges)
+
+
+@pytest.mark.parametrize("layer", [FAConv, TransformerConv])
+def test_the_callers_matrix_stays_as_it_was(layer):
+    """Duplicates are summed in a copy: the matrix itself goes on saying that it holds some."""
+    x, adj_t = torch.randn(3, 4), _coo()
+    conv = layer(4) if layer is FAConv else layer(4, 2, 2)
+    args = (x, x, adj_t) if layer is FAConv else (x, adj_t)
+    _, (edges, alpha) = conv(*args, return_attention_weights=True)
+    assert not adj_t.is_coalesced()
+    assert adj_t._nnz() == 5
+    assert edges._nnz() == alpha.shape[0]
+
+
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
+def test_features_of_networkx_and_scipy_edges(layer):
+    """One row of features for each of edges(), which an undirected edge has both ways."""
+    conv, x = layer(4, 2, edge_dim=3), torch.randn(3, 4)
+    stored, attr = networkx.Graph([(0, 1), (1, 2), (2, 2)]), torch.randn(3, 3)
+    graph, both = Graph(stored), attr[[0, 0, 1, 1, 2]]
+    assert torch.equal(conv(x, stored, attr), conv(x, graph, both))
+    with pytest.raises(ValueError, match=r"\(3, d\), a row for each of the networkx .* \(5, 3\)"):
+        conv(x, stored, both)
+    directed = networkx.DiGraph(stored.edges)
+    assert torch.equal(conv(x, directed, attr), conv(x, Graph(directed), attr))
+    matrix = scipy.sparse.csr_array(([1.0, 1, 1], ([0, 1, 2], [1, 1, 0])), (3, 3))
+    assert torch.equal(conv(x, matrix, attr), conv(x, Graph(matrix), attr))
+    with pytest.raises(ValueError, match=r"edge_attr must have shape \(3, d\); got \(2, 3\)"):
+        conv(x, matrix, attr[:2])
+    with pytest.raises(ValueError, match="x must have as many rows"):
+        conv(x[:2], matrix)
+
+
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_matrix])
+def test_layers_read_a_scipy_matrix_along_its_rows(layer, kind):
+    stored = networkx.DiGraph([(0, 1), (2, 1), (1, 3)])
+    stored.add_weighted_edges_from([(0, 1, 5.0), (2, 1, 3.0), (1, 3, 2.0)])
+    nodes = range(4)
+    matrix = kind(networkx.to_scipy_sparse_array(stored, nodes))
+    pairs, weight = from_scipy_sparse_matrix(matrix)
+    conv, x = layer(4, 2, edge_dim=1), torch.randn(4, 4)
+    expected = conv(x, pairs, weight.float())
+    assert torch.equal(conv(x, matrix, edge_features(matrix)), expected)
+    assert torch.equal(conv(x, matrix.tocoo(), edge_features(matrix.tocoo())), expected)
+
+
+@pytest.fixture
+def kept():
+    """A graph of three nodes, features of its edges, and the layer's with those of loops."""
+    graph = Graph(torch.stack([ROWS, COLS]), 3).with_self_loops()
+    return graph, torch.randn(5, 2, dtype=torch.float64)
+
+
+def _expected(graph, edge_attr):
+    destination = graph.edge_index[1, :-3]
+    rows = edge_attr if graph.kept is None else edge_attr[graph.kept]
+    loops = [rows[destination == node].mean(0).nan_to_num(0.0) for node in range(3)]
+    return torch.cat([rows, torch.stack(loops)])
+
+
+def test_features_of_loops_are_formed_once(kept):
+    graph, edge_attr = kept
+    first = with_loop_features(edge_attr, graph, "mean")
+    torch.testing.assert_close(first, _expected(graph, edge_attr))
+    assert with_loop_features(edge_attr, graph, "mean") is first
+    assert with_loop_features(edge_attr.clone(), graph, "mean") is not first
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.mul_(2),
+        lambda t: t.data.mul_(2),
+        lambda t: t.numpy().__imul__(2),
+    ],
+    ids=["counted", "data", "numpy"],
+)
+@pytest.mark.parametrize("reason", ["", "not built"])
+def test_features_of_loops_follow_a_write_to_the_edges(kept, write, reason, monkeypatch):
+    monkeypatch.setattr(cpu, "unavailable_reason", lambda: reason)
+    graph, edge_attr = kept
+    with_loop_features(edge_attr, graph, "mean")
+    write(edge_attr)
+    found = with_loop_features(edge_attr, graph, "mean")
+    torch.testing.assert_close(found, _expected(graph, edge_attr))
+
+
+def test_features_of_loops_that_someone_wrote_to_are_formed_anew(kept):
+    graph, edge_attr = kept
+    with_loop_features(edge_attr, graph, "mean").zero_()
+    for _ in range(2):
+        found = with_loop_features(edge_attr, graph, "mean")
+        torch.testing.assert_close(found, _expected(graph, edge_attr))
+
+
+def test_features_of_loops_are_mapped_over_in_inference_mode(kept, monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    graph, edge_attr = kept
+    every = torch.stack([edge_attr, 2 * edge_attr])
+    with torch.inference_mode():
+        found = torch.func.vmap(lambda rows: with_loop_features(rows, graph, "mean"))(every)
+    torch.testing.assert_close(found[1], 2 * _expected(graph, edge_attr))
+
+
+def test_features_of_loops_have_the_gradients_of_the_edges(kept):
+    graph, edge_attr = kept
+    with_loop_features(edge_attr, graph, "mean")
+    edge_attr.requires_grad_()
+    total = with_loop_features(edge_attr, graph, "mean").square().sum()
+    (found,) = torch.autograd.grad(total, edge_attr)
+    (wanted,) = torch.autograd.grad(_expected(graph, edge_attr).square().sum(), edge_attr)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
+def test_layers_of_a_model_share_the_features_of_loops(layer, monkeypatch):
+    formed = []
+    monkeypatch.setattr(
+        edge_inputs,
+        "_reduced",
+        lambda *given, inner=edge_inputs._reduced: formed.append(1) or inner(*given),
+    )
+    edge_index, edge_attr = torch.stack([ROWS, COLS]), torch.randn(5, 2)
+    first, second = (layer(4, 4, edge_dim=2) for _ in range(2))
+    second(first(torch.randn(3, 4), edge_index, edge_attr), edge_index, edge_attr).sum().backward()
+    assert len(formed) == 1
+
+
+def test_features_of_loops_that_wrap_others_are_formed_each_time(kept):
+    graph, edge_attr = kept
+    wrapped = TwoTensor(edge_attr, 2 * edge_attr)
+    assert not edge_inputs.keeps_loop_features(wrapped, graph)
+    found = with_loop_features(wrapped, graph, 0.0)
+    torch.testing.assert_close(found.b, 2 * with_loop_features(edge_attr, graph, 0.0))

@@ -1,0 +1,376 @@
+"""A weight and a bias for each edge, on every layer, beside PyG's layers that were taught to."""
+
+import sys
+import threading
+
+import networkx
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.nn.models import attentive_fp
+from torch_geometric.utils import softmax
+
+from gattn import Graph, nn
+from gattn.nn import record_attention
+
+PAIRS = torch.tensor([[1, 3, 0, 1, 2, 0, 4, 3], [0, 0, 1, 1, 2, 4, 0, 1]])
+KINDS = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
+LOOPS = PAIRS[0] == PAIRS[1]
+WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+TYPES = (["author", "paper"], [WRITES, CITES])
+
+LAYERS = {
+    "GATConv": ((6, 4, 2), {"edge_dim": 3}, ("edge_attr",)),
+    "GATConv, no loops": ((6, 4, 2), {"add_self_loops": False}, ()),
+    "GATv2Conv": ((6, 4, 2), {"edge_dim": 3, "concat": False}, ("edge_attr",)),
+    "TransformerConv": ((6, 4, 2), {}, ()),
+    "TransformerConv, edges": ((6, 4, 2), {"edge_dim": 3, "beta": True}, ("edge_attr",)),
+    "AGNNConv": ((), {}, ()),
+    "SuperGATConv": ((6, 4, 2), {}, ()),
+    "SuperGATConv, SD": ((6, 4, 2), {"attention_type": "SD"}, ()),
+    "RGATConv": ((6, 4, 2), {"heads": 2, "edge_dim": 3}, ("edge_type", "edge_attr")),
+    "RGATConv, additive": ((6, 4, 2), {"mod": "additive"}, ("edge_type",)),
+    "RGATConv, f-scaled": ((6, 4, 2), {"mod": "f-scaled"}, ("edge_type",)),
+    "RGATConv, multiplicative": (
+        (6, 4, 2),
+        {"heads": 2, "dim": 2, "attention_mode": "multiplicative-self-attention"},
+        ("edge_type",),
+    ),
+    "GATEConv": ((6, 6, 3), {}, ("edge_attr",)),
+}
+"""Arguments of the layer and what else it takes."""
+
+
+def _draw(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def _taught(theirs, weight, bias, loops, monkeypatch):
+    """PyG's layer with the bias in its softmax and the weight on its messages."""
+    if loops:  # PyG drops the given loops, and puts one for each node behind the edges
+        weight = torch.cat([weight[~LOOPS], weight.new_ones(5)])
+        bias = torch.cat([bias[~LOOPS], bias.new_zeros(5, *bias.shape[1:])])
+
+    def biased(score, *args, **options):
+        own = bias if score.dim() == bias.dim() else bias.view(-1, *(1,) * (score.dim() - 1))
+        return softmax(score + own, *args, **options)
+
+    def weighted(layer, inputs, message):
+        return message * weight.view(-1, *(1,) * (message.dim() - 1))
+
+    monkeypatch.setattr(sys.modules[type(theirs).__module__], "softmax", biased)
+    theirs.register_message_forward_hook(weighted)
+
+
+def _rgat(*args, **options):
+    """PyG's layer, with the parameter that it leaves as it finds the memory."""
+    layer = pyg.RGATConv(*args, **options)
+    layer.l2.data.fill_(1 / layer.out_channels)
+    return layer
+
+
+def _pair(beside_pyg, name, args, options):
+    theirs = {"GATEConv": attentive_fp.GATEConv, "RGATConv": _rgat}.get(name)
+    pair = beside_pyg.pair(name, *args, theirs=theirs, **options)
+    return [layer.eval() for layer in pair]
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+@pytest.mark.parametrize("per_head", [False, True])
+@pytest.mark.parametrize("case", LAYERS)
+def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per_head, path):
+    args, options, takes = LAYERS[case]
+    theirs, ours = _pair(beside_pyg, case.split(",")[0], args, options)
+    if path != "fused":
+        ours.register_message_forward_hook(lambda layer, inputs, out: None)
+    assert ours.fused == (path == "fused")
+    heads = vars(ours).get("heads", 1) * vars(ours).get("dim", 1)
+    shape = (8, heads) if per_head and heads > 1 else (8,)
+    weight, bias = _draw(8).abs().requires_grad_(), _draw(*shape, seed=1).requires_grad_()
+    twins = [t.detach().clone().requires_grad_() for t in (weight, bias)]
+    known = {"edge_type": KINDS, "edge_attr": _draw(8, 3)}
+    given = {name: known[name] for name in takes}
+    x = _draw(5, 6)
+    _taught(theirs, *twins, ours.add_self_loops, monkeypatch)
+    expected = theirs(x, PAIRS, **given)
+    got = ours(x, PAIRS, **given, edge_weight=weight, attn_bias=bias)
+    torch.testing.assert_close(got, expected)
+    upstream = _draw(*got.shape, seed=2)
+    wanted = torch.autograd.grad((expected * upstream).sum(), [*twins, *theirs.parameters()],
+                                 allow_unused=True)  # fmt: skip
+    found = torch.autograd.grad((got * upstream).sum(), [weight, bias, *ours.parameters()],
+                                allow_unused=True)  # fmt: skip
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one, other)
+
+
+class Launched(TorchDispatchMode):
+    """The names of gattn's operators that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "gattn":
+            self.names.append(func.name().removeprefix("gattn::"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("GATConv", "gat"), ("GATv2Conv", "gatv2"), ("TransformerConv", "dot_product")],
+)
+def test_one_operator_takes_them(name, family):
+    torch.manual_seed(0)
+    layer, x = getattr(nn, name)(6, 4, 2).double(), _draw(5, 6)
+    with Launched() as launched:
+        layer(x, PAIRS, edge_weight=_draw(8), attn_bias=_draw(8)).sum().backward()
+    scores = {"node_scores", "node_scores_backward"}
+    attention = [each for each in launched.names if each not in scores]
+    assert attention == [f"{family}_forward", f"{family}_backward"]
+
+
+def _hetero():
+    x = {"author": _draw(3, 6), "paper": _draw(5, 6, seed=1)}
+    edges = {WRITES: PAIRS.clamp(max=2), CITES: PAIRS.flip(1)}
+    weight = {CITES: _draw(8, seed=2).abs()}
+    bias = {WRITES: _draw(8, 2, seed=3), CITES: _draw(8, seed=4)}
+    return x, edges, weight, bias
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+@pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
+def test_by_edge_type(beside_pyg, monkeypatch, name, path):
+    theirs, ours = _pair(beside_pyg, name, (6, 4, TYPES, 2), {})
+    if path != "fused":
+        ours.register_message_forward_hook(lambda layer, inputs, out: None)
+    x, edges, weight, bias = _hetero()
+    per_type = [bias[WRITES], bias[CITES].unsqueeze(1).expand(-1, 2)]
+    weights = [torch.ones(8).double(), weight[CITES]]
+    if name == "HGTConv":  # one softmax over the edges of all types
+        weights, per_type = [torch.cat(weights)], [torch.cat(per_type)]
+    turn = {"bias": iter(per_type), "weight": iter(weights)}
+    monkeypatch.setattr(
+        sys.modules[type(theirs).__module__],
+        "softmax",
+        lambda score, *args: softmax(score + next(turn["bias"]), *args),
+    )
+    theirs.register_message_forward_hook(
+        lambda layer, inputs, message: message * next(turn["weight"]).unsqueeze(1)
+    )
+    expected, got = theirs(x, edges), ours(x, edges, edge_weight=weight, attn_bias=bias)
+    for kind in got:
+        torch.testing.assert_close(got[kind], expected[kind])
+    with pytest.raises(ValueError, match=r"edge_weight must hold edge types of .* got \('a'"):
+        ours(x, edges, edge_weight={("a", "to", "b"): weight[CITES]})
+    with pytest.raises(TypeError, match="attn_bias must be a dictionary by edge type; got Tensor"):
+        ours(x, edges, attn_bias=bias[CITES])
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_bias_before_tanh(normalize, path):
+    class Biased(pyg.FAConv):
+        def message(self, x_j, alpha_j, alpha_i, edge_weight):
+            alpha = (alpha_j + alpha_i).squeeze(-1) + own
+            return x_j * (alpha.tanh() * edge_weight).view(-1, 1)
+
+    bias, weight = _draw(8), None if normalize else _draw(8, seed=1)
+    own = torch.cat([bias[~LOOPS], bias.new_zeros(5)]) if normalize else bias
+    theirs, ours = Biased(6, normalize=normalize).double(), nn.FAConv(6, normalize=normalize)
+    ours.double().load_state_dict(theirs.state_dict())
+    if path != "fused":
+        ours.register_message_forward_hook(lambda layer, inputs, out: None)
+    x, x_0 = _draw(5, 6), _draw(5, 6, seed=1)
+    torch.testing.assert_close(
+        ours(x, x_0, PAIRS, weight, attn_bias=bias), theirs(x, x_0, PAIRS, weight)
+    )
+
+
+def test_the_local_layer_of_gps_takes_them():
+    layer = nn.GPSConv(6, nn.GATConv(6, 3, 2), heads=2, norm="layer_norm").double()
+    x, weight, bias = _draw(5, 6), _draw(8), _draw(8, 2)
+    layer.conv.register_forward_hook(
+        lambda conv, args, kwargs, out: seen.append(kwargs), with_kwargs=True
+    )
+    seen = []
+    layer(x, PAIRS, edge_weight=weight, attn_bias=bias)
+    assert seen[0]["edge_weight"] is weight
+    assert seen[0]["attn_bias"] is bias
+
+
+@pytest.mark.parametrize("make", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv])
+def test_minus_infinity_drops_an_edge_and_a_logarithm_normalises(make):
+    torch.manual_seed(0)
+    layer, x = make(6, 4, 2).double(), _draw(5, 6)
+    keep = torch.tensor([1.0, 1, 0, 1, 0, 1, 1, 1], dtype=torch.float64)
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=keep.log()), layer(x, PAIRS[:, keep > 0]))
+    twice = torch.cat([PAIRS, PAIRS], dim=1)  # as often, where no self-loops are merged
+    layer.add_self_loops = False
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=torch.full((8,), 2.0).double().log()),
+                               layer(x, twice))  # fmt: skip
+    assert layer(x, PAIRS[:, :0], edge_weight=keep[:0], attn_bias=keep[:0]).shape == (5, 8)
+
+
+def test_returned_and_recorded_weights_are_those_of_the_softmax():
+    torch.manual_seed(0)
+    layer, x, weight, bias = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8), _draw(8)
+    with record_attention(layer) as recorded:
+        _, (_, alpha) = layer(x, PAIRS, edge_weight=weight, attn_bias=bias,
+                              return_attention_weights=True)  # fmt: skip
+    _, (_, plain) = layer(x, PAIRS, attn_bias=bias, return_attention_weights=True)
+    torch.testing.assert_close(alpha, plain)
+    torch.testing.assert_close(recorded[0].weights, plain)
+
+
+def test_they_follow_the_edges_of_every_kind(beside_pyg):
+    torch.manual_seed(0)
+    layer, x = nn.GATConv(6, 4, 2).double(), _draw(5, 6)
+    pairs = (
+        torch.unique(PAIRS.flip(0), dim=1).flip(0).contiguous()
+    )  # sorted by destination and source
+    weight, bias = _draw(8), _draw(8, 2)
+    expected = layer(x, pairs, edge_weight=weight, attn_bias=bias)
+    for kind, make in beside_pyg.kinds.items():
+        got = layer(x, make(pairs, (5, 5)), edge_weight=weight, attn_bias=bias)
+        torch.testing.assert_close(got, expected, msg=lambda m, kind=kind: f"{kind}: {m}")
+    network = networkx.Graph([(0, 1), (1, 2), (3, 4)])  # three edges, in both directions
+    one, other = torch.tensor([[0, 1, 3], [1, 2, 4]]), _draw(3)
+    both = torch.cat([one, one.flip(0)], dim=1)
+    torch.testing.assert_close(layer(x, network, edge_weight=other, attn_bias=other),
+                               layer(x, both, edge_weight=other.repeat(2),
+                                     attn_bias=other.repeat(2)))  # fmt: skip
+
+
+def test_sets_of_features_on_one_graph_share_them():
+    torch.manual_seed(0)
+    layer, x, weight, bias = nn.GATv2Conv(6, 4, 2).double(), _draw(3, 5, 6), _draw(8), _draw(8, 2)
+    alone = [layer(one, PAIRS, edge_weight=weight, attn_bias=bias) for one in x]
+    torch.testing.assert_close(
+        layer(x, PAIRS, edge_weight=weight, attn_bias=bias), torch.stack(alone)
+    )
+
+
+@pytest.mark.parametrize("make", [nn.GATConv, nn.TransformerConv])
+def test_first_and_second_derivatives_and_one_graph_under_compile(make):
+    torch.manual_seed(0)
+    layer, x = make(3, 2, 2).double(), _draw(5, 3)
+    inputs = [x, _draw(8).abs(), _draw(8, 2)]
+
+    def run(x, weight, bias):
+        return layer(x, Graph(PAIRS, 5), edge_weight=weight, attn_bias=bias)
+
+    inputs = [t.requires_grad_() for t in inputs]
+    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradgradcheck(run, inputs)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    options = {"edge_weight": inputs[1], "attn_bias": inputs[2]}
+    torch.testing.assert_close(compiled(x, PAIRS, **options), layer(x, PAIRS, **options))
+
+
+def test_an_equation_that_would_not_see_them_is_an_error():
+    class Mine(nn.GATConv):
+        def edge_update(self, alpha_j, alpha_i, index, ptr, dim_size):
+            return softmax(alpha_j + alpha_i, index, ptr, dim_size)
+
+    layer, x = Mine(6, 4, 2).double(), _draw(5, 6)
+    layer(x, PAIRS, edge_weight=_draw(8))
+    with pytest.raises(ValueError, match="equations that know nothing of attn_bias"):
+        layer(x, PAIRS, edge_weight=_draw(8), attn_bias=_draw(8))
+    assert layer(x, PAIRS).shape == (5, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"edge_weight": torch.ones(7)}, ValueError, r"edge_weight must have shape \(8"),
+        ({"edge_weight": torch.ones(8, 2)}, ValueError, r"edge_weight must have shape \(8,\)"),
+        ({"edge_weight": torch.tensor(1.0)}, ValueError, r"have shape \(8,\); got \(\)"),
+        (
+            {"attn_bias": torch.ones(8, device="meta")},
+            ValueError,
+            "must be on cpu, as x; got meta",
+        ),
+        ({"edge_weight": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
+        ({"attn_bias": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
+        ({"attn_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
+        ({"attn_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
+        ({"edge_weight": [1.0] * 8}, TypeError, "edge_weight must be a tensor"),
+    ],
+    ids=str,
+)
+def test_errors(options, error, message):
+    with pytest.raises(error, match=message):
+        nn.GATConv(6, 4, 2)(torch.randn(5, 6), PAIRS, **options)
+
+
+EDGE_BY_EDGE = {
+    "GATConv": (6, 4, 2),
+    "GATv2Conv": (6, 4, 2),
+    "TransformerConv": (6, 4, 2),
+    "AGNNConv": (),
+    "SuperGATConv": (6, 4, 2),
+}
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+@pytest.mark.parametrize("name", EDGE_BY_EDGE)
+def test_a_node_whose_edges_are_all_dropped_has_none(name, path):
+    torch.manual_seed(0)
+    layer = getattr(nn, name)(*EDGE_BY_EDGE[name]).double().eval()
+    layer.add_self_loops = False
+    if path != "fused":
+        layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    x, bias = _draw(5, 6).requires_grad_(), torch.zeros(8).double()
+    bias[PAIRS[1] == 1] = -torch.inf
+    bias.requires_grad_()
+    kept = PAIRS[1] != 1
+    inputs = [x, bias, *layer.parameters()]
+    found = [layer(x, PAIRS, attn_bias=bias), layer(x, PAIRS[:, kept], attn_bias=bias[kept])]
+    torch.testing.assert_close(found[0], found[1])
+    grads = [torch.autograd.grad(out.square().sum(), inputs, allow_unused=True) for out in found]
+    for got, expected in zip(*grads):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("path", ["fused", "edge by edge"])
+def test_a_mask_keeps_the_edges_that_it_marks_as_in_torch(path):
+    torch.manual_seed(0)
+    layer, x, mask = nn.GATConv(6, 4, 2).double(), _draw(5, 6), PAIRS[0] > 0
+    if path != "fused":
+        layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=mask), layer(x, PAIRS[:, mask]))
+    per_head = torch.stack([mask, ~mask], dim=1)
+    torch.testing.assert_close(layer(x, PAIRS, attn_bias=per_head),
+                               layer(x, PAIRS, attn_bias=per_head.double().log()))  # fmt: skip
+
+
+def test_columns_are_taken_for_weights_as_for_biases():
+    torch.manual_seed(0)
+    layer, x, term = nn.GATConv(6, 4, 2).double(), _draw(5, 6), _draw(8)
+    torch.testing.assert_close(layer(x, PAIRS, edge_weight=term[:, None], attn_bias=term[:, None]),
+                               layer(x, PAIRS, edge_weight=term, attn_bias=term))  # fmt: skip
+
+
+def test_a_forward_takes_no_terms_of_one_in_another_thread():
+    within, out = [], []
+
+    class Threaded(nn.GATConv):
+        def message(self, x_j, alpha):
+            while within:  # a forward that begins and ends, in its own thread, while this one runs
+                thread = threading.Thread(target=within.pop())
+                thread.start()
+                thread.join()
+            return alpha.unsqueeze(-1) * x_j
+
+    torch.manual_seed(0)
+    layer, x = Threaded(6, 4, 2).double(), _draw(5, 6)
+    terms = [
+        {"attn_bias": _draw(8, seed=seed), "edge_weight": _draw(8, seed=seed)} for seed in (1, 2)
+    ]
+    expected = [layer(x, PAIRS, **given) for given in ({}, *terms)]
+    within += [lambda given=given: out.append(layer(x, PAIRS, **given)) for given in (terms[1], {})]
+    outer = layer(x, PAIRS, **terms[0])
+    torch.testing.assert_close([out[1], outer, out[0]], expected)

@@ -1,0 +1,146 @@
+"""How readouts are told which rows belong together, eagerly, traced and transformed."""
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import Dim
+
+from gattn.nn import (
+    AttentionalReadout,
+    GPSConv,
+    GraphTransformerLayer,
+    LearnedQueryReadout,
+    LinearAttention,
+    MultiReadout,
+    SetTransformerReadout,
+)
+from gattn.nn.common import segments
+
+READOUTS = {
+    "learned query": lambda: LearnedQueryReadout(6, 8),
+    "gated": lambda: AttentionalReadout(torch.nn.Linear(6, 1)),
+    "set transformer": lambda: SetTransformerReadout(6),
+    "several": lambda: MultiReadout(["sum", LearnedQueryReadout(6, 8)]),
+}
+INDEX, PTR = torch.tensor([0, 0, 1, 1, 1, 3, 3]), torch.tensor([0, 2, 5, 5, 7])
+FORMS = {"one set": {}, "index": {"index": INDEX, "dim_size": 4}, "ptr": {"ptr": PTR}}
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 3]])
+
+each_readout = pytest.mark.parametrize("build", READOUTS.values(), ids=READOUTS)
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@each_readout
+def test_without_an_index_all_rows_are_one_set(build):
+    readout, x = build(), torch.randn(7, 6)
+    one = readout(x, torch.zeros(7, dtype=torch.int64), dim_size=1)
+    torch.testing.assert_close(readout(x), one)
+    first, *rest = readout(x, dim_size=3)
+    torch.testing.assert_close(first[None], one)
+    assert all(bool((row == row[:1]).all()) or not row.any() for row in rest)
+    assert readout(x[:0]).shape == one.shape
+
+
+def test_one_set_is_laid_out_once():
+    readout, x = LearnedQueryReadout(6, 8), torch.randn(11, 6)
+    readout(x)
+    graph = segments.segment_graph(x)
+    assert segments.segment_graph(x + 1) is graph
+    assert "_layout" in graph.__dict__
+
+
+def test_an_index_is_laid_out_once_and_counted_once(monkeypatch):
+    x, index, counted = torch.randn(7, 6), INDEX.clone(), []
+    count = segments._count
+    monkeypatch.setattr(segments, "_count", lambda index: counted.append(1) or count(index))
+    graph = segments.segment_graph(x, index)
+    assert segments.segment_graph(x, index) is graph
+    assert len(counted) == 1
+    index[0] = 2
+    assert segments.segment_graph(x, index) is not graph
+
+
+def test_what_is_remembered_is_real():
+    readout = LearnedQueryReadout(6, 8)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        segments.segment_graph(mode.from_tensor(torch.randn(13, 6))).layout  # noqa: B018
+    assert readout(torch.randn(13, 6)).shape == (1, 8)
+
+
+@each_form
+@each_readout
+def test_gradients_by_transforms(build, form, monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    readout, x = build(), torch.randn(7, 6, requires_grad=True)
+    fresh = {name: v.clone() if isinstance(v, torch.Tensor) else v for name, v in form.items()}
+    found = torch.func.grad(lambda x: readout(x, **fresh).square().sum())(x.detach())
+    readout(x, **form).square().sum().backward()
+    torch.testing.assert_close(found, x.grad)
+
+
+def test_an_index_that_is_mapped_over_gets_one_clear_error():
+    readout, x = LearnedQueryReadout(6, 8), torch.randn(7, 6)
+    with pytest.raises(ValueError, match=r"index and ptr must be made outside of .*torch.func"):
+        torch.func.vmap(lambda index: readout(x, index, dim_size=4))(torch.stack([INDEX, INDEX]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@each_readout
+def test_one_compilation_for_sets_of_every_size(build):
+    readout = build().eval()
+    counter = CompileCounter()
+    compiled = torch.compile(readout, fullgraph=True, backend=counter, dynamic=True)
+    needs = {"max_num_elements": 40} if isinstance(readout, SetTransformerReadout) else {}
+    for rows in (7, 9, 20):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(compiled(x, **needs), readout(x))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@each_form
+@each_readout
+def test_an_exported_readout_takes_any_number_of_rows(build, form):
+    readout, rows = build().eval(), Dim("rows")
+    most = {} if isinstance(readout, (LearnedQueryReadout, AttentionalReadout)) else {
+        "max_num_elements": 40
+    }  # fmt: skip
+    given = {"x": torch.randn(7, 6), **form, **most}
+    sizes = {name: {0: rows} if name in ("x", "index") else None for name in given}
+    program = torch.export.export(readout, (), given, dynamic_shapes=sizes, strict=False)
+    other = {**given, "x": torch.randn(7, 6)}
+    if "ptr" not in form:
+        other["x"] = torch.randn(3, 6)
+    if "index" in form:
+        other["index"] = torch.tensor([0, 2, 2])
+    torch.testing.assert_close(program.module()(**other), readout(**other))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "layer",
+    [GPSConv(6, None, heads=2, norm=None), GraphTransformerLayer(6, heads=2)],
+    ids=["GPSConv", "GraphTransformerLayer"],
+)
+@pytest.mark.parametrize("batch", [None, torch.tensor([0, 0, 1, 1, 1, 2, 2])])
+def test_exported_global_attention_takes_any_number_of_nodes(layer, batch):
+    layer, nodes, edges = layer.eval(), Dim("nodes"), Dim("edges")
+    given = {"x": torch.randn(7, 6), "edge_index": EDGES}
+    sizes = {"x": {0: nodes}, "edge_index": {1: edges}}
+    other = {**given, "x": torch.randn(9, 6)}
+    if batch is not None:
+        limits = {"batch_size": 3, "max_num_nodes": 5}
+        given |= {"batch": batch, **limits}
+        sizes |= {"batch": {0: nodes}, **dict.fromkeys(limits)}
+        other |= {"batch": torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2]), **limits}
+    program = torch.export.export(layer, (), given, dynamic_shapes=sizes, strict=False)
+    torch.testing.assert_close(program.module()(**other), layer(**other))
+
+
+def test_exported_linear_attention_takes_any_number_of_rows():
+    layer = LinearAttention(6, heads=2).eval()
+    sizes = ({0: Dim("rows")},)
+    program = torch.export.export(layer, (torch.randn(7, 6),), dynamic_shapes=sizes, strict=False)
+    x = torch.randn(2, 6)
+    torch.testing.assert_close(program.module()(x), layer(x))

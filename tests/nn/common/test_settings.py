@@ -1,0 +1,161 @@
+"""A constructor refuses what no forward could run, and keeps what PyG's takes."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from gattn import nn
+from tests.layers import BY_NAME, every, layers
+
+TYPES = (["a"], [("a", "to", "a")])
+MADE = {
+    name: replace(layer, made_by=None)
+    for name, layer in layers().items()
+    if name == layer.kind and {"heads", "out_channels", "dropout"} <= layer.settings
+}
+
+READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer.call is None}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        ({"heads": 0}, "heads must be an int >= 1; got 0"),
+        ({"heads": -2}, "heads must be an int >= 1; got -2"),
+        ({"heads": 2.0}, r"heads must be an int >= 1; got 2\.0"),
+        ({"out_channels": -4}, "out_channels must be an int >= [01]; got -4"),
+        ({"dropout": 2.0}, r"dropout must be a probability in \[0, 1\]; got 2\.0"),
+        ({"dropout": -0.5}, r"dropout must be a probability in \[0, 1\]; got -0\.5"),
+    ],
+)
+def test_heads_channels_and_dropout(name, setting, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        MADE[name].make(**setting)
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: nn.GATEConv(8, 8, 3, dropout=2.0), "dropout must be a probability"),
+        (lambda: nn.FAConv(8, dropout=2.0), "dropout must be a probability"),
+        (lambda: nn.GPSConv(8, None, dropout=2.0), "dropout must be a probability"),
+        (lambda: nn.GPSConv(8, None, heads=0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.GPSConv(8, None, heads=3), r"heads must divide channels \(8\); got heads=3"),
+        (lambda: nn.HANConv(8, 9, TYPES, 2), r"heads must divide out_channels \(9\); got heads=2"),
+        (lambda: nn.HGTConv(8, 8, TYPES, 0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.HGTConv(8, -8, TYPES, 2), "out_channels must be an int >= 1; got -8"),
+        (lambda: nn.RGATConv(8, 4, -1), "num_relations must be an int >= 0; got -1"),
+        (lambda: nn.RGATConv(8, 4, 2, num_bases=0), "num_bases must be an int >= 1; got 0"),
+        (lambda: nn.RGATConv(8, 4, 2, num_blocks=0), "num_blocks must be an int >= 1; got 0"),
+        (lambda: nn.GraphAttention(8, channels=-1), "channels must be an int >= 0; got -1"),
+        (lambda: nn.GraphAttention(8, heads=0, channels=4), "heads must be an int >= 1; got 0"),
+        (lambda: nn.LearnedQueryReadout(8, 4, 0), "num_queries must be an int >= 1; got 0"),
+        (lambda: nn.LearnedQueryReadout(8, 4, ff_channels=-1), "ff_channels must be an int >= 0"),
+        (lambda: nn.LinearAttention(8, 0, 4), "heads must be an int >= 1; got 0"),
+        (lambda: nn.LinearAttention(8, 2, -4), "head_channels must be an int >= 0; got -4"),
+        (lambda: nn.MultiheadAttentionBlock(8, dropout=1.5), "dropout must be a probability"),
+        (lambda: nn.SetAttentionBlock(8, 0), "heads must be an int >= 1; got 0"),
+        (
+            lambda: nn.PoolingByMultiheadAttention(8, 0),
+            "num_seed_points must be an int >= 1; got 0",
+        ),
+        (lambda: nn.InducedSetAttentionBlock(8, 0), "num_induced_points must be an int >= 1"),
+        (lambda: nn.SetTransformerReadout(8, 0), "num_seed_points must be an int >= 1; got 0"),
+        (lambda: nn.SetTransformerReadout(8, 1, -1), "num_encoder_blocks must be an int >= 0"),
+        (lambda: nn.TransformerBlock(8, ff_channels=-1), "ff_channels must be an int >= 0"),
+        (lambda: nn.TransformerBlock(8, heads=0), "heads must be an int >= 1; got 0"),
+        (lambda: nn.GraphTransformerLayer(8, dropout=-1.0), "dropout must be a probability"),
+        (lambda: nn.RelativeBias(-1), "num_kinds must be an int >= 0; got -1"),
+        (lambda: nn.ShortestPathBias(-1), "max_length must be an int >= 0; got -1"),
+        (lambda: nn.PathFeatureBias(0, 3), "max_length must be an int >= 1; got 0"),
+        (lambda: nn.SinusoidalEncoding(8, axes=0), "axes must be an int >= 1; got 0"),
+        (lambda: nn.LearnedEncoding(-1, 8), "num_positions must be an int >= 0; got -1"),
+        (lambda: nn.LaplacianEncoding(-1, 8), "k must be an int >= 1; got -1"),
+        (lambda: nn.RandomWalkEncoding(0, 8), "steps must be an int >= 1; got 0"),
+        (lambda: nn.DegreeEncoding(-1, 8), "max_degree must be an int >= 0; got -1"),
+    ],
+)
+def test_each_layer(make, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        make()
+
+
+@pytest.mark.parametrize("option", [{"heads": True}, {"dropout": 1}, {"dropout": True}], ids=str)
+def test_what_pyg_takes_is_taken(option):
+    theirs, ours = pyg.GATConv(8, 4, **option).eval(), nn.GATConv(8, 4, **option).eval()
+    ours.load_state_dict(theirs.state_dict())
+    x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
+
+
+@every({**READOUTS, "LinearAttention": BY_NAME["LinearAttention"]})
+def test_a_readout_wants_tensors(layer):
+    readout, x = layer.make(4), torch.randn(2, 4)
+    for args, wanted in [
+        (([[1.0] * 4],), "x must be a tensor; got list"),
+        ((x.numpy(),), "x must be a tensor; got ndarray"),
+        ((x, [0, 0]), "index must be a tensor; got list"),
+        ((x, None, [0, 2]), "ptr must be a tensor; got list"),
+    ]:
+        with pytest.raises(TypeError, match=wanted):
+            readout(*args)
+
+
+@pytest.mark.parametrize("name", [n for n, layer in MADE.items() if "kwargs" in layer.settings])
+def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
+    with pytest.raises(
+        TypeError, match=f"{name} has no argument 'num_heads'; it has in_channels, "
+    ):
+        MADE[name].make(num_heads=2)
+    assert MADE[name].make(flow="source_to_target").flow == "source_to_target"
+
+
+@pytest.mark.parametrize("kind", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv])
+def test_a_layer_without_channels_is_refused(kind):
+    with pytest.raises(ValueError, match="out_channels must be an int >= 1; got 0"):
+        kind(8, 0)
+
+
+def _constructed(entry, width, edge_width):
+    """The layer, or the error of its constructor."""
+    try:
+        return entry.called(width, edge_width).eval()
+    except ValueError as error:
+        return error
+
+
+UNKNOWN = {
+    name: entry
+    for name, entry in BY_NAME.items()
+    if not any(callable(value) for value in entry.arguments.values())
+}
+
+
+@every(UNKNOWN)
+@pytest.mark.parametrize("widths", [(-1, 3), (6, -1), (-1, -1)])
+def test_a_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, widths):
+    module = _constructed(layer, *widths)
+    if isinstance(module, ValueError):
+        assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(module))
+        return
+    generator = torch.Generator().manual_seed(0)
+    x, sources = (torch.randn(8, d, generator=generator) for d in (6, 3))
+    index = torch.arange(8) // 3
+    edges = torch.randint(8, (2, 20), generator=generator)
+    options = {"batch": index} if layer.batch else {}
+    if layer.edge_attr:
+        options["edge_attr"] = torch.randn(20, 3, generator=generator)
+    if layer.readout:
+        first, second = (module(x, index, dim_size=3) for _ in range(2))
+    else:
+        x = (sources, x) if layer.bipartite else x
+        first, second = (module(x, edges, **options) for _ in range(2))
+    assert first.isfinite().all()
+    assert torch.equal(first, second)
+    shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    expected = {name: tensor.shape for name, tensor in layer.called(6, 3).state_dict().items()}
+    assert shapes == expected

@@ -1,0 +1,164 @@
+"""ExphormerConv and GTConv: what their papers' equations give, edge by edge."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gattn import Graph
+from gattn.nn import ExphormerConv, GTConv
+from gattn.ops.custom_score import chunks
+
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 0, 0], [1, 2, 3, 1, 1, 2, 1, 1]])
+MAKERS = {"ExphormerConv": ExphormerConv, "GTConv": GTConv}
+
+
+@pytest.fixture
+def given():
+    """Nodes and features of edges so large that some scores reach their bounds; node 5 is alone."""
+    torch.manual_seed(0)
+    x = 3 * torch.randn(6, 4, dtype=torch.float64)
+    return x.requires_grad_(), (3 * torch.randn(8, 3, dtype=torch.float64)).requires_grad_()
+
+
+def attended(layer, edge_map, x, edge_attr):
+    """The attention of Dwivedi and Bresson: sums of values [n, d], and w [e, d]."""
+    heads, width = layer.num_heads, layer.out_dim // layer.num_heads
+    q, k, v = (
+        f(x).view(-1, heads, width) for f in (layer.lin_query, layer.lin_key, layer.lin_value)
+    )
+    product = edge_map(edge_attr).view(-1, heads, width) / math.sqrt(width)
+    out, rows = [], []
+    for i in range(len(x)):
+        into = [e for e in range(EDGES.shape[1]) if EDGES[1, e] == i]
+        f = [(q[i] * k[EDGES[0, e]] * product[e]).sum(-1).clamp(-5, 5).exp() for e in into]
+        total = sum(f)
+        sums = [w[:, None] / total[:, None] * v[EDGES[0, e]] for w, e in zip(f, into)]
+        out.append(sum(sums, torch.zeros_like(v[0])).flatten())
+    for e, (source, destination) in enumerate(EDGES.t().tolist()):
+        rows.append((q[destination] * k[source] * product[e]).flatten())
+    return torch.stack(out), torch.stack(rows)
+
+
+def updated(update, old, new, residual):
+    """What follows it, with layer norms alone."""
+    width = new.shape[1]
+    norm = [F.layer_norm] * 2
+    y = update.lin_out(new)
+    y = norm[0](old + y if residual and old.shape == y.shape else y, (width,))
+    z = update.mlp[3](update.mlp[0](y).relu())
+    return norm[1](y + z if residual else z, (width,))
+
+
+def compare(found, wanted, inputs):
+    """Values, and gradients of all inputs."""
+    torch.testing.assert_close(found, wanted)
+    grad = torch.randn_like(wanted)
+    gradients = [
+        torch.autograd.grad(out, inputs, grad, retain_graph=True) for out in (found, wanted)
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize("chunk", [1, 8192])
+def test_exphormer_is_the_equation(chunk, use_bias, given, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    x, edge_attr = given
+    layer = ExphormerConv(4, 6, 2, use_bias, edge_dim=3).double()
+    wanted, products = attended(layer, layer.score.lin, x, edge_attr)
+    scores = products.view(-1, 2, 3).sum(-1).abs()
+    assert (scores > 5).any()
+    assert (scores < 5).any()
+    compare(layer(x, EDGES, edge_attr), wanted, [x, edge_attr, *layer.parameters()])
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("out_dim", "edge_dim"), [(4, 3), (6, 3)])
+def test_gt_is_the_equations(out_dim, edge_dim, residual, given):
+    x, edge_attr = given
+    layer = GTConv(4, out_dim, 2, layer_norm=True, batch_norm=False, residual=residual, edge_dim=3)
+    layer = layer.double()
+    sums, products = attended(layer, layer.product.lin, x, edge_attr)
+    nodes = updated(layer.node_update, x, sums, residual)
+    edges = updated(layer.edge_update, edge_attr, products, residual)
+    found = layer(x, EDGES, edge_attr)
+    together = [torch.cat(pair) for pair in (found, (nodes, edges))]
+    compare(*together, [x, edge_attr, *(p for n, p in layer.named_parameters() if "norm" not in n)])
+
+
+def test_edges_of_their_own_width_are_added(given):
+    x, _ = given
+    edge_attr = torch.randn(8, 4, dtype=torch.float64)
+    layer = GTConv(4, 4, 2, batch_norm=False, dropout=0.5).double().eval()
+    for update in (layer.node_update, layer.edge_update):
+        for linear in (update.lin_out, update.mlp[3]):
+            torch.nn.init.zeros_(linear.weight)
+            torch.nn.init.zeros_(linear.bias)
+    nodes, edges = layer(x, EDGES, edge_attr)
+    assert torch.equal(nodes, x)
+    assert torch.equal(edges, edge_attr)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_derivatives_and_bits(name, given):
+    options = {} if name == "ExphormerConv" else {"layer_norm": True, "batch_norm": False}
+    layer = MAKERS[name](4, 4, 2, edge_dim=3, **options).double()
+
+    def function(x, edge_attr):
+        return layer(0.2 * x, EDGES, 0.2 * edge_attr)  # within the bounds, where it is smooth
+
+    assert torch.autograd.gradcheck(function, given, fast_mode=True)
+    runs = [layer(given[0], EDGES, given[1]) for _ in range(2)]
+    runs = [run if isinstance(run, tuple) else (run,) for run in runs]
+    assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_without_edges_or_nodes(name):
+    layer = MAKERS[name](4, 4, 2, edge_dim=3).eval()
+    for nodes in (0, 5):
+        out = layer(torch.ones(nodes, 4), EDGES[:, :0], torch.ones(0, 3))
+        rows, edges = out if isinstance(out, tuple) else (out, torch.ones(0, 4))
+        assert rows.shape == (nodes, 4)
+        assert edges.shape == (0, 4)
+        assert isinstance(out, tuple) or not rows.any()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((torch.ones(6, 4), EDGES, None), TypeError, "edge_attr must be a tensor, .*; got None"),
+        ((torch.ones(6, 4), EDGES, torch.ones(8, 2)), ValueError, "edge_attr must have 3 features"),
+        (
+            (torch.ones(6, 4), EDGES, torch.ones(7, 3)),
+            ValueError,
+            r"edge_attr must have .*\(8, d\)",
+        ),
+        ((torch.ones(6, 5), EDGES, torch.ones(8, 3)), ValueError, "x must have 4 features"),
+        ((torch.ones(2, 6, 4), EDGES, torch.ones(8, 3)), ValueError, r"x must have shape \(n, d\)"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(name, arguments, error, message):
+    with pytest.raises(error, match=message):
+        MAKERS[name](4, 4, 2, edge_dim=3)(*arguments)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_heads_divide(name):
+    with pytest.raises(ValueError, match=r"heads must divide out_dim \(5\); got heads=2"):
+        MAKERS[name](4, 5, 2)
+
+
+def test_a_graph_and_parameters_drawn_anew(given):
+    x, edge_attr = (tensor.detach().float() for tensor in given)
+    for make in MAKERS.values():
+        layer = make(4, 4, 2, edge_dim=3).eval()
+        out = layer(x, EDGES, edge_attr)
+        torch.testing.assert_close(layer(x, Graph(EDGES, 6), edge_attr), out)
+        layer.reset_parameters()
+        other = layer(x, EDGES, edge_attr)
+        assert not torch.equal(other[0] if isinstance(out, tuple) else other, out[0]
+                               if isinstance(out, tuple) else out)  # fmt: skip

@@ -1,0 +1,79 @@
+"""GeneralConv beside PyG's."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from gattn import convert
+from gattn.nn import GeneralConv
+
+DOT = {"attention": True, "attention_type": "dot_product"}
+OPTIONS = {
+    "sum": {"heads": 2, "in_edge_channels": 3},
+    "mean": {"aggr": "mean", "l2_normalize": True},
+    "additive": {"heads": 2, "attention": True, "in_edge_channels": 3, "skip_linear": True},
+    "additive, both ends": {"attention": True, "directed_msg": False, "bias": False},
+    "dot product": {"heads": 2, **DOT},
+    "dot product, both ends": {"heads": 2, **DOT, "in_edge_channels": 3, "directed_msg": False},
+}
+
+
+@pytest.fixture(params=OPTIONS)
+def pair(request):
+    """PyG's layer and the same as ours; PyG draws the map of the destinations only once."""
+    torch.manual_seed(0)
+    theirs = pyg.GeneralConv(6, 6, **OPTIONS[request.param]).double()
+    ours = convert(copy.deepcopy(theirs))
+    assert type(ours) is GeneralConv
+    assert repr(ours) == repr(theirs)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert ours.fused == (theirs.aggr == "add")
+    return theirs, ours
+
+
+def _edge_attr(layer, draw, edges):
+    return () if layer.in_edge_channels is None else (draw(edges, 3),)
+
+
+def test_on_awkward_graphs(beside_pyg, pair):
+    for case in beside_pyg.graphs():
+        x, edges = beside_pyg.draw(case.size[0], 6), case.edge_index
+        given = _edge_attr(pair[1], beside_pyg.draw, edges.shape[1])
+        beside_pyg.check(*pair, x, edges, *given, where=case.name)
+
+
+def test_a_weight_and_a_bias_for_each_edge(beside_pyg, pair):
+    layer, edges = pair[1], torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
+    args = beside_pyg.draw(4, 6), edges, *_edge_attr(layer, beside_pyg.draw, 4)
+    terms = {"edge_weight": beside_pyg.draw(4)}
+    if layer.attention:
+        terms["attn_bias"] = beside_pyg.draw(4, layer.heads)
+    fused = layer(*args, **terms)
+    layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    torch.testing.assert_close(layer(*args, **terms), fused)
+
+
+@pytest.mark.parametrize("options", [{"attention": True}, {}], ids=["attention", "sum"])
+def test_between_two_kinds_of_nodes(beside_pyg, options):
+    pair = beside_pyg.pair("GeneralConv", (3, 6), 4, **options)
+    for case in beside_pyg.graphs(bipartite=True):
+        x = beside_pyg.draw(case.size[0], 3), beside_pyg.draw(case.size[1], 6)
+        beside_pyg.check(*pair, x, case.edge_index, where=case.name)
+
+
+def test_a_width_that_comes_with_the_input(beside_pyg):
+    x, edges = beside_pyg.draw(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    pair = beside_pyg.pair("GeneralConv", -1, 4, attention=True, first=(x, edges))
+    beside_pyg.check(*pair, x, edges)
+
+
+def test_errors():
+    x, edges = torch.randn(4, 6), torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match=r"attention_type must be one of .* got 'cosine'"):
+        GeneralConv(6, 4, attention=True, attention_type="cosine")
+    with pytest.raises(ValueError, match="attention=False and takes no attn_bias"):
+        GeneralConv(6, 4)(x, edges, attn_bias=torch.zeros(2))
+    with pytest.raises(ValueError, match="without in_edge_channels and takes no edge_attr"):
+        GeneralConv(6, 4)(x, edges, torch.randn(2, 3))

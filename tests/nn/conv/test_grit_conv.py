@@ -1,0 +1,126 @@
+"""GRITConv: what its paper's equations give, edge by edge."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gattn.nn import GRITConv
+from gattn.nn.conv.grit_conv import signed_root
+
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 0, 0], [1, 2, 3, 1, 1, 2, 1, 1]])
+
+
+@pytest.fixture
+def given():
+    """Nodes, of which node 5 is alone, and features of the edges."""
+    torch.manual_seed(0)
+    x, e = (torch.randn(rows, 4, dtype=torch.float64) for rows in (6, 8))
+    return x.requires_grad_(), e.requires_grad_()
+
+
+def by_the_equations(layer, x, e, degree):
+    """The paper's equations with layer norms, an edge after the other."""
+    heads, width = layer.num_heads, layer.channels // layer.num_heads
+    q, k, v = (
+        f(x).view(-1, heads, width) for f in (layer.lin_query, layer.lin_key, layer.lin_value)
+    )
+    scale = layer.stream.lin_weight(e).view(-1, heads, width)
+    shift = layer.stream.lin_bias(e).view(-1, heads, width)
+    rows = []
+    for edge, (j, i) in enumerate(EDGES.t().tolist()):
+        z = (q[i] + k[j]) * scale[edge]
+        root = z.relu().sqrt() - (-z).relu().sqrt()  # no product is zero here
+        rows.append((root + shift[edge]).relu())
+    sums = []
+    for i in range(len(x)):
+        into = [edge for edge in range(len(rows)) if EDGES[1, edge] == i]
+        f = [(rows[edge] * layer.att).sum(-1).exp() for edge in into]
+        brought = [
+            v[EDGES[0, edge]] + torch.stack([layer.lin_edge_value[h] @ rows[edge][h]
+                                             for h in range(heads)])
+            for edge in into
+        ]  # fmt: skip
+        weighed = [(w / sum(f))[:, None] * b for w, b in zip(f, brought)]
+        sums.append(sum(weighed, torch.zeros_like(v[0])).flatten())
+    y = layer.lin_out(torch.stack(sums))
+    y = y * layer.degree_scale[0] + (1 + degree).log()[:, None] * y * layer.degree_scale[1]
+    z = F.layer_norm(x + y, (4,))
+    nodes = F.layer_norm(z + layer.mlp[3](layer.mlp[0](z).relu()), (4,))
+    stream = torch.stack(rows).flatten(1)
+    return nodes, F.layer_norm(e + layer.lin_edge_out(stream), (4,))
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_it_is_the_equations(heads, is_told, given):
+    layer = GRITConv(4, heads, layer_norm=True, batch_norm=False).double()
+    degree = torch.tensor([3.0, 1, 2, 2, 1, 0]).double() if is_told else None
+    x, e = given
+    into = torch.tensor([0.0, 5, 2, 1, 0, 0]).double()
+    found = torch.cat(layer(x, EDGES, e, degree))
+    wanted = torch.cat(by_the_equations(layer, x, e, degree if is_told else into))
+    torch.testing.assert_close(found, wanted)
+    inputs = [x, e, *(p for name, p in layer.named_parameters() if "norm" not in name)]
+    grad = torch.randn_like(wanted)
+    gradients = [torch.autograd.grad(out, inputs, grad) for out in (found, wanted)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_derivatives_and_bits(given):
+    layer = GRITConv(4, 2, layer_norm=True, batch_norm=False).double()
+    assert torch.autograd.gradcheck(lambda x, e: layer(x, EDGES, e), given, fast_mode=True)
+    assert torch.autograd.gradgradcheck(lambda x, e: layer(x, EDGES, e), given, fast_mode=True)
+    once, again = (layer(given[0], EDGES, given[1]) for _ in range(2))
+    assert all(torch.equal(*pair) for pair in zip(once, again))
+
+
+def test_the_root_of_zero_has_a_finite_derivative():
+    z = torch.tensor([-4.0, 0.0, 9.0], requires_grad=True)
+    root = signed_root(z)
+    assert root.tolist() == [-2, 0, 3]
+    root.sum().backward()
+    torch.testing.assert_close(z.grad, torch.tensor([1 / 4, 0, 1 / 6]))
+
+
+def test_dropout_and_batch_norm_are_for_training(given):
+    x, e = (tensor.detach().float() for tensor in given)
+    layer = GRITConv(4, 2, dropout=0.5, attn_dropout=0.5)
+    drawn = [layer(x, EDGES, e)[0] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    before = layer.norm1[0].running_mean.clone()
+    assert before.abs().sum() > 0
+    kept = [layer.eval()(x, EDGES, e)[0] for _ in range(2)]
+    assert torch.equal(*kept)
+    assert torch.equal(layer.norm1[0].running_mean, before)
+
+
+def test_without_edges_or_nodes():
+    layer = GRITConv(4, 2).eval()
+    for nodes in (0, 5):
+        out, edges = layer(torch.ones(nodes, 4), EDGES[:, :0], torch.ones(0, 4))
+        assert out.shape == (nodes, 4)
+        assert edges.shape == (0, 4)
+        assert out.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((torch.ones(6, 4), EDGES, None), TypeError, "edge_attr must be a tensor, .*; got None"),
+        ((torch.ones(6, 4), EDGES, torch.ones(8, 2)), ValueError, "edge_attr must have 4 features"),
+        ((torch.ones(6, 5), EDGES, torch.ones(8, 4)), ValueError, "x must have 4 features"),
+        (
+            (torch.ones(6, 4), EDGES, torch.ones(8, 4), torch.ones(5)),
+            ValueError,
+            r"degree must have shape \(6,\); got \(5,\)",
+        ),
+    ],
+)
+def test_bad_input_gets_one_clear_error(arguments, error, message):
+    with pytest.raises(error, match=message):
+        GRITConv(4, 2)(*arguments)
+
+
+def test_heads_divide():
+    with pytest.raises(ValueError, match=r"heads must divide channels \(5\); got heads=2"):
+        GRITConv(5, 2)

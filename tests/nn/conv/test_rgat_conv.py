@@ -1,0 +1,128 @@
+import networkx
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+from gattn.nn import RGATConv
+from gattn.nn.conv import typed
+from gattn.nn.conv.rgat_conv import MECHANISMS, MODES, MODS
+
+OPTIONS = [
+    {"mod": mod, **more}
+    for mod, more in [
+        (None, {"num_bases": 2}),
+        (None, {"edge_dim": 3, "concat": False}),
+        ("additive", {"num_blocks": 2}),
+        ("scaled", {"edge_dim": 3}),
+        ("f-additive", {"num_bases": 2, "bias": False}),
+        ("f-scaled", {"concat": False}),
+    ]
+]
+
+
+def _theirs(*args, **kwargs):
+    """PyG's layer, with the parameter that it leaves as it finds the memory."""
+    layer = pyg.RGATConv(*args, **kwargs)
+    layer.l2.data.fill_(1 / layer.out_channels)
+    return layer
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_is_pyg_on_every_graph(beside_pyg, dtype, mechanism, mode, options):
+    options = {"attention_mechanism": mechanism, "attention_mode": mode, "heads": 2, **options}
+    options["dim"] = 3 if mode.startswith("multiplicative") else 1
+    pair = beside_pyg.pair("RGATConv", 6, 4, 3, theirs=_theirs, dtype=dtype, **options)
+    for case in beside_pyg.graphs()[2:10]:
+        x, edges = beside_pyg.draw(case.size[0], 6, dtype=dtype), case.edge_index.shape[1]
+        edge_attr = beside_pyg.draw(edges, 3, dtype=dtype) if "edge_dim" in options else None
+        kinds = torch.arange(edges) % 3
+        beside_pyg.check(
+            *pair, x, case.edge_index, kinds, edge_attr, return_attention_weights=True,
+            where=case.name,
+        )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_the_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
+    pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
+    kinds = torch.tensor([0, 1, 2, 1, 0, 2])
+    adj_t = torch.sparse_coo_tensor(pairs.flip(0), kinds, (5, 5), is_coalesced=True)
+    adj_t = adj_t if layout == "coo" else adj_t.to_sparse_csr()
+    theirs, ours = beside_pyg.pair("RGATConv", 6, 4, 3, theirs=_theirs)
+    x = beside_pyg.draw(5, 6)
+    beside_pyg.check(theirs, ours, x, adj_t, kinds, return_attention_weights=True)
+    torch.testing.assert_close(ours(x, adj_t), theirs(x, pairs, kinds))
+
+
+def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
+    built = []
+    lay_out = typed.lay_out
+    monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
+    layer, x = RGATConv(3, 2, 2), torch.randn(3, 3)
+    edge_index, kinds = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
+    for _ in range(3):
+        first = layer(x, edge_index, kinds)
+    assert len(built) == 2
+    kinds[0] = 1  # changed in place: not the same types
+    assert not torch.equal(layer(x, edge_index, kinds), first)
+    assert len(built) == 4
+    layer(x, edge_index, kinds.clone())
+    assert len(built) == 6
+
+
+def test_types_made_in_inference_mode(monkeypatch):
+    built = []
+    lay_out = typed.lay_out
+    monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
+    layer, x, edge_index = RGATConv(3, 2, 2), torch.randn(3, 3), torch.tensor([[0, 1], [1, 2]])
+    with torch.inference_mode():
+        kinds = torch.tensor([0, 1])
+        expected = layer(x, edge_index, torch.tensor([1, 1]))
+        layer(x, edge_index, kinds)
+        kinds[0] = 1  # torch does not count this
+        assert torch.equal(layer(x, edge_index, kinds), expected)
+    layer(x, edge_index, kinds).sum().backward()
+    assert len(built) == 6  # the last call finds what the one before built
+
+
+def test_types_of_a_networkx_graph_are_those_of_both_directions():
+    torch.manual_seed(0)
+    layer, x, kinds = RGATConv(4, 2, 2), torch.randn(4, 4), torch.tensor([1, 0])
+    network, pairs = networkx.Graph([(0, 1), (2, 3)]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    expected = layer(x, pairs, kinds.repeat_interleave(2))
+    torch.testing.assert_close(layer(x, network, kinds), expected)
+
+
+def test_a_type_out_of_range_edge_by_edge():
+    layer = RGATConv(4, 2, 2)
+    layer.register_message_forward_hook(lambda layer, inputs, out: None)
+    with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):
+        layer(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, -1]))
+
+
+def test_bad_input_gets_one_clear_error():
+    x, edge_index, kinds = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
+    layer = RGATConv(4, 2, 2)
+    for call, message in [
+        (lambda: layer(x, edge_index), "edge_type must be given"),
+        (lambda: layer(x, edge_index, kinds + 1), r"edge_type must be in \[0, 2\); got 1 to 2"),
+        (lambda: layer(x, edge_index, kinds[:1]), r"edge_type must have shape \(2,\)"),
+        (lambda: layer(x, edge_index, kinds, torch.ones(2, 3)), "takes no edge_attr"),
+        (lambda: layer(x[None], edge_index, kinds), r"x must have shape \(n, 4\)"),
+        (lambda: RGATConv(4, 2, 2, attention_mode="dot"), "attention_mode must be one of"),
+        (lambda: RGATConv(4, 2, 2, attention_mechanism="all"), "attention_mechanism must be"),
+        (lambda: RGATConv(4, 2, 2, dim=2), "dim must be 1"),
+        (lambda: RGATConv(4, 2, 2, dropout=0.1, mod=MODS[0]), "dropout must be 0"),
+        (lambda: RGATConv(4, 2, 2, mod="double"), "mod must be None or one of"),
+        (lambda: RGATConv(4, 2, 2, num_bases=2, num_blocks=2), "exclude one another"),
+        (lambda: RGATConv(4, 2, 2, num_blocks=3), "num_blocks must divide"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(TypeError, match="edge_type must be a tensor; got list"):
+        layer(x, edge_index, [0, 1])
+    with pytest.raises(TypeError, match="edge_type must hold integers; got torch"):
+        layer(x, edge_index, kinds.float())

@@ -1,0 +1,142 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from torch_geometric.utils import to_undirected
+
+from gattn import Graph
+from gattn.nn import SuperGATConv
+from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"heads": 2, "concat": False, "bias": False},
+        {"heads": 2, "attention_type": "SD", "negative_slope": 0.01},
+        {"heads": 2, "attention_type": "SD", "add_self_loops": False},
+    ],
+    ids=str,
+)
+def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
+    theirs, ours = beside_pyg.pair("SuperGATConv", 6, 4, dtype=dtype, **options)
+    for case in beside_pyg.graphs():
+        x = beside_pyg.draw(case.size[0], 6, dtype=dtype)
+        beside_pyg.check(theirs.eval(), ours.eval(), x, case.edge_index, where=case.name)
+
+
+@pytest.mark.parametrize("attention_type", ["MX", "SD"])
+def test_the_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
+    pair = beside_pyg.pair("SuperGATConv", 6, 4, 2, attention_type=attention_type, dtype=dtype)
+    case = beside_pyg.graphs()[-1]
+    negatives = torch.tensor([[0, 3, 5], [2, 2, 1]])
+    found = []
+    for layer in pair:
+        layer.train()
+        layer(beside_pyg.draw(case.size[0], 6, dtype=dtype), case.edge_index, negatives)
+        loss = layer.get_attention_loss()
+        loss.backward()
+        found.append((loss, layer.att_x, layer.att_y, layer.lin.weight.grad))
+    for expected, got in zip(*found):
+        tolerance = 1e-10 if dtype == torch.float64 else 1e-5
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+    assert pair[1].eval().get_attention_loss() == 0
+
+
+def test_a_share_of_the_edges_is_pygs_under_one_seed(beside_pyg):
+    pair = beside_pyg.pair("SuperGATConv", 6, 4, edge_sample_ratio=0.5)
+    case = beside_pyg.graphs()[-1]
+    logits = []
+    for layer in pair:
+        torch.manual_seed(0)
+        layer(beside_pyg.draw(case.size[0], 6), case.edge_index, torch.tensor([[0], [1]]))
+        logits.append(layer.att_x)
+    torch.testing.assert_close(logits[1], logits[0])
+
+
+@pytest.mark.parametrize("nodes", [12, 400])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_negative_pairs_have_no_edge(nodes, symmetric):
+    torch.manual_seed(0)
+    edge_index = torch.randint(nodes, (2, 5 * nodes))
+    edge_index = to_undirected(edge_index) if symmetric else edge_index
+    pairs = sample_non_edges(Graph(edge_index, nodes), 3 * nodes, symmetric=symmetric)
+    adjacent = torch.eye(nodes, dtype=torch.bool)
+    adjacent[edge_index[0], edge_index[1]] = True
+    adjacent[edge_index[1], edge_index[0]] = True
+    free = int((~adjacent).sum())
+    assert pairs.shape == (2, min(3 * nodes, free))
+    assert not adjacent[pairs[0], pairs[1]].any()
+    assert pairs.unique(dim=1).shape == pairs.shape
+    if free > 6 * nodes:  # no node is favoured
+        drawn = torch.bincount(pairs.flatten(), minlength=nodes).double()
+        assert drawn.std() < 2 * drawn.mean().sqrt()
+
+
+def test_negative_pairs_where_there_are_none():
+    complete = torch.cartesian_prod(torch.arange(4), torch.arange(4)).t()
+    for nodes, edges in ((4, complete), (1, complete[:, :0]), (0, complete[:, :0])):
+        assert sample_non_edges(Graph(edges, nodes), 5).shape == (2, 0)
+
+
+def test_pairs_are_drawn_inside_each_graph():
+    layer = SuperGATConv(3, 2)
+    batch = torch.tensor([0, 0, 0, 0, 1, 1, 1])
+    edge_index = torch.tensor([[0, 1, 4, 5], [1, 0, 5, 4]])
+    pairs = layer.negative_sampling(edge_index, 7, batch)
+    assert pairs.shape[1] > 0
+    assert torch.equal(batch[pairs[0]], batch[pairs[1]])
+    layer(torch.randn(7, 3), edge_index, batch=batch)
+    assert layer.get_attention_loss() > 0
+
+
+def test_pairs_drawn_in_graphs_whose_nodes_lie_in_any_order_have_no_edge():
+    torch.manual_seed(0)
+    batch = torch.randint(4, (30,)) * 2  # the graphs between have no nodes
+    edge_index = torch.randint(30, (2, 90))
+    edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
+    adjacent = torch.eye(30, dtype=torch.bool)
+    adjacent[edge_index[0], edge_index[1]] = adjacent[edge_index[1], edge_index[0]] = True
+    free = ~adjacent & (batch[:, None] == batch)
+    pairs = sample_within_graphs(Graph(edge_index, 30), batch, 1000)
+    drawn = torch.zeros_like(free).index_put(tuple(pairs), torch.tensor(True))
+    assert torch.equal(drawn, free)
+    some = sample_within_graphs(Graph(edge_index, 30), batch, 5)
+    assert free[some[0], some[1]].all()
+    assert torch.equal(batch[some[0]].bincount(), torch.tensor([5, 0, 5, 0, 5, 0, 5]))
+    assert sample_within_graphs(Graph(edge_index[:, :0], 0), batch[:0], 5).shape == (2, 0)
+
+
+def test_a_checkpoint_draws_the_same_pairs_again():
+    torch.manual_seed(0)
+    x, batch, edge_index = torch.randn(40, 6), torch.arange(40) // 10, torch.randint(40, (2, 200))
+    edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
+    layer, found = SuperGATConv(6, 4, 2, dropout=0.3, neg_sample_ratio=0.05), []
+    for layer.checkpoint in (False, True):
+        torch.manual_seed(1)
+        layer.zero_grad()
+        layer(x, edge_index, batch=batch)
+        layer.get_attention_loss().backward()
+        found.append(layer.lin.weight.grad.clone())
+    assert torch.equal(*found)
+
+
+def test_a_trained_layer_can_be_copied():
+    layer = SuperGATConv(3, 2, heads=2)
+    x, edge_index = torch.randn(7, 3), torch.tensor([[0, 1, 4, 5], [1, 0, 5, 4]])
+    layer(x, edge_index)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert torch.equal(twin.eval()(x, edge_index), layer.eval()(x, edge_index))
+        layer.train()
+        with pytest.raises(RuntimeError, match="follows a forward in training"):
+            twin.train().get_attention_loss()
+    assert layer.get_attention_loss() > 0
+
+
+def test_bad_options_get_one_clear_error():
+    with pytest.raises(ValueError, match="attention_type must be 'MX' or 'SD'"):
+        SuperGATConv(3, 2, attention_type="XM")
+    with pytest.raises(ValueError, match="neg_sample_ratio"):
+        SuperGATConv(3, 2, neg_sample_ratio=0.0)

@@ -1,0 +1,90 @@
+import pytest
+import torch
+
+from gattn import graphs
+from gattn.functional import dot_product_attention
+from gattn.nn import PathFeatureBias, RelativeBias, ShortestPathBias, token_offsets
+from gattn.structure import path_features, path_lengths
+
+
+def _bias(kinds, heads=2):
+    torch.manual_seed(0)
+    bias = RelativeBias(kinds, heads)
+    assert torch.equal(bias.weight, torch.zeros(kinds, heads))
+    torch.nn.init.normal_(bias.weight)
+    return bias
+
+
+def test_it_looks_up():
+    bias = _bias(3)
+    kind = torch.tensor([2, 0, 0, 1])
+    assert torch.equal(bias(kind), bias.weight[kind])
+    assert bias(kind[:0]).shape == (0, 2)
+    assert torch.autograd.gradcheck(
+        lambda w: torch.func.functional_call(bias, {"weight": w}, (kind,)),
+        (bias.weight.detach().double().requires_grad_(),),
+    )
+
+
+def test_relative_positions_of_a_sequence():
+    """The scores of token attention with a bias per offset, written out densely."""
+    graph, bias = graphs.causal([5]), _bias(7)
+    q, k, v = torch.randn(3, 5, 2, 4)
+    out = dot_product_attention(q, k, v, graph, attn_bias=bias(token_offsets(graph, 3)))
+    offset = torch.arange(5) - torch.arange(5)[:, None]  # j - i
+    score = torch.einsum("ihc,jhc->hij", q, k) / 2 + bias.weight.t()[:, offset.clamp(-3, 3) + 3]
+    weights = score.masked_fill(offset > 0, -torch.inf).softmax(-1)
+    torch.testing.assert_close(out, torch.einsum("hij,jhc->ihc", weights, v))
+
+
+def test_offsets_on_a_grid():
+    bias, kinds = _bias(9), graphs.grid_offsets((4, 3), 1, batch=2)
+    graph = graphs.grid((4, 3), 1, batch=2)
+    row, col = (graph.edge_index % 12).div(3, rounding_mode="floor"), graph.edge_index % 3
+    expected = (row[0] - row[1] + 1) * 3 + (col[0] - col[1] + 1)
+    assert torch.equal(bias(kinds), bias.weight[expected])
+
+
+def test_shortest_paths():
+    bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
+    module = ShortestPathBias(1, heads=2)
+    torch.nn.init.normal_(module.bias.weight)
+    lengths = path_lengths(bonds, over, 1)
+    assert torch.equal(module(bonds, over), module.bias.weight[lengths])
+    module.reset_parameters()
+    assert torch.equal(module(bonds, over), torch.zeros(10, 2))
+
+
+def test_features_on_the_way():
+    bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
+    kind = torch.randn(4, 3, requires_grad=True)
+    module = PathFeatureBias(2, 3, heads=2)
+    assert not module(bonds, over, kind).any()
+    torch.nn.init.normal_(module.weight)
+    found = module(bonds, over, kind)
+    pair = {pair: at for at, pair in enumerate(map(tuple, over.edge_index.t().tolist()))}
+    first, second = module.weight.unbind(1)
+    assert torch.allclose(found[pair[0, 1]], first @ kind[0])
+    assert torch.allclose(found[pair[2, 0]], (first @ kind[3] + second @ kind[1]) / 2)
+    assert not found[[pair[1, 1], pair[3, 3]]].any()
+    found.sum().backward()
+    assert kind.grad.abs().sum(1).all()
+    with pytest.raises(
+        ValueError, match=r"features must have shape \(10, 2, 3\); got \(10, 1, 3\)"
+    ):
+        module.weigh(*path_features(bonds, over, kind, 1))
+
+
+def test_compiles_in_one_graph():
+    torch._dynamo.reset()
+    bias, kind = _bias(3), torch.tensor([2, 0, 0, 1])
+    compiled = torch.compile(bias, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(kind), bias(kind))
+
+
+def test_repr_and_errors():
+    assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
+    assert repr(ShortestPathBias(4, heads=2)) == "ShortestPathBias(4, heads=2)"
+    assert repr(PathFeatureBias(4, 3)) == "PathFeatureBias(4, edge_dim=3, heads=1)"
+    with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):
+        _bias(3)(torch.tensor([0, 3]))

@@ -1,0 +1,297 @@
+import pytest
+import torch
+from torch_geometric.nn import SAGEConv, SimpleConv, aggr
+from torch_geometric.nn.resolver import aggregation_resolver
+
+from gattn.nn import LearnedQueryReadout
+from gattn.nn.attention import learned_query
+
+SIZES = [3, 1, 0, 5, 2, 0]
+"""Graphs of a batch; two of them, and the last, are empty."""
+
+
+def _batch(channels=6, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.repeat_interleave(torch.arange(len(SIZES)), torch.tensor(SIZES))
+    x = torch.randn(index.numel(), channels, generator=generator, dtype=dtype)
+    return x, index
+
+
+def _readout(**options):
+    torch.manual_seed(1)
+    options = {"num_queries": 3, "heads": 2, **options}
+    return LearnedQueryReadout(6, 8, **options).double()
+
+
+def _written_out(readout, x, index, size):
+    """O = W_v X softmax((W_k X)^T Q) for every graph and head, by loops."""
+    k, h, c = readout.num_queries, readout.heads, readout.out_channels // readout.heads
+    key = readout.lin_key(x).view(-1, h, c)
+    value = readout.lin_value(x).view(-1, h, c)
+    query = readout.query.view(k, h, c)
+    out = x.new_zeros(size, k, h * c)
+    for g in range(size):
+        rows = index == g
+        if rows.any():
+            weights = torch.einsum("jhc,qhc->jqh", key[rows], query / c**0.5).softmax(0)
+            summed = torch.einsum("jqh,jhc->qhc", weights, value[rows])
+            out[g] = readout.lin_out(summed.flatten(1))
+    return out
+
+
+@pytest.mark.parametrize(("num_queries", "heads"), [(1, 1), (3, 2), (2, 4), (5, 1)])
+def test_readout_is_its_equation(num_queries, heads):
+    readout = _readout(num_queries=num_queries, heads=heads, concat=False)
+    x, index = _batch()
+    expected = _written_out(readout, x, index, len(SIZES))
+    torch.testing.assert_close(readout(x, index, dim_size=len(SIZES)), expected)
+
+
+def test_shapes_and_concat():
+    x, index = _batch()
+    laid_out = _readout(concat=True)(x, index, dim_size=6)
+    stacked = _readout(concat=False)(x, index, dim_size=6)
+    assert laid_out.shape == (6, 24)
+    assert stacked.shape == (6, 3, 8)
+    assert torch.equal(laid_out, stacked.flatten(1))
+
+
+@pytest.mark.parametrize("options", [{}, {"ff_channels": 16, "layer_norm": True}])
+def test_an_empty_graph_gives_zeros(options):
+    readout = _readout(**options)
+    torch.nn.init.ones_(readout.lin_out.bias)
+    x, index = _batch()
+    out = readout(x, index, dim_size=6)
+    assert torch.equal(out[[2, 5]], torch.zeros(2, 24, dtype=torch.float64))
+    assert (out[[0, 1, 3, 4]] != 0).any(dim=1).all()
+    assert readout(x[:0], index[:0], dim_size=2).equal(out.new_zeros(2, 24))
+    assert readout(x[:0], index[:0], dim_size=0).shape == (0, 24)
+    assert readout(x[:0], index[:0]).shape == (0, 24)
+
+
+def test_feed_forward_and_norm_follow_their_equation():
+    readout = _readout(ff_channels=16, layer_norm=True, concat=False)
+    x, index = _batch()
+    attended = readout.norm(_written_out(readout, x, index, 6)[[0, 1, 3, 4]])
+    ff = readout.feed_forward
+    expected = ff.norm(attended + ff.lin2(ff.lin1(attended).relu()))
+    torch.testing.assert_close(readout(x, index, dim_size=6)[[0, 1, 3, 4]], expected)
+
+
+def test_the_order_of_nodes_does_not_matter():
+    readout = _readout(ff_channels=16, layer_norm=True)
+    x, index = _batch()
+    order = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(2))
+    expected = readout(x, index, dim_size=6)
+    found = readout(x[order], index[order], dim_size=6)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    weights = readout.attention_weights(x, index, dim_size=6)
+    shuffled = readout.attention_weights(x[order], index[order], dim_size=6)
+    torch.testing.assert_close(shuffled, weights[order], rtol=0, atol=1e-10)
+
+
+def test_a_graph_does_not_see_the_others():
+    readout = _readout()
+    x, index = _batch()
+    together = readout(x, index, dim_size=6)
+    for graph in (0, 1, 3, 4):
+        alone = readout(x[index == graph])
+        torch.testing.assert_close(together[[graph]], alone, rtol=0, atol=1e-12)
+    poisoned = x.clone()
+    poisoned[index == 3] = torch.nan
+    found = readout(poisoned, index, dim_size=6)
+    assert found[3].isnan().all()
+    assert torch.equal(found[[0, 1, 2, 4, 5]], together[[0, 1, 2, 4, 5]])
+
+
+def test_weights_sum_to_one_over_each_graph_and_rebuild_the_output():
+    readout = _readout(concat=False)
+    x, index = _batch()
+    weights = readout.attention_weights(x, index, dim_size=6)
+    assert weights.shape == (x.shape[0], 3, 2)
+    sums = weights.new_zeros(6, 3, 2).index_add(0, index, weights)
+    torch.testing.assert_close(sums[[0, 1, 3, 4]], torch.ones_like(sums[:4]))
+    value = readout.lin_value(x).view(-1, 1, 2, 4)
+    summed = x.new_zeros(6, 3, 2, 4).index_add(0, index, weights.unsqueeze(-1) * value)
+    rebuilt = readout.lin_out(summed.flatten(2))
+    torch.testing.assert_close(readout(x, index, dim_size=6)[[0, 3]], rebuilt[[0, 3]])
+
+
+def test_ptr_and_index_agree():
+    readout = _readout()
+    x, index = _batch()
+    ptr = torch.tensor([0, *SIZES]).cumsum(0)
+    expected = readout(x, index, dim_size=6)
+    assert torch.equal(readout(x, ptr=ptr), expected)
+    assert torch.equal(readout(x, index, ptr=ptr), expected)
+    assert torch.equal(readout(x, index.int(), dim_size=6), expected)
+    assert torch.equal(
+        readout.attention_weights(x, ptr=ptr), readout.attention_weights(x, index, dim_size=6)
+    )
+
+
+def test_without_index_all_nodes_are_one_graph():
+    readout = _readout()
+    x, index = _batch()
+    assert torch.equal(readout(x), readout(x, torch.zeros_like(index), dim_size=1))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_both_orders_of_projecting_and_summing_agree(heads, monkeypatch):
+    readout = _readout(num_queries=2, heads=heads, dropout=0.5)
+    x, index = _batch()
+    monkeypatch.setattr(learned_query, "FEW", 0)
+    torch.manual_seed(0)
+    summed_first = readout(x, index, dim_size=6)
+    monkeypatch.setattr(learned_query, "FEW", 100)
+    torch.manual_seed(0)
+    torch.testing.assert_close(readout(x, index, dim_size=6), summed_first)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_gradients(few, monkeypatch):
+    monkeypatch.setattr(learned_query, "FEW", few)
+    readout = _readout(num_queries=2, ff_channels=5, layer_norm=True)
+    x, index = _batch()
+    names = [name for name, _ in readout.named_parameters()]
+
+    def call(x, *parameters):
+        given = dict(zip(names, parameters))
+        return torch.func.functional_call(readout, given, (x, index), {"dim_size": 6})
+
+    inputs = [x.requires_grad_(), *(p.detach().requires_grad_() for p in readout.parameters())]
+    assert torch.autograd.gradcheck(call, inputs)
+
+
+def test_double_backward():
+    readout = LearnedQueryReadout(2, 2, num_queries=2).double()
+    x = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([0, 0, 1, 0])
+    assert torch.autograd.gradgradcheck(lambda x: readout(x, index, dim_size=2), (x,))
+
+
+def test_dropout_acts_in_training_only():
+    readout = _readout(dropout=0.5)
+    x, index = _batch()
+    torch.manual_seed(0)
+    assert not torch.equal(readout(x, index, dim_size=6), readout(x, index, dim_size=6))
+    torch.manual_seed(3)
+    first = readout(x, index, dim_size=6)
+    torch.manual_seed(3)
+    assert torch.equal(readout(x, index, dim_size=6), first)
+    readout.eval()
+    assert torch.equal(readout(x, index, dim_size=6), readout(x, index, dim_size=6))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_stays_in_its_dtype(dtype):
+    readout = _readout()
+    x, index = _batch()
+    found = readout.to(dtype)(x.to(dtype), index, dim_size=6)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), readout.double()(x, index, dim_size=6),
+                               rtol=0.05, atol=0.05)  # fmt: skip
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_autocast(few, monkeypatch):
+    monkeypatch.setattr(learned_query, "FEW", few)
+    readout = _readout().float()
+    x, index = _batch(dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = readout(x, index, dim_size=6)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), readout(x, index, dim_size=6), rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiles_in_one_graph(backend):
+    torch._dynamo.reset()
+    readout = _readout(ff_channels=16)
+    x, index = _batch()
+    x.requires_grad_()
+    order = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(2))
+    index = index[order]
+    expected = readout(x, index, dim_size=6)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+    compiled = torch.compile(readout, fullgraph=True, backend=backend)
+    found = compiled(x, index, dim_size=6)
+    torch.testing.assert_close(found, expected)
+    (gradient,) = torch.autograd.grad(found.square().sum(), x)
+    torch.testing.assert_close(gradient, wanted)
+
+
+def test_compiles_for_any_batch():
+    torch._dynamo.reset()
+    readout = _readout()
+    compiled = torch.compile(readout, fullgraph=True, backend="eager", dynamic=True)
+    for size in (4, 9):
+        x = torch.randn(3 * size, 6, dtype=torch.float64)
+        index = torch.arange(3 * size) % size
+        found = compiled(x, index, dim_size=size)
+        torch.testing.assert_close(found, readout(x, index, dim_size=size))
+
+
+def test_traced_index_out_of_range_raises():
+    torch._dynamo.reset()
+    readout = _readout()
+    x, index = _batch()
+    compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")
+    with pytest.raises((RuntimeError, ValueError)):
+        compiled(x, index, dim_size=3)
+
+
+def test_pyg_takes_it_as_an_aggregation():
+    readout = LearnedQueryReadout(6, 4, num_queries=2)
+    assert aggregation_resolver(readout) is readout
+    x = torch.randn(4, 6)
+    edge_index = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 1, 0, 2]])
+    layer = SimpleConv(aggr=readout)
+    expected = readout(x[edge_index[0]], edge_index[1], dim_size=4)
+    torch.testing.assert_close(layer(x, edge_index), expected)
+    assert SAGEConv(6, 5, aggr=LearnedQueryReadout(6, 6))(x, edge_index).shape == (4, 5)
+    assert expected[3].eq(0).all()  # no edge leads there
+    both = aggr.MultiAggregation(["sum", readout], mode="cat")
+    index = torch.tensor([0, 1, 1, 0])
+    torch.testing.assert_close(both(x, index)[:, 6:], readout(x, index, dim_size=2))
+
+
+def test_state_dict_moves():
+    torch.manual_seed(5)
+    first, second = _readout(layer_norm=True), _readout(layer_norm=True)
+    second.reset_parameters()
+    x, index = _batch()
+    assert not torch.equal(first(x, index, dim_size=6), second(x, index, dim_size=6))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(x, index, dim_size=6), second(x, index, dim_size=6))
+
+
+def test_repr():
+    assert repr(_readout()) == "LearnedQueryReadout(6, 8, num_queries=3, heads=2)"
+
+
+def test_bad_input_gets_one_clear_error():
+    x, index = _batch()
+    readout = _readout()
+    with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got heads=3"):
+        _readout(heads=3)
+    with pytest.raises(ValueError, match=r"index must be in \[0, 3\); got 0 to 4"):
+        readout(x, index, dim_size=3)
+    with pytest.raises(ValueError, match=r"index must be in \[0, 6\); got -1 to 4"):
+        readout(x, index.where(index != 1, -1), dim_size=6)
+    with pytest.raises(ValueError, match=r"index must have shape \(11,\); got \(4,\)"):
+        readout(x, index[:4], dim_size=6)
+    with pytest.raises(TypeError, match=r"int32 or int64; got torch.float32"):
+        readout(x, index.float(), dim_size=6)
+    with pytest.raises(ValueError, match=r"ptr must rise from 0 to 11"):
+        readout(x, ptr=torch.tensor([0, 5, 3, 11]))
+    with pytest.raises(ValueError, match=r"x must have shape \(n, d\)"):
+        readout(x.unsqueeze(0), index, dim_size=6)
+
+
+def test_export():
+    readout = _readout()
+    x, index = _batch()
+    program = torch.export.export(readout, (x, index), {"dim_size": 6})
+    found = program.module()(x, index, dim_size=6)
+    torch.testing.assert_close(found, readout(x, index, dim_size=6))

@@ -1,0 +1,48 @@
+"""Each family is declared and known to the tests, and is the formula that its docstring says."""
+
+import pytest
+import torch
+
+from gattn.kernels import philox
+from gattn.ops.registration import checks
+from gattn.ops.registration.operator import OPERATORS
+from tests.families import FAMILIES, distinct_settings
+
+
+def test_no_family_is_left_out():
+    names = {name.removesuffix("_forward") for name in OPERATORS if "_forward" in name}
+    assert names == FAMILIES.keys()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_it_is_its_formula_at_settings_that_all_differ(attention, backend, random_graph):
+    """A setting that took another's place would be seen here: nothing that gattn computes is
+    compared with itself."""
+    graph, heads, dropout = random_graph, 3, 0.4
+    inputs = attention.inputs(graph, heads, 4, grad=False, u=1, b=1)
+    source, destination = graph.edge_index
+    ends = {"n": destination, "m": source}
+    of_edges = {
+        name: t[ends[letters[0]]] if (letters := attention.shapes[name])[0] in ends else t
+        for name, t in inputs.items()
+    }
+    value = of_edges.pop("value", of_edges.get("key")).expand(-1, heads, -1)
+    bias = of_edges.pop("attn_bias", torch.zeros(graph.num_edges, 1))
+    weight = of_edges.pop("edge_weight", torch.ones(graph.num_edges))
+    family = FAMILIES[attention.family]
+    if family.edges_in_value and "edge_attr" in inputs:
+        value = value + torch.einsum("ed,hcd->ehc", inputs["edge_attr"], inputs["edge_proj"])
+    for settings in distinct_settings(attention.family):
+        score = family.score(**of_edges, **settings) + bias
+        torch.manual_seed(7)
+        seed = checks.new_seed(dropout, graph.device)
+        keep = torch.empty(graph.num_edges, heads, dtype=torch.bool)
+        keep[graph.layout.perm.long()] = philox.keep(seed, graph.num_edges, heads, dropout)
+        wanted = torch.zeros(graph.num_dst, heads, value.shape[2], dtype=torch.float64)
+        for node in range(graph.num_dst):
+            into = destination == node
+            alpha = score[into].softmax(0) * keep[into] / (1 - dropout) * weight[into, None]
+            wanted[node] = (alpha.unsqueeze(-1) * value[into]).sum(0)
+        torch.manual_seed(7)
+        found = attention(inputs, graph, **settings, dropout=dropout, backend=backend)
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)

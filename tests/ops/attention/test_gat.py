@@ -1,0 +1,147 @@
+"""gat_attention: the C++ kernels against the reference and float64."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.functional import aggregate, edge_softmax
+from gattn.ops.attention.gat import attend_by_score
+
+VARIANTS = ["gat", "gat, edges"]
+each_variant = pytest.mark.parametrize("variant", VARIANTS)
+
+
+@each_variant
+@pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
+def test_slopes(variant, slope, operators, compare, random_graph):
+    for dtype in (torch.float64, torch.float32):
+        compare(operators[variant], random_graph, 3, 8, dtype=dtype, negative_slope=slope)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_grouped_value_heads(groups, precision, operators, compare, hub_graph):
+    operator = operators["gat, edges"]
+    compare(operator, hub_graph, 8, 16, dtype=precision, dims={"u": groups})
+
+
+def test_a_row_of_one_edge_copies_its_value(operators):
+    graph = Graph(torch.tensor([[2, 0], [1, 0]]), 3)
+    for dtype in (torch.float32, torch.bfloat16):
+        inputs = operators["gat"].inputs(graph, 2, 16, dtype=dtype)
+        found = operators["gat"].gradients(inputs, graph)
+        assert torch.equal(found["out"][1], inputs["value"][2])
+        assert found["key_score"][1].eq(0).all()
+
+
+def rows_of(*degrees):
+    """A graph whose node i has so many incoming edges, from nodes that repeat."""
+    destination = torch.arange(len(degrees)).repeat_interleave(torch.tensor(degrees))
+    source = torch.arange(len(destination)) * 7 % len(degrees)
+    return Graph(torch.stack([source, destination]), len(degrees))
+
+
+@pytest.mark.parametrize("frozen", [(), ("query_score",)], ids=["all", "no query"])
+@pytest.mark.parametrize("channels", [16, 5])
+@pytest.mark.parametrize("heads", [8, 3])
+@pytest.mark.parametrize("names", [("edge_score",), ()], ids=["edges", "nodes"])
+def test_rows_of_few_and_of_many_edges(
+    names, heads, channels, frozen, precision, operators, compare
+):
+    """Backward of few edges reads their values again, of many what forward kept of the row."""
+    operator = operators["gat, edges"]
+    shapes = {n: s for n, s in operator.shapes.items() if n not in ("attn_bias", "edge_weight")}
+    shapes = {n: s for n, s in shapes.items() if n != "edge_score" or n in names}
+    graph = rows_of(0, 1, 2, 3, 4, 5, 6, 7, 8, 40, 1, 0, 6, 7)
+    for slope in (0.2, 1.0, -0.5):
+        compare(operator.but(shapes=shapes), graph, heads, channels, dtype=precision,
+                frozen=frozen, negative_slope=slope)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "frozen", ["query_score", "key_score", "value", "edge_score", "attn_bias", "edge_weight"]
+)
+def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
+    operator = operators["gat, edges"]
+    assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
+    others = operator.shapes.keys() - {frozen}
+    assert set(compare(operator, random_graph, 3, 4, frozen=others)) == {"out", frozen}
+
+
+def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
+    found = []
+    for backend in ("cpu", "reference"):
+        inputs = operators["gat"].inputs(random_graph)
+        score = inputs.pop("query_score")
+        inputs.pop("key_score")
+        out = operators["gat"](
+            {"query_score": score, "key_score": score, **inputs}, random_graph, backend=backend
+        )
+        found.append(torch.autograd.grad(out.square().sum(), score)[0])
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
+def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
+    """Scores of several terms far beyond 1 / eps: the softmax is one-hot in backward, too."""
+    inputs = operators["gat, edges"].inputs(random_graph, 8, 4, dtype=torch.float32)
+    big = {
+        name: (t.detach() * (1 if name in ("value", "edge_weight") else size)).requires_grad_()
+        for name, t in inputs.items()
+    }
+    wanted = operators["gat, edges"].gradients(big, random_graph, backend="reference")
+    found = operators["gat, edges"].gradients(big, random_graph, backend="cpu")
+    torch.testing.assert_close(found["value"], wanted["value"], rtol=1e-3, atol=1e-3)
+    for name in ("query_score", "key_score", "edge_score", "attn_bias"):
+        torch.testing.assert_close(found[name], wanted[name], rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("sorts", [False, True])
+def test_any_score_is_an_additive_one_to_which_nodes_add_nothing(sorts, hub_graph):
+    """Edges of -inf drop out, a row of them gives zeros, and so do its gradients."""
+    graph = hub_graph.by_destination() if sorts else hub_graph
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(graph.num_edges, 4, generator=generator, dtype=torch.float64)
+    score[::5] = -torch.inf
+    destination = graph.edge_index[1]
+    score[destination == destination[0]] = -torch.inf
+    value = torch.randn(graph.num_src, 2, 3, generator=generator, dtype=torch.float64)
+    weight = torch.rand(graph.num_edges, generator=generator, dtype=torch.float64)
+    inputs = [tensor.requires_grad_() for tensor in (score, value, weight)]
+    found = attend_by_score(score, value, graph, edge_weight=weight)
+    wanted = aggregate(edge_softmax(score, graph) * weight.unsqueeze(1), value, graph)
+    torch.testing.assert_close(found, wanted)
+    assert found[destination[0]].eq(0).all()
+    grad = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(wanted, inputs, grad)
+    )
+
+
+def test_a_score_wider_than_the_values_keeps_its_digits(random_graph):
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(random_graph.num_edges, 2, generator=generator)
+    value = torch.randn(random_graph.num_src, 2, 8, generator=generator)
+    exact = attend_by_score(score, value.bfloat16().float(), random_graph)
+    found = attend_by_score(score, value.bfloat16(), random_graph)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, exact.bfloat16(), rtol=2e-2, atol=2e-2)
+    kept = attend_by_score(score, torch.ones_like(value).bfloat16(), random_graph, dropout=0.5)
+    assert kept.min() == 0
+    assert kept.max() > 1
+
+
+def test_any_score_wants_values_that_are_floats(random_graph):
+    score = torch.zeros(random_graph.num_edges, 1)
+    value = torch.ones(random_graph.num_src, 1, 1, dtype=torch.long)
+    with pytest.raises(TypeError, match=r"value must be .*int64"):
+        attend_by_score(score, value, random_graph)
+
+
+def test_dropout_of_any_score_keeps_its_mean(hub_graph):
+    torch.manual_seed(0)
+    score = torch.zeros(hub_graph.num_edges, 64)
+    value = torch.ones(hub_graph.num_src, 64, 1)
+    hub = hub_graph.in_degree().argmax()
+    found = attend_by_score(score, value, hub_graph, dropout=0.5)[hub]
+    assert found.std() > 0
+    assert abs(found.mean() - 1) < 4 * found.std() / 8

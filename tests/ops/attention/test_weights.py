@@ -1,0 +1,87 @@
+"""The returned weights: the caller's order, sums of one, gradients, the weights that apply."""
+
+import pytest
+import torch
+
+from gattn import Graph
+from gattn.functional import aggregate
+from tests.families import FAMILIES
+
+each_impl = pytest.mark.parametrize("backend", ["cpu", "reference"])
+
+
+@pytest.fixture
+def split():
+    """An attention's twin, and what its weights are to be summed with."""
+
+    def of(attention, inputs):
+        inputs = {name: t for name, t in inputs.items() if name != "edge_weight"}
+        value = inputs.pop("value", inputs.get("key"))
+        return attention.but(function=FAMILIES[attention.family].weights, shared={}), inputs, value
+
+    return of
+
+
+@each_impl
+def test_they_are_the_weights_that_apply(attention, backend, split, random_graph):
+    inputs = attention.inputs(random_graph, 4, 5)
+    if "edge_attr" in inputs and FAMILIES[attention.family].edges_in_value:
+        inputs["edge_attr"] = torch.zeros_like(inputs["edge_attr"])
+    twin, rest, value = split(attention, inputs)
+    weights = twin(rest, random_graph, backend=backend)
+    assert weights.shape == (random_graph.num_edges, 4)
+    applied = weights * inputs.get("edge_weight", torch.ones(random_graph.num_edges))[:, None]
+    torch.testing.assert_close(
+        aggregate(applied, value, random_graph), attention(inputs, random_graph)
+    )
+    sums = torch.zeros(25, 4, dtype=weights.dtype)
+    sums = sums.index_add(0, random_graph.edge_index[1], weights)
+    torch.testing.assert_close(sums, (random_graph.in_degree() > 0).double()[:, None].expand(25, 4))
+
+
+@each_impl
+def test_they_differentiate(attention, backend, split):
+    graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0], [2, 2, 0, 1, 1, 2]]), (3, 4))
+    twin, rest, _ = split(attention, attention.inputs(graph, 2, 2, d=2))
+    function = lambda *tensors: twin(dict(zip(rest, tensors)), graph, backend=backend)  # noqa: E731
+    assert torch.autograd.gradcheck(function, tuple(rest.values()))
+    assert torch.autograd.gradgradcheck(function, tuple(rest.values()), atol=1e-4)
+
+
+def test_they_keep_the_callers_order(attention, split, random_graph):
+    order = torch.randperm(random_graph.num_edges, generator=torch.Generator().manual_seed(1))
+    shuffled = Graph(random_graph.edge_index[:, order], random_graph.size)
+    inputs = attention.inputs(random_graph, 2, 4, grad=False)
+    twin, rest, _ = split(attention, inputs)
+    moved = {k: t[order] if twin.shapes[k][0] == "e" else t for k, t in rest.items()}
+    torch.testing.assert_close(twin(moved, shuffled), twin(rest, random_graph)[order])
+
+
+def test_dtypes(attention, precision, split, random_graph):
+    """In 16 bits the scores are rounded before the softmax: the weights are off by eps |score|."""
+    inputs = attention.inputs(random_graph, 2, 4, dtype=precision, grad=False)
+    inputs = {name: t / 2 for name, t in inputs.items()}
+    twin, rest, _ = split(attention, inputs)
+    exact = twin({k: t.double() for k, t in rest.items()}, random_graph, backend="reference")
+    found = twin(rest, random_graph)
+    assert found.dtype == precision
+    assert (found.double() - exact).abs().max() <= 8 * torch.finfo(precision).eps
+
+
+def test_autocast(attention, split, random_graph):
+    twin, rest, _ = split(attention, attention.inputs(random_graph, 2, 4, dtype=torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = twin(rest, random_graph)
+    assert torch.equal(found, twin(rest, random_graph))
+
+
+@each_impl
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_they_are_rounded_once(attention, backend, split, random_graph, dtype):
+    twin, rest, _ = split(attention, attention.inputs(random_graph, 4, 16, grad=False))
+    narrow = {name: t.to(dtype) for name, t in rest.items()}
+    exact = twin(
+        {name: t.double() for name, t in narrow.items()}, random_graph, backend="reference"
+    )
+    error = (twin(narrow, random_graph, backend=backend).double() - exact).abs()
+    assert (error <= 0.51 * torch.finfo(dtype).eps * exact + 1e-6).all()

@@ -1,0 +1,186 @@
+"""What follows from an operator's declaration; backends and the reference agree with it."""
+
+import functools
+import importlib
+import inspect
+
+import pytest
+import torch
+
+from gattn.kernels import cpu, reference
+from gattn.ops.attention.dot_product import DOT_PRODUCT
+from gattn.ops.attention.gat import GAT
+from gattn.ops.registration import shapes
+from gattn.ops.registration.operator import OPERATORS, Operator
+
+built = pytest.mark.skipif(
+    not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built"
+)
+EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.name)
+
+
+@EVERY
+def test_the_reference_takes_what_is_declared(operator):
+    if operator.name.endswith("_backward"):
+        assert operator.reference is None  # that of forward is differentiated
+        return
+    takes = tuple(inspect.signature(operator.reference).parameters)
+    assert takes == operator.inputs + operator.of_reference
+
+
+@EVERY
+def test_a_triton_launcher_takes_what_is_declared(operator):
+    pytest.importorskip("triton")
+    module = importlib.import_module("gattn.kernels.triton")
+    if operator.name not in module.__all__:
+        assert operator.name in ("node_scores", "node_scores_backward", "dropout")
+        return
+    takes = tuple(inspect.signature(getattr(module, operator.name)).parameters)
+    assert takes == operator.parameters[:-1]
+
+
+@built
+@EVERY
+def test_a_cpp_kernel_has_a_field_for_all_that_is_declared(operator):
+    assert operator._launch is operator._launch
+
+
+@built
+def test_a_value_without_a_field_is_refused():
+    with pytest.raises(TypeError, match="the C\\+\\+ kernel edge_dot has no field bias, gate"):
+        cpu.Launcher("edge_dot", {"query": 0, "gate": 1, "bias": 2})
+
+
+@built
+def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
+    """Nor may one operator of a C++ file leave out a setting that another has."""
+    number, fields = cpu._KERNELS["edge_softmax"]
+    for name in ("edge_softmax", "edge_softmax_backward"):
+        changed = number, [*fields, ("temperature", "float")]
+        monkeypatch.setitem(cpu._KERNELS, name, changed)
+    softmax = OPERATORS["edge_softmax"]
+    monkeypatch.delitem(vars(softmax), "_launch", raising=False)
+    with pytest.raises(TypeError, match="edge_softmax is given no value for its field temperature"):
+        softmax._launch  # noqa: B018
+    score = OPERATORS["gatv2_score"]
+    monkeypatch.delitem(vars(score), "_launch", raising=False)
+    fewer = tuple(n for n in score.parameters if n != "activation")
+    monkeypatch.setattr(score, "parameters", fewer)
+    with pytest.raises(TypeError, match="gatv2_score is given no value for its field activation"):
+        score._launch  # noqa: B018
+
+
+def test_a_letter_without_a_length_is_refused():
+    with pytest.raises(ValueError, match="rotary: lengths must say what 'r' is to a C"):
+        Operator("rotary", inputs={"query": "n h r"}, outputs={"out": shapes.Out("n h")})
+    assert "rotary" not in OPERATORS
+
+
+def test_the_schema_of_a_family():
+    assert str(GAT.forward.overload._schema) == (
+        "gattn::gat_forward(Tensor query_score, Tensor key_score, Tensor value, "
+        "Tensor? edge_score, Tensor? attn_bias, Tensor? edge_weight, Tensor[] layout, "
+        "Tensor? seed, "
+        "float negative_slope, float dropout, bool save_positive_part, bool needs_backward, "
+        "str backend) "
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    )
+    assert str(DOT_PRODUCT.backward.overload._schema) == (
+        "gattn::dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, "
+        "Tensor? attn_bias, Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, "
+        "Tensor out_acc, Tensor row_max, Tensor row_sum, Tensor edge_out, Tensor[] layout, "
+        "Tensor? seed, float scale, float dropout, bool wants_attn_bias, bool wants_edge_attr, "
+        "bool wants_edge_weight, str backend) "
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("edges", [False, True])
+@pytest.mark.parametrize("needs_backward", [False, True])
+def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
+    """Where backward asks, and the output was rounded or had something added to it."""
+    n, e = random_graph.num_dst, random_graph.num_edges
+    x = torch.randn(n, 2, 4, dtype=dtype)
+    extra = (torch.randn(e, 3, dtype=dtype), torch.randn(2, 4, 3, dtype=dtype))
+    given = (x, x, x, None, *(extra if edges else (None, None)), None)
+    with torch.device("meta"):
+        meta = [None if t is None else t.to("meta") for t in given]
+        layout = [t.to("meta") for t in random_graph.layout]
+    rest = None, 0.5, 0.0, needs_backward
+    found = DOT_PRODUCT.forward.overload(*given, random_graph.layout, *rest, "cpu")
+    faked = DOT_PRODUCT.forward.overload(*meta, layout, *rest, "cpu")
+    kept = needs_backward and (edges or dtype in (torch.bfloat16, torch.float16))
+    sums = torch.float64 if dtype == torch.float64 else torch.float32
+    wanted = {
+        "out": ((n, 2, 4), dtype),
+        "row_max": ((n, 2), sums),
+        "row_sum": ((n, 2), sums),
+        "out_acc": ((n, 2, 4) if kept else (0,), sums),
+        "edge_out": ((n if edges and needs_backward else 0, 2, 3 if edges else 0), sums),
+    }
+    for outputs in (found, faked):
+        assert {
+            name: (tuple(t.shape), t.dtype) for name, t in zip(DOT_PRODUCT.forward.outputs, outputs)
+        } == wanted
+
+
+def test_a_length_that_no_input_has_is_the_layouts(random_graph):
+    """Sums over the edges turned round have a row for each source."""
+    operator = OPERATORS["aggregate"]
+    args = torch.ones(1, 2), torch.ones(9, 2, 3), list(random_graph.transpose().layout)
+    for transposed, rows in ((False, random_graph.num_src), (True, random_graph.num_dst)):
+        (room,) = operator._shapes.room(
+            (*args, transposed, "cpu"),
+            operator._shapes.lengths((*args, transposed, "cpu")),
+            lambda like, *shape, dtype: like.new_empty(shape, dtype=dtype),
+        )
+        assert room.shape == (rows, 2, 3)
+
+
+def test_absent_inputs_have_no_lengths():
+    made = shapes.Shapes(
+        ("a", "b", "c"), {"a": "n h", "b": "m w?", "c": "e d?"}, {"out": shapes.Out("n w")},
+        {"b": "a"},
+    )  # fmt: skip
+    assert made.letters == ("n", "h", "m", "w", "e", "d")
+    assert made.lengths((torch.ones(2, 3), None, None)) == [2, 3, 2, 3, 0, 0]
+
+
+@built
+@pytest.mark.parametrize("p", [0.3, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_dropout_of_numbers_is_the_references(p, dtype):
+    x = torch.randn(2500, generator=torch.Generator().manual_seed(1)).to(dtype)
+    seed = torch.tensor([-(2**62) + 5, 0])
+    found = OPERATORS["dropout"](x, seed, p, backend="cpu")
+    wanted = reference.dropout(x, seed, p)
+    assert torch.equal(found == 0, wanted == 0)
+    torch.testing.assert_close(found, wanted)
+    assert found.dtype == dtype
+
+
+@built
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_node_scores_are_the_references(dtype):
+    generator = torch.Generator().manual_seed(1)
+    value = torch.randn(50, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
+    vectors = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
+    found = OPERATORS["node_scores"](value, vectors, backend="cpu")
+    wanted = reference.node_scores(value.double(), vectors.double())
+    eps = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 0.05)
+    torch.testing.assert_close(found.double(), wanted, rtol=eps, atol=eps)
+
+
+@built
+@pytest.mark.parametrize("channels", [4, 16, 32, 128])
+def test_a_score_has_the_same_bits_beside_any_heads(channels):
+    """Eight heads are summed at once, those that are left one by one."""
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(33, 9, channels, generator=generator)
+    vectors = torch.randn(2, 9, channels, generator=generator)
+    node_scores = functools.partial(OPERATORS["node_scores"], backend="cpu")
+    together = node_scores(value, vectors)
+    for x in range(9):
+        alone = node_scores(value[:, x : x + 1].contiguous(), vectors[:, x : x + 1].contiguous())
+        assert torch.equal(alone[..., 0], together[..., x])

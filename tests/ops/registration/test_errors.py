@@ -1,0 +1,204 @@
+"""Bad input gets one clear error that says what was wanted and what came."""
+
+from inspect import signature
+
+import pytest
+import torch
+
+from gattn import functional as F
+from gattn.ops.registration import backend
+from gattn.ops.registration.backend import backend_info
+from gattn.ops.registration.operator import OPERATORS
+from tests.families import ATTENTION, FAMILIES, declared, distinct_settings, numbers
+
+
+def test_every_wrong_shape_names_the_argument(operator, random_graph):
+    for name, letters in operator.shapes.items():
+        for axis in range(len(letters)):
+            inputs = operator.inputs(random_graph, 2, 4, grad=False)
+            inputs[name] = torch.cat([inputs[name], inputs[name]], axis).narrow(
+                axis, 0, inputs[name].shape[axis] + 1
+            )
+            if axis and letters[axis] in "uw" and operator.function is not F.edge_dot:
+                if letters[axis] == "w":
+                    continue  # any width is a width
+                with pytest.raises(ValueError, match=rf"{name} must have a number of heads that"):
+                    operator(inputs, random_graph)
+                continue
+            try:
+                out = operator(inputs, random_graph)
+            except ValueError as error:
+                assert "must have" in str(error)  # noqa: PT017
+                assert "; got" in str(error)  # noqa: PT017
+            else:  # nothing to disagree with: channels of value, or the letter's only tensor
+                others = {other for other, s in operator.shapes.items() if letters[axis] in s}
+                assert others == {name} or (name, axis) == ("value", 2), (name, axis)
+                assert letters[axis] not in "nme"
+                assert out.isfinite().all()
+
+
+def test_every_wrong_rank(operator, random_graph):
+    for name in operator.shapes:
+        for change in (lambda t: t[None], lambda t: t.flatten()):
+            inputs = operator.inputs(random_graph, 2, 4, grad=False)
+            inputs[name] = change(inputs[name])
+            if inputs[name].shape == operator.inputs(random_graph, 2, 4)[name].shape:
+                continue  # a vector is flat
+            with pytest.raises(ValueError, match=r"must have shape \(.*\); got \("):
+                operator(inputs, random_graph)
+
+
+@pytest.mark.parametrize("wrong", [torch.int64, torch.complex64, torch.bool])
+def test_every_wrong_dtype(operator, wrong, random_graph):
+    for name in operator.shapes:
+        inputs = operator.inputs(random_graph, 2, 4, grad=False)
+        if name == "attn_bias" and wrong is torch.bool:
+            continue  # a mask
+        inputs[name] = inputs[name].to(wrong)
+        wanted = rf"{name} must be float32, float64, bfloat16 or float16; got {wrong}"
+        with pytest.raises(TypeError, match=wanted):
+            operator(inputs, random_graph)
+
+
+def test_mixed_dtypes(operator, random_graph):
+    for name in list(operator.shapes)[1:]:
+        inputs = operator.inputs(random_graph, 2, 4, grad=False)
+        inputs[name] = inputs[name].float()
+        with pytest.raises(TypeError, match=rf"{name} must be torch.float64 as .*; got torch.fl"):
+            operator(inputs, random_graph)
+
+
+def test_every_wrong_device(operator, random_graph):
+    for name in operator.shapes:
+        inputs = operator.inputs(random_graph, 2, 4, grad=False)
+        inputs[name] = inputs[name].to("meta")
+        with pytest.raises(ValueError, match=rf"{name} must be on cpu, as the graph; got meta"):
+            operator(inputs, random_graph)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_what_is_no_dense_tensor(operator, backend, random_graph):
+    for name, letters in operator.shapes.items():
+        inputs = operator.inputs(random_graph, 2, 4, grad=False)
+        optional = signature(operator.function).parameters[name].default is None
+        with pytest.raises(TypeError, match=rf"{name} must be a tensor; got list"):
+            operator({**inputs, name: inputs[name].tolist()}, random_graph, backend=backend)
+        with pytest.raises(TypeError, match=rf"{name} must be a dense tensor; got a torch.spa"):
+            operator({**inputs, name: inputs[name].to_sparse()}, random_graph, backend=backend)
+        if not optional and operator.shared.get("value") != name:
+            with pytest.raises(TypeError, match=rf"{name} must be a tensor; got NoneType"):
+                operator({**inputs, name: None}, random_graph, backend=backend)
+        assert letters
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors(random_graph):
+    score = torch.nested.nested_tensor([torch.randn(3), torch.randn(2)])
+    with pytest.raises(TypeError, match="score must be a dense tensor; got a nested one"):
+        F.edge_softmax(score, random_graph)
+
+
+@pytest.mark.parametrize("edges", [None, torch.tensor([[0], [1]]), "edges"])
+def test_a_graph_is_asked_for(operator, edges, random_graph):
+    with pytest.raises(TypeError, match=r"graph must be a gattn.Graph .*; got "):
+        operator(operator.inputs(random_graph), edges)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan"), float("inf")])
+def test_a_dropout_out_of_range(attention, dropout, random_graph):
+    with pytest.raises(ValueError, match=r"dropout must be a probability in \[0, 1\]; got"):
+        attention(attention.inputs(random_graph), random_graph, dropout=dropout)
+
+
+@pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
+def test_numbers_are_numbers(attention, value, random_graph):
+    """A tensor would lose its gradient in silence."""
+    inputs = attention.inputs(random_graph)
+    for name in numbers(attention.family):
+        with pytest.raises(
+            TypeError, match=rf"{name} must be a number; got {type(value).__name__}"
+        ):
+            attention(inputs, random_graph, **{name: value})
+
+
+@pytest.mark.parametrize("name", [name for name, x in ATTENTION.items() if "edge_attr" in x.shapes])
+def test_edge_features_without_their_projection(name, operators, random_graph):
+    for left in ("edge_attr", "edge_proj"):
+        inputs = operators[name].inputs(random_graph)
+        del inputs[left]
+        with pytest.raises(ValueError, match="edge_attr and edge_proj go together"):
+            operators[name](inputs, random_graph)
+
+
+def test_an_unknown_word(attention, random_graph):
+    inputs = attention.inputs(random_graph)
+    for name, kind in declared(attention.family).items():
+        if isinstance(kind, tuple):
+            with pytest.raises(ValueError, match=rf"{name} must be one of .*; got 'softplus'"):
+                attention(inputs, random_graph, **{name: "softplus"})
+
+
+def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
+    inputs = operator.inputs(random_graph)
+    wanted = "backend must be one of reference, cpu, triton"
+    with pytest.raises(ValueError, match=f"{wanted}; got 'cud"):
+        operator(inputs, random_graph, backend="cuda")
+    monkeypatch.setenv("GATTN_BACKEND", "fast")
+    with pytest.raises(
+        ValueError, match=f"{wanted}; got 'fast' from the environment variable GATTN_BACKEND"
+    ):
+        operator(inputs, random_graph)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setenv("GATTN_BACKEND", "triton")
+    with pytest.raises(RuntimeError, match="backend 'triton' cannot run here: "):
+        operator(inputs, random_graph)
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    assert backend_info()["forced"] == "reference"
+    by_environment = operator(inputs, random_graph)
+    monkeypatch.delenv("GATTN_BACKEND")
+    assert torch.equal(by_environment, operator(inputs, random_graph, backend="reference"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
+    """The last guard before raw pointers."""
+    plain, operator = FAMILIES[family].variants[""], OPERATORS[f"{family}_forward"]
+    given = plain.inputs(random_graph, dtype=torch.float32, grad=False)
+    given |= {"layout": list(random_graph.layout), "dropout": 0.0, "backend": "cpu"}
+    given |= distinct_settings(family)[0]
+    missing = [name for name in operator.parameters if name not in given]
+    given |= {name: None if name in (*operator.inputs, "seed") else False for name in missing}
+    for name in list(plain.shapes)[1:]:
+        args = {**given, name: given[name].bfloat16()}
+        with pytest.raises(TypeError, match=rf"{name} must be torch.float32; got torch.bfloat16"):
+            operator.overload(*map(args.__getitem__, operator.parameters))
+
+
+def test_a_device_without_kernels_is_told_of_once(monkeypatch):
+    monkeypatch.setattr(backend, "_defaults", dict(backend._defaults))
+    wanted = "gattn runs on its plain PyTorch reference: it has no kernels for tensors on mps"
+    with pytest.warns(UserWarning, match=wanted):
+        assert backend.select(None, torch.device("mps")) == "reference"
+    assert backend.select(None, torch.device("mps")) == "reference"
+    assert backend.select(None, torch.device("meta")) == "reference"  # nor does it want any
+
+
+def test_what_serves_each_device_is_told(monkeypatch):
+    here = {"cpu": backend.select(None, torch.device("cpu"))}
+    every = torch.accelerator
+    monkeypatch.setattr(every, "current_accelerator", lambda **asked: torch.device("mps"))
+    assert backend_info()["devices"] == {**here, "mps": "reference"}
+    monkeypatch.setattr(every, "current_accelerator", lambda **asked: None)
+    assert backend_info()["devices"] == here
+
+
+def test_what_is_missing_for_triton_is_told(monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert backend_info()["triton"].startswith("torch sees no CUDA device")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert backend_info()["triton"] == "available"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert backend_info()["triton"] == "available"

@@ -1,0 +1,209 @@
+"""The operators with torch's dispatcher: schemas, derivatives, tracing, transforms."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from gattn import Graph
+from gattn.ops.dropout import dropout as drop_numbers
+from gattn.ops.nodes import node_scores
+from gattn.ops.registration.backend import why_not
+from gattn.ops.registration.operator import OPERATORS
+from tests.families import FAMILIES
+
+torch_warns = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return Graph(torch.tensor([[0, 1, 2, 2, 0, 0], [2, 2, 0, 1, 1, 2]]), (3, 4))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The arguments of every operator that runs, by its name."""
+    seen = {}
+
+    def recorder(name, overload):
+        def call(*args):
+            seen.setdefault(name, []).append(args)
+            return overload(*args)
+
+        return call
+
+    for name, operator in OPERATORS.items():
+        monkeypatch.setattr(operator, "overload", recorder(name, operator.overload))
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
+    """Schema, autograd registration, fake tensors and AOT dispatch, on what really comes."""
+    for operator in operators.values():
+        inputs = operator.inputs(tiny, 2, 4)
+        operator.gradients(inputs, tiny, **({"dropout": dropout} if operator.family else {}))
+        if operator.family:
+            of_values = "value", "edge_weight"
+            of_scores = {name: t for name, t in inputs.items() if name not in of_values}
+            operator.but(function=FAMILIES[operator.family].weights, shared={})(of_scores, tiny)
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    (node_scores(x, x[:1].detach()).sum() + drop_numbers(x, 0.5).sum()).backward()
+    assert calls.keys() == OPERATORS.keys()
+    latest = {name: every[-2:] for name, every in calls.items()}  # opcheck adds to them
+    for name, every in latest.items():
+        if dropout and "seed" not in OPERATORS[name].parameters:
+            continue  # it was given the same without dropout
+        for args in every:
+            overload = getattr(torch.ops.gattn, name).default
+            torch.library.opcheck(overload, tuple(_leaf(a, name) for a in args))
+
+
+def _leaf(arg, name):
+    if isinstance(arg, tuple):
+        return list(arg)
+    if not isinstance(arg, torch.Tensor):
+        return arg
+    return arg.detach().requires_grad_(arg.requires_grad and "backward" not in name)
+
+
+def test_gradcheck_and_gradgradcheck(operator, tiny):
+    inputs = operator.inputs(tiny, 2, 2, d=2, w=1)
+    function = lambda *tensors: operator(dict(zip(inputs, tensors)), tiny)  # noqa: E731
+    assert torch.autograd.gradcheck(function, tuple(inputs.values()))
+    assert torch.autograd.gradgradcheck(function, tuple(inputs.values()), atol=1e-4)
+
+
+@torch_warns
+def test_compiles_in_one_graph(operator, tiny):
+    torch._dynamo.reset()
+    inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
+    wanted = operator.gradients(inputs, tiny)
+    compiled = torch.compile(
+        lambda tensors: operator(tensors, tiny), fullgraph=True, backend="aot_eager"
+    )
+    grad = torch.randn(wanted["out"].shape, generator=torch.Generator().manual_seed(1))
+    wanted = operator.gradients(inputs, tiny, grad)
+    found = operator.but(
+        function=lambda graph, **tensors: compiled(tensors), options={}, shared={}
+    ).gradients(inputs, tiny, grad)
+    for name, expected in wanted.items():
+        torch.testing.assert_close(found[name], expected, msg=name)
+
+
+@torch_warns
+def test_compiles_with_dropout(attention, tiny):
+    torch._dynamo.reset()
+    inputs = attention.inputs(tiny, 2, 4)
+    compiled = torch.compile(
+        lambda tensors: attention(tensors, tiny, dropout=0.5), fullgraph=True, backend="aot_eager"
+    )
+    found = compiled(inputs)
+    assert found.isfinite().all()
+    assert not torch.equal(found, attention(inputs, tiny))
+    torch.autograd.grad(found.sum(), list(inputs.values()))
+
+
+@torch_warns
+def test_exports(attention, tiny):
+    class Module(torch.nn.Module):
+        def forward(self, tensors):
+            return attention(tensors, tiny)
+
+    inputs = attention.inputs(tiny, 2, 4, grad=False)
+    program = torch.export.export(Module(), (inputs,))
+    torch.testing.assert_close(program.module()(inputs), attention(inputs, tiny))
+
+
+def test_inference_mode_gives_the_same_bits(operator, tiny):
+    inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
+    wanted = operator(inputs, tiny)
+    with torch.inference_mode():
+        found = operator(inputs, tiny)
+    assert found.is_inference()
+    assert torch.equal(found, wanted)
+    with torch.no_grad():
+        assert not operator(inputs, tiny).requires_grad
+
+
+def test_autocast_changes_nothing(operator, tiny):
+    inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = operator(inputs, tiny)
+    assert torch.equal(found, operator(inputs, tiny))
+
+
+def test_checkpoint_draws_the_same_mask(attention, tiny):
+    inputs = attention.inputs(tiny, 2, 4)
+    names = list(inputs)
+
+    def function(*tensors):
+        return attention(dict(zip(names, tensors)), tiny, dropout=0.5)
+
+    found = []
+    for run in (function, lambda *x: checkpoint(function, *x, use_reentrant=False)):
+        torch.manual_seed(4)
+        out = run(*inputs.values())
+        found.append((out, *torch.autograd.grad(out.square().sum(), list(inputs.values()))))
+    assert all(map(torch.equal, *found))
+
+
+def test_forward_mode_is_refused_and_the_reference_has_it(operator, tiny):
+    inputs = operator.inputs(tiny, 2, 2, grad=False)
+    ones = {name: torch.ones_like(t) for name, t in inputs.items()}
+    with pytest.raises(RuntimeError, match=r"no forward-mode derivative; backend='reference' has"):
+        torch.func.jvp(lambda t: operator(t, tiny), (inputs,), (ones,))
+    _, found = torch.func.jvp(lambda t: operator(t, tiny, backend="reference"), (inputs,), (ones,))
+    small = {name: (t + 1e-6, t - 1e-6) for name, t in inputs.items()}
+    ends = [operator({name: t[i] for name, t in small.items()}, tiny) for i in (0, 1)]
+    torch.testing.assert_close(found, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
+
+
+def test_forward_mode_of_a_constant_is_none(operator, tiny):
+    """Only arguments that carry a tangent are refused."""
+    inputs = operator.inputs(tiny, 2, 2, grad=False)
+    with torch.autograd.forward_ad.dual_level():
+        assert torch.equal(operator(inputs, tiny), operator(inputs, tiny))
+
+
+def test_function_transforms_fail_aloud_and_work_on_the_reference(operator, tiny):
+    inputs = operator.inputs(tiny, 2, 2, grad=False)
+    stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
+    refused = r"does not run under torch.func.{}. .*backend='reference'.* GATTN_BACKEND=reference"
+    for name, transform, given in [
+        ("vmap", torch.func.vmap, stacked),
+        ("grad", torch.func.grad, inputs),
+        ("grad", torch.func.jacrev, inputs),
+    ]:
+        with pytest.raises(RuntimeError, match=refused.format(name)):
+            transform(lambda t: operator(t, tiny).sum())(given)
+    found = torch.func.vmap(lambda t: operator(t, tiny, backend="reference"))(stacked)
+    torch.testing.assert_close(found[0], operator(inputs, tiny))
+
+
+def test_a_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
+    inputs = attention.inputs(tiny, 2, 4, dtype=torch.float32)
+    wide = torch.ones(4, 2, 1, dtype=torch.float32)
+    for grad in (wide.expand(attention(inputs, tiny).shape),):
+        found = attention.gradients(inputs, tiny, grad)
+        wanted = attention.gradients(inputs, tiny, grad.contiguous())
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    out = attention(inputs, tiny)
+    out.backward(torch.ones(out.shape, dtype=torch.float64))
+    for name, t in inputs.items():
+        assert torch.equal(t.grad, wanted[name]), name
+
+
+@pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_dropout_of_numbers_compiles_and_obeys_the_contract_of_operators():
+    seed = torch.tensor([5, 0])
+    x = torch.randn(30, requires_grad=True)
+    with pytest.raises(ValueError, match=r"seed must be \[2\].*, not \[1\]"):
+        torch.ops.gattn.dropout(x, seed[:1], 0.5, "cpu")
+    torch.library.opcheck(torch.ops.gattn.dropout, (x.flatten(), seed, 0.5, "cpu"))
+    compiled = torch.compile(lambda x: drop_numbers(x, 0.5), fullgraph=True)
+    first, second = compiled(x), compiled(x)
+    assert not torch.equal(first, second)
+    (grad,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(grad != 0, first != 0)
