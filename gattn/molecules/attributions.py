@@ -73,7 +73,7 @@ def attribute(
     A gradient by a descriptor is divided among atoms as the descriptor is
     (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient: for both
     gradient methods their part is divided exactly among the environments
-    (:meth:`gattn.molecules.kernel.KernelRidge.by_count`), whose atoms have equal shares.
+    (:meth:`gattn.molecules.gaussian_process.KernelRidge.by_count`), whose atoms have equal shares.
 
     Args:
         predictor: the model.

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stack import varied
+from gattn.molecules.stacking import varied
 from gattn.training.losses import class_weights, cross_entropy, squared_error
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import Tensor
 from gattn.data.features import FEATURISER
 from gattn.molecules.expanded import in_pieces
 from gattn.molecules.folds import assign_folds, group_numbers
-from gattn.molecules.kernel import KernelRidge, draw
+from gattn.molecules.gaussian_process import KernelRidge, draw
 from gattn.molecules.members import (
     ASKED,
     MoleculeBatches,
@@ -25,7 +25,7 @@ from gattn.molecules.members import (
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
+from gattn.molecules.stacking import combine, fit_spread, fit_weights, spread
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gattn.molecules import kernel
-from gattn.molecules.kernel import KernelRidge, count_tanimoto
+from gattn.molecules import gaussian_process
+from gattn.molecules.gaussian_process import KernelRidge, count_tanimoto
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +139,8 @@ def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> 
     test, _ = made(23, seed=1)
     model = KernelRidge.fit(train, y, rows=100, seed=0)
     wanted = model.predict(test)
-    monkeypatch.setattr(kernel, "ASKED", 8)
-    monkeypatch.setattr(kernel, "BLOCK", 4)
+    monkeypatch.setattr(gaussian_process, "ASKED", 8)
+    monkeypatch.setattr(gaussian_process, "BLOCK", 4)
     for one, other in zip(model.predict(test), wanted):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from gattn.molecules.stack import EQUAL_ROWS, combine, fit_spread, fit_weights, spread
+from gattn.molecules.stacking import EQUAL_ROWS, combine, fit_spread, fit_weights, spread
 
 
 def test_weights_are_the_best_on_a_grid() -> None:
