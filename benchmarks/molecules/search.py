@@ -148,10 +148,10 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
     if len(model.weights) > 1:
         rows += [
             {**head, "variant": f"{variant}/{part}"}
-            | _metrics(data, split, {name: of.parts[part] for name, of in made.items()})
+            | _metrics(data, split, {name: of.component_means[part] for name, of in made.items()})
             for part in model.weights
         ]
-        equal = {n: torch.stack([*of.parts.values()]).mean(0) for n, of in made.items()}
+        equal = {n: torch.stack([*of.component_means.values()]).mean(0) for n, of in made.items()}
         rows.append(head | {"variant": f"{variant}/equal"} | _metrics(data, split, equal))
     return rows
 
