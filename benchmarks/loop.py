@@ -35,8 +35,10 @@ Part = MoleculeBatches
 def main(arguments: Sequence[str]) -> None:
     """Time both loops, and print the share that the training loop adds to a step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop", description=main.__doc__)
-    parser.add_argument("--epochs", type=int, default=6, help="the first of them is not counted")
-    parser.add_argument("--rounds", type=int, default=5, help="in each of which both take a turn")
+    parser.add_argument(
+        "--epochs", type=int, default=6, help="number of steps; the first is not timed"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "loop.jsonl")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -72,11 +74,11 @@ def _parts() -> tuple[Part, Part]:
 
 
 def _time(loop, train: Part, validate: Part, settings: LoopSettings) -> tuple[float, float]:
-    """Processor's seconds of a step after the first epoch, and the last validation loss."""
+    """Return CPU seconds per step after the first epoch, and the last validation loss."""
     marks: list[float] = []
 
     class Marked(Part):
-        """Notes when an epoch's first batch is taken; the network is called after it."""
+        """Records the time at which the first batch of an epoch is taken."""
 
         def batch(self, positions):
             marks.append(time.process_time())
@@ -95,7 +97,7 @@ def _ours(network: nn.Module, train: Part, validate: Part, settings: LoopSetting
 
 
 def _bare(network: nn.Module, train: Part, validate: Part, settings: LoopSettings) -> float:
-    """What a user would write: AdamW, one cycle, clipping, averaged weights, validation."""
+    """A bare training loop with AdamW, one cycle, clipping, averaged weights and validation."""
     steps = settings.epochs * math.ceil(len(train) / settings.batch_size)
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average)).eval()
     optimizer = torch.optim.AdamW(

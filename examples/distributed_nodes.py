@@ -17,7 +17,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gattn.distributed import DistributedGraph, Partition, Processes, connect, sum_gradients
+from gattn.distributed import DistributedGraph, Partition, Processes, init_processes, sum_gradients
 from gattn.nn import GATConv
 from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -95,7 +95,7 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
         "accuracy": totals[1].item() / max(args.nodes - num_labelled, 1),
         "own_nodes": graph.num_dst,
         "halo_nodes": graph.halo.num_rows - graph.num_dst,
-        "bytes_sent": graph.traffic.bytes_sent,
+        "bytes_sent": graph.comm_stats.bytes_sent,
     }
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     )
     parser.add_argument("--checkpoint", type=Path, help="checkpoint to resume from and to write")
     args = parser.parse_args()
-    with connect() as processes:
+    with init_processes() as processes:
         result = train(args, processes)
     if processes.rank == 0:
         settings = {**vars(args), "checkpoint": str(args.checkpoint), "processes": processes.size}

@@ -61,7 +61,7 @@ TWINS: dict[type[Module], type[Module]] = {
 """PyG's layers and models that have one with the same attributes and parameters here."""
 
 
-pyg_internals.know(*TWINS)
+pyg_internals.register_equations(*TWINS)
 
 
 def _attentional(theirs: Any) -> Module:
@@ -136,7 +136,7 @@ class ConversionReport:
         convertible: class by path of PyG's layers that :func:`convert` would replace.
         seen: number by class of the other modules; told where there is none of the above.
         edge_by_edge: reason by path of gattn's layers that do not run on the kernels, as their
-            ``why_not_fused`` has it.
+            ``slow_path_reason`` has it.
 
     Example:
         >>> from gattn import ConversionReport
@@ -234,7 +234,7 @@ def conversion_report(model: Module) -> ConversionReport:
     """
     report, seen, wholes = ConversionReport(), Counter[str](), list[str]()
     for path, module in model.named_modules():
-        slow = getattr(module, "why_not_fused", "") if _is_ours(module) else ""
+        slow = getattr(module, "slow_path_reason", "") if _is_ours(module) else ""
         if slow:
             report.edge_by_edge[path] = slow
         kind, reason = type(module), _why_not(module)

@@ -195,7 +195,7 @@ TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 
 def _segments(index, dim_size=None):
     """One edge from each node to its graph."""
-    return graphs.readout(index, 1, dim_size)
+    return graphs.pooling_graph(index, 1, dim_size)
 
 
 def _encoding(module, x, edge_index):
@@ -349,7 +349,7 @@ LAYERS = (
           readout=True),
     Layer("PoolingByMultiheadAttention",
           given(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
-          call=lambda m, x, index, dim_size: m(x, graphs.readout(index, 1, dim_size))),
+          call=lambda m, x, index, dim_size: m(x, graphs.pooling_graph(index, 1, dim_size))),
     # models
     Layer("AttentiveFP",
           given(in_channels=WIDTH, hidden_channels=8, out_channels=2, edge_dim=EDGE_WIDTH,

@@ -12,14 +12,15 @@ PUBLIC = {
         ConversionReport Graph __version__ backend_info conversion_report convert data functional
         graphs models nn register_graphgym register_readouts transforms""",
     "gattn.data": """
-        ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile Dataset MoleculeError Molecules
-        NeighborLoader Score Split Table TableRow atom_features batch_molecules bond_features
-        data_root dataset dataset_names load_citation load_molecules map_edges mol_graph
-        molecule_descriptors molecule_identities
-        morgan_fingerprints open_table random_split read_csv read_smiles scaffold_split
-        split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
+        ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile DatasetRecord MoleculeError
+        Molecules NeighborLoader ReportedScore Split Table TableRow atom_features batch_molecules
+        bond_features data_root dataset_names get_dataset load_citation load_molecules
+        open_edges smiles_to_data molecule_descriptors molecule_identities morgan_fingerprints
+        open_table random_split read_csv read_smiles scaffold_split split_by_names
+        split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """
-        DistributedGraph Partition ProcessFailure Processes Traffic connect sum_gradients""",
+        DistributedGraph Partition ProcessFailure Processes CommStats init_processes
+        sum_gradients""",
     "gattn.draw": """
         DRAWN_ATOMS attention_matrix draw_grid draw_matrix draw_molecule draw_network
         sample_network shared_scale""",
@@ -28,9 +29,10 @@ PUBLIC = {
         dot_product_attention dot_product_attention_weights edge_dot edge_softmax linear_attention
         linear_attention_weights gatv2_attention gatv2_attention_weights""",
     "gattn.graphs": """
-        band batched bipartite box causal complete disjoint edge_features expander from_networkx
-        grid grid_offsets incoming knn pack radius readout to_networkx unpack virtual_node""",
-    "gattn.models": """AttentiveFP GAT Polynormer SGFormer inference""",
+        band bipartite causal complete disjoint_union edge_features expander from_batch
+        from_networkx grid grid_offsets in_subgraph knn pack pooling_graph radius to_networkx unpack
+        virtual_node window_offsets""",
+    "gattn.models": """AttentiveFP GAT Polynormer SGFormer layerwise_inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """

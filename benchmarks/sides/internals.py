@@ -27,6 +27,12 @@ def _module(name: str, earlier: str) -> Any:
     return importlib.import_module(name if exists else earlier)
 
 
+def public(module_name: str, name: str, earlier: str) -> Any:
+    """Return a public function of gattn by its name, or by the name that earlier commits use."""
+    module = importlib.import_module(module_name)
+    return getattr(module, name, None) or getattr(module, earlier)
+
+
 def _layout() -> Any:
     return _module("gattn.layout.layout", "gattn.kernels.layout")
 
@@ -96,7 +102,7 @@ def tiles() -> ModuleType:
 def layout_of(
     tensors: list[Tensor], *, is_runs: bool = False, graph_ptr: Tensor | None = None
 ) -> list[Tensor]:
-    """What a launcher is given for a layout of these six index tensors.
+    """Arguments of a launcher for a layout of these six index tensors.
 
     Args:
         tensors: of a layout.
@@ -128,7 +134,7 @@ def triton_on_cpu() -> Iterator[None]:
 
 
 def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
-    """Which blocks go to torch's dense attention: by the rule, or all of these kinds."""
+    """Select the blocks for torch's dense attention: by the rule, or all of the given kinds."""
     sdpa = _sdpa()
     return sdpa.cut(blocks) if every is None else sdpa.cut(blocks, every, 1)
 

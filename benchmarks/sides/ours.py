@@ -7,6 +7,7 @@ from torch import Tensor
 
 import gattn
 from benchmarks.core.case import Function, Topology
+from benchmarks.sides import internals
 from benchmarks.sides.families import FAMILIES
 
 
@@ -15,13 +16,14 @@ def graph_of(topology: Topology) -> gattn.Graph:
     if topology.batch is None:
         return gattn.Graph(topology.edge_index, topology.num_nodes)
     ptr = torch.nn.functional.pad(torch.bincount(topology.batch).cumsum(0), (1, 0))
-    return gattn.graphs.batched(topology.edge_index, ptr)
+    from_batch = internals.public("gattn.graphs", "from_batch", "batched")
+    return from_batch(topology.edge_index, ptr)
 
 
 def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:
     """An attention on a graph, as a function of its projected inputs by name."""
-    known = FAMILIES[family]
-    attention, shared = getattr(gattn.functional, known.attention), known.shared
+    entry = FAMILIES[family]
+    attention, shared = getattr(gattn.functional, entry.attention), entry.shared
 
     def attend(**inputs: Tensor) -> Tensor:
         for name, other in shared.items():

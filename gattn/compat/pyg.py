@@ -3,7 +3,7 @@
 | of PyG                                              | without it                                |
 |-----------------------------------------------------|-------------------------------------------|
 | ``MessagePassing._*_forward_hooks``, ``..pre_hooks``| hooks cannot be seen: layers run edge by  |
-|                                                     | edge, and their ``why_not_fused`` says so |
+|                                                     | edge, and their ``slow_path_reason`` says so |
 | ``_user_args``, ``_fused_user_args``, ``inspector``,| they are not carried to a converted layer,|
 | ``_edge_user_args``, ``fuse``, ``_explain``         | but set there by PyG's constructor        |
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | taken for a user's own: layers run edge   |
@@ -61,13 +61,13 @@ _known: dict[type, dict[str, Any]] = {}
 """The equations of each layer of PyG and gattn, as its own class defines them."""
 
 
-def know(*kinds: type) -> None:
+def register_equations(*kinds: type) -> None:
     """Take the equations that these classes define, as they are now, for their own."""
     for kind in kinds:
         _known[kind] = {name: vars(kind)[name] for name in EQUATIONS if name in vars(kind)}
 
 
-know(MessagePassing)
+register_equations(MessagePassing)
 
 
 def equations(kind: type) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _wrote(owner: type, name: str) -> bool:
     return own[name] is own.get(f"_jinja_{name}") and own[name] is not own.get(f"_orig_{name}")
 
 
-def replaced(layer: Module) -> list[str]:
+def replaced_methods(layer: Module) -> list[str]:
     """Which equations somebody replaced on the instance; PyG binds its own there, too."""
     own = vars(layer)
     return [name for name in EQUATIONS if name in own and not is_bound_by_pyg(layer, name)]

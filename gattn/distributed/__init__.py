@@ -1,17 +1,17 @@
-"""One graph in several processes: each owns a range of nodes, and the layers stay as they are."""
+"""Attention on a graph that several processes share; each owns a range of the nodes."""
 
 from gattn.distributed.gradients import sum_gradients
 from gattn.distributed.graph import DistributedGraph
-from gattn.distributed.halo import Traffic
+from gattn.distributed.halo import CommStats
 from gattn.distributed.partition import Partition
-from gattn.distributed.processes import Processes, ProcessFailure, connect
+from gattn.distributed.processes import Processes, ProcessFailure, init_processes
 
 __all__ = [
+    "CommStats",
     "DistributedGraph",
     "Partition",
     "ProcessFailure",
     "Processes",
-    "Traffic",
-    "connect",
+    "init_processes",
     "sum_gradients",
 ]

@@ -14,18 +14,18 @@ from gattn.distributed.peers import Peers
 
 
 @dataclass
-class Traffic:
-    """Rows that went between this process and the others, in bytes: payload, without headers.
+class CommStats:
+    """Counts the bytes of rows that this process exchanged with the others, without headers.
 
     Args:
-        bytes_sent: by this process, forward and backward.
-        bytes_received: likewise.
-        exchanges: how often rows went: once forward and once backward for each attention.
+        bytes_sent: bytes that this process sent, forward and backward.
+        bytes_received: bytes that this process received, forward and backward.
+        exchanges: number of exchanges: one forward and one backward for each attention.
 
     Example:
-        >>> from gattn.distributed import Traffic
-        >>> Traffic()
-        Traffic(bytes_sent=0, bytes_received=0, exchanges=0)
+        >>> from gattn.distributed import CommStats
+        >>> CommStats()
+        CommStats(bytes_sent=0, bytes_received=0, exchanges=0)
     """
 
     bytes_sent: int = 0
@@ -41,119 +41,123 @@ class Traffic:
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """Which rows travel between this process and the others.
+    """The plan of an exchange: which rows this process sends to and receives from each other one.
 
-    The sources of a process's edges, in ascending order, are the halo nodes that lie before its own
-    nodes, all its own nodes, and the halo nodes that lie after them. Edges sorted by this numbering
+    The sources of a process's edges, by ascending global id, are the halo nodes before the local
+    nodes, then all local nodes, then the halo nodes after them. Edges sorted by this numbering
     are sorted as in the whole graph.
     """
 
     peers: Peers
-    places: Tensor
-    """Places of all sources in the partition's order, ascending: [m] int64."""
+    global_ids: Tensor
+    """Global ids (positions in the partition's order) of all sources, ascending: [m] int64."""
     num_before: int
-    """Halo nodes that lie before the own ones."""
-    num_own: int
-    wanted: Tensor
-    """Own rows that others read, by process, ascending for each: [s] int64."""
-    counts: list[int]
-    """How many of them go to each process."""
-    expected: list[int]
-    """Halo rows that come from each process."""
-    traffic: Traffic = field(default_factory=Traffic)
+    """Number of halo nodes before the local nodes."""
+    num_local: int
+    """Number of local nodes: those that this process owns."""
+    send_index: Tensor
+    """Local rows that other processes read, grouped by process, ascending in each: [s] int64."""
+    send_counts: list[int]
+    """Number of rows sent to each process."""
+    recv_counts: list[int]
+    """Number of halo rows received from each process."""
+    comm_stats: CommStats = field(default_factory=CommStats)
 
     @property
     def num_rows(self) -> int:
-        """Rows of all sources, m."""
-        return self.places.numel()
+        """Number of source rows, m: local rows and halo rows."""
+        return self.global_ids.numel()
 
     @classmethod
     def plan(cls, sources: Tensor, bounds: Sequence[int], peers: Peers) -> Halo:
-        """Find out which rows this process reads, and ask the others for theirs.
+        """Find the halo rows that this process reads, and request them from their owners.
 
         Args:
-            sources: places of the sources of this process's edges, [e] int64.
-            bounds: those of the partition.
+            sources: global ids of the sources of this process's edges, [e] int64.
+            bounds: the bounds of the partition.
             peers: the processes.
         """
         first, last = bounds[peers.rank : peers.rank + 2]
-        needed = sources[(sources < first) | (sources >= last)].unique()
-        ends = torch.tensor(bounds, device=needed.device)
-        starts = torch.searchsorted(needed, ends).tolist()
-        expected = [stop - start for start, stop in itertools.pairwise(starts)]
-        counts = [row[peers.rank] for row in peers.share(expected, needed.device)]
-        asked = peers.send(needed.unsqueeze(1), expected, counts)().squeeze(1)
-        own = torch.arange(first, last, device=needed.device)
+        remote = sources[(sources < first) | (sources >= last)].unique()
+        ends = torch.tensor(bounds, device=remote.device)
+        starts = torch.searchsorted(remote, ends).tolist()
+        recv_counts = [stop - start for start, stop in itertools.pairwise(starts)]
+        send_counts = [row[peers.rank] for row in peers.all_gather(recv_counts, remote.device)]
+        requests = peers.all_to_all(remote.unsqueeze(1), recv_counts, send_counts)().squeeze(1)
+        local = torch.arange(first, last, device=remote.device)
         before = starts[peers.rank]
-        places = torch.cat([needed[:before], own, needed[before:]])
-        return cls(peers, places, before, last - first, asked - first, counts, expected)
+        global_ids = torch.cat([remote[:before], local, remote[before:]])
+        return cls(
+            peers, global_ids, before, last - first, requests - first, send_counts, recv_counts
+        )
 
     def gather(self, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Rows of all sources, [m, ...], from the own, [n, ...]: of tensors of one dtype."""
+        """Return the rows of all sources, [m, ...], for local rows [n, ...] of one dtype."""
         flat = [part.flatten(1) for part in rows]
-        sent = torch.cat([part[self.wanted] for part in flat], 1)
-        arrival = self.peers.send(sent, self.counts, self.expected)
-        found = [part.new_empty(self.num_rows, *part.shape[1:]) for part in rows]
-        for whole, own in zip(found, rows):  # while the others' are under way
-            self._own(whole).copy_(own)
-        halo = arrival()
-        self.traffic.count(sent, halo)
-        for whole, part in zip(found, halo.split([part.shape[1] for part in flat], 1)):
-            before, after = self._others(whole)
+        sent = torch.cat([part[self.send_index] for part in flat], 1)
+        pending = self.peers.all_to_all(sent, self.send_counts, self.recv_counts)
+        gathered = [part.new_empty(self.num_rows, *part.shape[1:]) for part in rows]
+        for target, local in zip(gathered, rows):  # while the exchange runs
+            self._local(target).copy_(local)
+        received = pending()
+        self.comm_stats.count(sent, received)
+        for target, part in zip(gathered, received.split([part.shape[1] for part in flat], 1)):
+            before, after = self._remote(target)
             before.flatten(1).copy_(part[: self.num_before])
             after.flatten(1).copy_(part[self.num_before :])
-        return tuple(found)
+        return tuple(gathered)
 
-    def give_back(self, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The transpose of :meth:`gather`: what each process holds of a row, summed by its owner.
+    def scatter_add(self, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Send halo gradients to their owners and add them up: the transpose of :meth:`gather`.
 
-        Sums run over the processes in their order, so that two runs give the same bits.
+        Sums run over the processes in rank order, so that two runs give the same bits.
         """
-        sent = torch.cat([torch.cat(self._others(grad)).flatten(1) for grad in grads], 1)
-        arrival = self.peers.send(sent, self.expected, self.counts)
-        found = tuple(
-            self._own(grad).clone(memory_format=torch.contiguous_format) for grad in grads
+        sent = torch.cat([torch.cat(self._remote(grad)).flatten(1) for grad in grads], 1)
+        pending = self.peers.all_to_all(sent, self.recv_counts, self.send_counts)
+        sums = tuple(
+            self._local(grad).clone(memory_format=torch.contiguous_format) for grad in grads
         )
-        come = arrival()
-        self.traffic.count(sent, come)
-        widths = [own.flatten(1).shape[1] for own in found]
-        for rows, block in zip(self.wanted.split(self.counts), come.split(self.counts)):
-            for own, part in zip(found, block.split(widths, 1)):
-                own.flatten(1).index_add_(0, rows, part)
-        return found
+        received = pending()
+        self.comm_stats.count(sent, received)
+        widths = [part.flatten(1).shape[1] for part in sums]
+        blocks = received.split(self.send_counts)
+        for rows, block in zip(self.send_index.split(self.send_counts), blocks):
+            for target, part in zip(sums, block.split(widths, 1)):
+                target.flatten(1).index_add_(0, rows, part)
+        return sums
 
-    def _own(self, rows: Tensor) -> Tensor:
-        return rows.narrow(0, self.num_before, self.num_own)
+    def _local(self, rows: Tensor) -> Tensor:
+        return rows.narrow(0, self.num_before, self.num_local)
 
-    def _others(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return rows[: self.num_before], rows[self.num_before + self.num_own :]
+    def _remote(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return rows[: self.num_before], rows[self.num_before + self.num_local :]
 
 
 class Gather(torch.autograd.Function):
-    """:meth:`Halo.gather`, whose derivative is :meth:`Halo.give_back`."""
+    """Differentiable :meth:`Halo.gather`; its derivative is :meth:`Halo.scatter_add`."""
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *rows: Tensor) -> tuple[Tensor, ...]:
-        """The rows of all sources."""
+        """Return the rows of all sources."""
         ctx.halo = halo
         return halo.gather(rows)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """The gradients of the own rows."""
-        return None, *GiveBack.apply(ctx.halo, *grads)
+        """Return the gradients of the local rows."""
+        return None, *ScatterAdd.apply(ctx.halo, *grads)
 
 
-class GiveBack(torch.autograd.Function):
-    """:meth:`Halo.give_back`, whose derivative is :meth:`Halo.gather`."""
+class ScatterAdd(torch.autograd.Function):
+    """Differentiable :meth:`Halo.scatter_add`; its derivative is :meth:`Halo.gather`."""
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *grads: Tensor) -> tuple[Tensor, ...]:
-        """The sums by the owners."""
+        """Return the sums for the local rows."""
         ctx.halo = halo
-        return halo.give_back(grads)
+        return halo.scatter_add(grads)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """The gradients of what was summed."""
+        """Return the gradients of the summands."""
         return None, *Gather.apply(ctx.halo, *grads)

@@ -1,4 +1,4 @@
-"""Which process owns which nodes: consecutive ranges of an order of them."""
+"""Partition: assigns consecutive ranges of the nodes to processes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from gattn.graph.edge_input import check_count, read_edges
 class Partition:
     """Consecutive ranges of nodes, one for each process.
 
-    Process r owns the nodes at the places ``bounds[r]`` to ``bounds[r + 1] - 1`` of an order. Make
-    one by :meth:`contiguous`, :meth:`from_parts` or :meth:`metis`; every process must hold the
-    same one.
+    The *global id* of a node is its position in an order of all nodes. Process r owns the nodes
+    with the global ids ``bounds[r]`` to ``bounds[r + 1] - 1``. Create a partition with
+    :meth:`contiguous`, :meth:`from_parts` or :meth:`metis`; all processes must use the same one.
 
     Args:
-        bounds: where each range begins, and the number of nodes at the end: p + 1 numbers.
-        order: the caller's number of the node at each place, [n] int64; None where that is the
-            place itself.
+        bounds: p + 1 ints: the first global id of each range, then the number of nodes.
+        order: [n] int64, the caller's node index for each global id; None if they are equal.
 
     Raises:
-        ValueError: bounds that do not ascend from 0, or an order of another length.
+        ValueError: bounds do not ascend from 0, or the order has another length.
 
     Example:
         >>> from gattn.distributed import Partition
@@ -50,53 +49,53 @@ class Partition:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the whole graph."""
+        """Number of nodes of the whole graph."""
         return self.bounds[-1]
 
     @property
     def num_parts(self) -> int:
-        """Processes that share them."""
+        """Number of parts, one for each process."""
         return len(self.bounds) - 1
 
     def nodes(self, part: int, device: torch.device | str | None = None) -> Tensor:
-        """The caller's numbers of the nodes that a process owns: [n_r] int64."""
+        """Return the caller's indices of the nodes of one part: [n_r] int64."""
         first, last = self.bounds[part : part + 2]
         if self.order is None:
             return torch.arange(first, last, device=device)
         return self.order[first:last].to(device)
 
-    def places(self, nodes: Tensor) -> Tensor:
-        """The places in the order of nodes that are given by the caller's numbers: int64."""
+    def global_ids(self, nodes: Tensor) -> Tensor:
+        """Return the global ids, int64, of nodes in the caller's numbering."""
         if self.order is None:
             return nodes.long()
-        return self._places.to(nodes.device)[nodes.long()]
+        return self._global_ids.to(nodes.device)[nodes.long()]
 
     @functools.cached_property
     def digest(self) -> int:
-        """56 bits that tell partitions apart: processes compare these, and send no order."""
+        """56-bit hash of the partition; processes compare it instead of exchanging the order."""
         order = b"" if self.order is None else self.order.long().cpu().numpy().tobytes()
-        found = hashlib.sha256(repr(self.bounds).encode() + order)
-        return int.from_bytes(found.digest()[:7], "big")
+        content_hash = hashlib.sha256(repr(self.bounds).encode() + order)
+        return int.from_bytes(content_hash.digest()[:7], "big")
 
     @functools.cached_property
-    def _places(self) -> Tensor:
-        """The place of every node: [n] int64."""
+    def _global_ids(self) -> Tensor:
+        """Global id of every node in the caller's numbering: [n] int64."""
         assert self.order is not None
-        places = torch.arange(self.num_nodes, device=self.order.device)
-        if not torch.equal(self.order.sort().values, places):
+        ids = torch.arange(self.num_nodes, device=self.order.device)
+        if not torch.equal(self.order.sort().values, ids):
             raise ValueError(f"order must hold every node from 0 to {self.num_nodes - 1} once")
-        return torch.empty_like(places).index_copy_(0, self.order, places)
+        return torch.empty_like(ids).index_copy_(0, self.order, ids)
 
     @classmethod
     def contiguous(cls, num_nodes: int, num_parts: int) -> Partition:
-        """Ranges of the caller's own numbers, as even as they can be.
+        """Split the caller's numbering into ranges of equal size, up to one node.
 
         Args:
-            num_nodes: nodes of the whole graph.
-            num_parts: processes.
+            num_nodes: number of nodes of the whole graph.
+            num_parts: number of processes.
 
         Returns:
-            The partition; with fewer nodes than processes some own none.
+            The partition; with fewer nodes than processes, some processes own no nodes.
         """
         check_count("num_nodes", num_nodes)
         check_count("num_parts", num_parts, 1)
@@ -105,17 +104,17 @@ class Partition:
 
     @classmethod
     def from_parts(cls, part: Tensor, num_parts: int) -> Partition:
-        """The partition that another program found.
+        """Create a partition from the part of each node, such as another program computes.
 
         Args:
-            part: the process that owns each node, [n] of any integer dtype.
-            num_parts: processes.
+            part: [n] of any integer dtype, the process that owns each node.
+            num_parts: number of processes.
 
         Returns:
-            The partition; nodes of one process stay in the caller's order.
+            The partition; the nodes of each process stay in the caller's order.
 
         Raises:
-            ValueError: a number that is not in [0, num_parts).
+            ValueError: part holds a number outside [0, num_parts).
         """
         check_count("num_parts", num_parts, 1)
         if part.dim() != 1 or part.is_floating_point():
@@ -134,15 +133,15 @@ class Partition:
 
     @classmethod
     def metis(cls, edges: Any, num_nodes: int, num_parts: int) -> Partition:
-        """Parts that few edges leave, with about as many edges and nodes in each.
+        """Partition a graph with METIS: few edges between parts, about equal work in each.
 
-        It is found in one process, from the whole graph, with METIS (``pip install
-        gattn[partition]``). The same edges give the same parts, so that every process may call it.
+        Runs in one process, on the whole graph, with METIS (``pip install gattn[partition]``).
+        Equal edges give equal parts, so every process may compute the partition itself.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it.
-            num_nodes: its nodes.
-            num_parts: processes.
+            num_nodes: number of nodes.
+            num_parts: number of processes.
 
         Returns:
             The partition.
@@ -176,7 +175,7 @@ class Partition:
 
 
 def _undirected(source: Tensor, destination: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Compressed rows of the graph without directions, loops and repeated edges."""
+    """Return CSR offsets and neighbours of the undirected simple graph, as METIS reads it."""
     differ = source != destination
     source, destination = source[differ], destination[differ]
     keys = torch.cat([source * num_nodes + destination, destination * num_nodes + source]).unique()

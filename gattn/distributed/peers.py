@@ -1,4 +1,4 @@
-"""The processes of a group, as far as rows travel between them."""
+"""Exchange of rows between the processes of a group."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 class Peers:
-    """The processes of a group of torch.distributed.
+    """The processes of a torch.distributed group.
 
     Args:
-        group: the group; None for all processes.
+        group: process group; None for all processes.
 
     Raises:
         RuntimeError: torch.distributed has not been initialised.
@@ -23,43 +23,46 @@ class Peers:
         if not dist.is_initialized():
             raise RuntimeError(
                 "torch.distributed is not initialised: begin with "
-                "`with gattn.distributed.connect():`, or call init_process_group"
+                "`with gattn.distributed.init_processes():`, or call init_process_group"
             )
         self.group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
-    def send(self, rows: Tensor, counts: Sequence[int], expected: Sequence[int]) -> Arrival:
-        """Begin to send each process its rows.
+    def all_to_all(
+        self, rows: Tensor, send_counts: Sequence[int], recv_counts: Sequence[int]
+    ) -> PendingRows:
+        """Start to send each process its rows, without waiting.
 
         Args:
-            rows: [s, w] of any dtype; the first ``counts[0]`` rows go to process 0, and so on.
-            counts: rows for each process.
-            expected: rows that each process has for this one.
+            rows: [s, w] of any dtype; the first ``send_counts[0]`` rows go to process 0, and so on.
+            send_counts: number of rows for each process.
+            recv_counts: number of rows that each process sends to this one.
 
         Returns:
-            What waits until the rows have come, and gives them: [sum(expected), w].
+            A function that waits for the exchange and returns the received rows,
+            [sum(recv_counts), w].
         """
         # Bytes, because gloo does not take every dtype.
         sent = rows.contiguous().view(torch.uint8)
-        come = sent.new_empty(sum(expected), sent.shape[1])
+        received = sent.new_empty(sum(recv_counts), sent.shape[1])
         work = dist.all_to_all_single(
-            come, sent, list(expected), list(counts), group=self.group, async_op=True
+            received, sent, list(recv_counts), list(send_counts), group=self.group, async_op=True
         )
 
-        def wait(sent: Tensor = sent) -> Tensor:  # the buffer lives until it has been read
+        def wait(sent: Tensor = sent) -> Tensor:  # keeps the buffer alive until it has been read
             assert work is not None
             work.wait()
-            return come.view(rows.dtype)
+            return received.view(rows.dtype)
 
         return wait
 
-    def share(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-        """The numbers of every process, each of which gives as many."""
-        own = torch.tensor([numbers] * self.size, device=device)
-        every = self.send(own, [1] * self.size, [1] * self.size)()
-        return every.tolist()
+    def all_gather(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
+        """Return the numbers of every process; all processes pass equally many."""
+        rows = torch.tensor([numbers] * self.size, device=device)
+        gathered = self.all_to_all(rows, [1] * self.size, [1] * self.size)()
+        return gathered.tolist()
 
 
-Arrival = Callable[[], Tensor]
-"""Waits for rows that are under way, and gives them."""
+PendingRows = Callable[[], Tensor]
+"""Waits for an exchange of rows and returns the received ones."""

@@ -1,4 +1,4 @@
-"""The processes that torchrun started: joined, watched, and ended together."""
+"""Start, supervision and joint end of the processes that torchrun launched."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ import torch.distributed as dist
 from gattn.distributed.watch import FAILED, LEFT, Watch
 
 TIMEOUT = 30.0
+"""Default number of seconds that a process waits for the others."""
 
 
 class ProcessFailure(RuntimeError):
-    """Another process died or failed; the message names it.
+    """Raised where another process died or failed; the message names it.
 
     Example:
         >>> from gattn.distributed import ProcessFailure
@@ -31,16 +32,16 @@ class ProcessFailure(RuntimeError):
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that share the work.
+    """Rank and device of this process, and the number of processes.
 
     Args:
-        rank: the number of this process.
-        size: how many there are.
-        device: where this process computes.
+        rank: rank of this process.
+        size: number of processes.
+        device: device on which this process computes.
 
     Example:
-        >>> from gattn.distributed import connect
-        >>> with connect() as processes:
+        >>> from gattn.distributed import init_processes
+        >>> with init_processes() as processes:
         ...     (processes.rank, processes.size)
         (0, 1)
     """
@@ -51,41 +52,43 @@ class Processes:
 
 
 @contextlib.contextmanager
-def connect(backend: str | None = None, *, timeout: float = TIMEOUT) -> Iterator[Processes]:
-    """Join the processes that torchrun started, for the time of a ``with`` block.
+def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> Iterator[Processes]:
+    """Initialise torch.distributed for the processes of torchrun, inside a ``with`` block.
 
-    Without torchrun it is one process. The processes leave the block together. Where one dies or
-    raises, the others end, too, each with a :class:`ProcessFailure` that names it: at once where
-    the connection breaks, after ``timeout`` seconds where it merely hangs, and the few seconds in
-    which the living give a sign.
+    Without torchrun there is one process. The processes leave the block together. If one dies or
+    raises, each of the others raises a :class:`ProcessFailure` that names it: at once where the
+    connection breaks, or after ``timeout`` seconds where the process hangs, plus the few seconds
+    that it takes to check which processes are alive.
 
     Args:
-        backend: of torch.distributed; None for ``"nccl"`` where torch sees a CUDA device, and
-            ``"gloo"`` elsewhere.
-        timeout: seconds that a process waits for the others. It has to be longer than one is ahead
-            of another, as after loading a larger part.
+        backend: backend of torch.distributed; None for ``"nccl"`` where torch finds a CUDA device,
+            and ``"gloo"`` elsewhere.
+        timeout: seconds that a process waits for the others. Must exceed the time by which one
+            process can be ahead of another, for example after loading a smaller part.
 
     Yields:
-        This process's rank, the number of processes, and the device of this one: with nccl the CUDA
-        device of its number on this machine.
+        The rank of this process, the number of processes, and the device of this one: with nccl the
+        CUDA device with its local rank.
 
     Raises:
         ProcessFailure: another process died or failed.
-        RuntimeError: torch.distributed is initialised already.
+        RuntimeError: torch.distributed is already initialised.
 
     Example:
-        >>> from gattn.distributed import connect
-        >>> with connect() as processes:
+        >>> from gattn.distributed import init_processes
+        >>> with init_processes() as processes:
         ...     processes.size
         1
     """
     if dist.is_initialized():
-        raise RuntimeError("torch.distributed is initialised already; connect does that itself")
+        raise RuntimeError(
+            "torch.distributed is already initialised; init_processes must be the one to do it"
+        )
     backend = backend or ("nccl" if torch.cuda.is_available() else "gloo")
     device = _device(backend)
-    store, rank, size = _meet()
-    watch = Watch(_own_connection(store, timeout), rank, size)
-    with _terminable():
+    store, rank, size = _rendezvous()
+    watch = Watch(_separate_connection(store, timeout), rank, size)
+    with _raise_on_sigterm():
         try:
             dist.init_process_group(
                 backend, store=dist.PrefixStore("gattn", store), rank=rank, world_size=size,
@@ -95,36 +98,36 @@ def connect(backend: str | None = None, *, timeout: float = TIMEOUT) -> Iterator
             yield Processes(rank, size, device)
             dist.barrier()
             watch.end(LEFT)
-            dist.barrier()  # who keeps the store leaves after the others' last words
+            dist.barrier()  # the process that hosts the store leaves after the others reported
         except (RuntimeError, Terminated) as error:
-            # What broke a collective is the death of another, more often than not.
-            _ignore_termination()
-            found = watch.find_dead()
-            _leave(watch, LEFT if found else _last_words(error))
-            if found:
-                raise ProcessFailure(found) from error
+            # A collective fails mostly because another process died.
+            _ignore_sigterm()
+            failure = watch.find_failure()
+            _leave(watch, LEFT if failure else _final_status(error))
+            if failure:
+                raise ProcessFailure(failure) from error
             raise
         except BaseException as error:
-            _leave(watch, _last_words(error))
+            _leave(watch, _final_status(error))
             raise
         dist.destroy_process_group()
 
 
-def _leave(watch: Watch, words: str) -> None:
-    """Break the connections, upon which the others ask what happened."""
-    watch.end(words)
+def _leave(watch: Watch, status: str) -> None:
+    """Report a final status and close the connections, so that the other processes notice."""
+    watch.end(status)
     if dist.is_initialized():
         dist.destroy_process_group()
-    watch.outlast()
+    watch.wait_for_others()
 
 
 class Terminated(SystemExit):
-    """Another program asked this one to end, as torchrun does when a process has died."""
+    """Raised on SIGTERM, which torchrun sends to the remaining processes when one has died."""
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """A request to end becomes an exception, so that this process can tell why it ends."""
+def _raise_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that this process can report why it ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -139,25 +142,28 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _ignore_termination() -> None:
-    """This process ends anyhow, as soon as it has found out why."""
+def _ignore_sigterm() -> None:
+    """Ignore SIGTERM: this process is ending already and still looks for the reason."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _last_words(error: BaseException) -> str:
+def _final_status(error: BaseException) -> str:
     return f"{FAILED}: {type(error).__name__}: {error}"
 
 
-def _meet() -> tuple[dist.Store, int, int]:
-    """The store through which the processes find each other; one in memory without torchrun."""
+def _rendezvous() -> tuple[dist.Store, int, int]:
+    """Return the store where the processes meet, the rank and the number of processes.
+
+    Without torchrun the store is in memory.
+    """
     if "RANK" not in os.environ:
         return dist.HashStore(), 0, 1
     return next(dist.rendezvous("env://"))
 
 
-def _own_connection(store: dist.Store, timeout: float) -> dist.Store:
-    """The store once more, apart from earlier attempts of torchrun to run this program."""
+def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
+    """Open a second connection to the store, with keys of this attempt of torchrun alone."""
     if "RANK" in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         limit = datetime.timedelta(seconds=timeout)

@@ -1,4 +1,4 @@
-"""Signs of life of the processes, by which the others name one that is gone."""
+"""Heartbeats of the processes, by which the others detect and name one that is gone."""
 
 from __future__ import annotations
 
@@ -11,90 +11,91 @@ import time
 import torch.distributed as dist
 
 BEAT = 1.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 PATIENCE = 8.0
-"""Seconds without one after which a process counts as dead."""
+"""Seconds without a heartbeat after which a process counts as dead."""
 LEFT, FAILED = "left", "failed"
-"""How the last words of a process begin."""
+"""Prefixes of the final status of a process."""
 
 
 class Watch:
-    """Writes this process's signs of life into the store, and reads those of the others.
+    """Writes this process's heartbeats into the store, and reads those of the others.
 
-    Under each rank the store holds a count that grows; ``left`` or ``failed: ...`` are the last
-    words of a process that could still speak.
+    For each rank the store has a counter that grows, or a final status: ``left``, or
+    ``failed: ...`` with the error.
 
     Args:
-        store: where the processes meet, by a connection that nothing else uses: while one waits
-            for an answer no other gets one.
-        rank: this process.
-        size: processes.
+        store: a connection to the store of the processes that nothing else uses, because a
+            connection serves one request at a time.
+        rank: rank of this process.
+        size: number of processes.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int) -> None:
         self.store = store
         self.rank, self.size = rank, size
         self.store.set(f"name{rank}", f"{socket.gethostname()}, process {os.getpid()}")
-        self.store.set(f"sign{rank}", "0")
+        self.store.set(f"status{rank}", "0")
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="gattn.distributed", daemon=True)
+        self._thread = threading.Thread(
+            target=self._send_heartbeats, name="gattn.distributed", daemon=True
+        )
         self._thread.start()
 
-    def _live(self) -> None:
-        """Give a sign of life every second until the end, or until the store is gone."""
+    def _send_heartbeats(self) -> None:
+        """Send a heartbeat every second until :meth:`end`, or until the store is gone."""
         beat = 0
         while not self._ended.wait(BEAT):
             beat += 1
             try:
-                self.store.set(f"sign{self.rank}", str(beat))
-            except RuntimeError:  # who asks for the dead finds the store gone, too, and says so
+                self.store.set(f"status{self.rank}", str(beat))
+            except RuntimeError:  # find_failure reports that the store is gone
                 return
 
-    def end(self, word: str) -> None:
-        """Stop, with a last word for the others."""
+    def end(self, status: str) -> None:
+        """Stop the heartbeats and write a final status for the others."""
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(RuntimeError):  # with the store gone nobody can be told
-            self.store.set(f"sign{self.rank}", word)
+        with contextlib.suppress(RuntimeError):  # without the store nobody can read it
+            self.store.set(f"status{self.rank}", status)
 
-    def outlast(self) -> None:
-        """Where this process keeps the store: wait a while for the last words of the others.
+    def wait_for_others(self) -> None:
+        """Wait up to PATIENCE seconds for the others' final status if this process hosts the store.
 
-        They read in it why they end.
+        The others read in the store which process failed first.
         """
         end = time.monotonic() + PATIENCE
-        while self._keeper == f"rank {self.rank}" and time.monotonic() < end:
-            if all(sign.startswith((LEFT, FAILED)) for sign in self._signs().values()):
+        while self._store_host == f"rank {self.rank}" and time.monotonic() < end:
+            if all(text.startswith((LEFT, FAILED)) for text in self._statuses().values()):
                 return
             time.sleep(BEAT / 10)
 
-    def find_dead(self) -> str:
-        """What became of another process, in words; empty where all are alive or left in order.
+    def find_failure(self) -> str:
+        """Describe the process that failed or died first; empty if all are alive or left in order.
 
-        It takes some seconds, in which a process that lives gives a sign. What is found is left in
-        the store, so that those who ask later are told of the first that died and not of those
-        that it took along.
+        Waits up to PATIENCE seconds for heartbeats. The first failure is stored, so later callers
+        report the root cause and not the processes that failed because of it.
         """
         if not self._others:
             return ""
         try:
-            first = self._signs()
+            first = self._statuses()
             end = time.monotonic() + PATIENCE
-            while time.monotonic() < end and not self._verdict():
+            while time.monotonic() < end and not self._stored_failure():
                 time.sleep(BEAT / 10)
-                if found := self._failed():
-                    return self._publish(found)
-            if found := self._verdict():
-                return found
-            last = self._signs()
+                if failure := self._reported_failure():
+                    return self._store_failure(failure)
+            if failure := self._stored_failure():
+                return failure
+            last = self._statuses()
             silent = [rank for rank in last if first[rank] == last[rank] != LEFT]
-            return self._publish(self._died(silent)) if silent else ""
+            return self._store_failure(self._describe_deaths(silent)) if silent else ""
         except RuntimeError as error:
-            return f"{self._keeper} is gone, who kept the store of the processes: {error}"
+            return f"{self._store_host}, which hosted the store of the processes, is gone: {error}"
 
     @property
-    def _keeper(self) -> str:
-        """Who keeps the store."""
+    def _store_host(self) -> str:
+        """Process that hosts the store: torchrun or rank 0."""
         by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         return "torchrun" if by_torchrun else "rank 0"
 
@@ -102,32 +103,32 @@ class Watch:
     def _others(self) -> list[int]:
         return [rank for rank in range(self.size) if rank != self.rank]
 
-    def _signs(self) -> dict[int, str]:
-        """The last sign of each of the others."""
-        return {rank: self._read(f"sign{rank}") for rank in self._others}
+    def _statuses(self) -> dict[int, str]:
+        """Return the last heartbeat or the final status of each other process."""
+        return {rank: self._read(f"status{rank}") for rank in self._others}
 
-    def _failed(self) -> str:
-        """The last words of a process that failed."""
-        for rank, sign in self._signs().items():
-            if sign.startswith(FAILED):
-                return f"{self._name(rank)} {sign}"
+    def _reported_failure(self) -> str:
+        """Return the name and final status of a process that failed; empty if none did."""
+        for rank, status in self._statuses().items():
+            if status.startswith(FAILED):
+                return f"{self._name(rank)} {status}"
         return ""
 
-    def _died(self, ranks: list[int]) -> str:
+    def _describe_deaths(self, ranks: list[int]) -> str:
         names = " and ".join(map(self._name, ranks))
-        return f"{names} died: no sign of life for {PATIENCE:.0f} seconds"
+        return f"{names} died: no heartbeat for {PATIENCE:.0f} seconds"
 
     def _name(self, rank: int) -> str:
         return f"rank {rank} of {self.size} ({self._read(f'name{rank}') or 'never seen'})"
 
-    def _verdict(self) -> str:
-        """What another process has found out."""
-        return self._read("verdict")
+    def _stored_failure(self) -> str:
+        """Return the failure that a process stored first; empty if none did."""
+        return self._read("failure")
 
     def _read(self, key: str) -> str:
-        """What stands in the store; empty where nothing does, for which ``get`` would wait."""
+        """Return a value of the store; empty if it is not set, for which ``get`` would wait."""
         return self.store.get(key).decode() if self.store.check([key]) else ""
 
-    def _publish(self, found: str) -> str:
-        """The first that is found counts."""
-        return self.store.compare_set("verdict", "", found).decode()
+    def _store_failure(self, failure: str) -> str:
+        """Store a failure unless one is stored already; return the stored one."""
+        return self.store.compare_set("failure", "", failure).decode()

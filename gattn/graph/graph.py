@@ -75,7 +75,7 @@ class Graph:
         if isinstance(edges, (list, tuple)) and any(isinstance(edge, Graph) for edge in edges):
             raise TypeError(
                 f"edges must be one Graph; got a list of {len(edges)}, such as PyG's DataLoader "
-                "makes of a Graph in Data: join it, gattn.graphs.disjoint(batch.graph)"
+                "makes of a Graph in Data: join it, gattn.graphs.disjoint_union(batch.graph)"
             )
         source, destination, num_src, num_dst = read_edges(edges, size)
         layout = lay_out(source, destination, num_src, num_dst)

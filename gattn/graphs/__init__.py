@@ -5,34 +5,34 @@ Every builder takes a batch, with one size per member and members of any size, a
 """
 
 from gattn.graphs.blocks import band, bipartite, causal, complete
-from gattn.graphs.combine import batched, disjoint, virtual_node
+from gattn.graphs.combine import disjoint_union, from_batch, virtual_node
 from gattn.graphs.convert import edge_features, from_networkx, to_networkx
-from gattn.graphs.incoming import incoming
-from gattn.graphs.lattice import box, grid, grid_offsets
+from gattn.graphs.lattice import grid, grid_offsets, window_offsets
 from gattn.graphs.padding import pack, unpack
-from gattn.graphs.queries import readout
+from gattn.graphs.pooling import pooling_graph
 from gattn.graphs.random import expander
 from gattn.graphs.spatial import knn, radius
+from gattn.graphs.subgraph import in_subgraph
 
 __all__ = [
     "band",
-    "batched",
     "bipartite",
-    "box",
     "causal",
     "complete",
-    "disjoint",
+    "disjoint_union",
     "edge_features",
     "expander",
+    "from_batch",
     "from_networkx",
     "grid",
     "grid_offsets",
-    "incoming",
+    "in_subgraph",
     "knn",
     "pack",
+    "pooling_graph",
     "radius",
-    "readout",
     "to_networkx",
     "unpack",
     "virtual_node",
+    "window_offsets",
 ]

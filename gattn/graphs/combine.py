@@ -10,11 +10,11 @@ from torch import Tensor
 
 from gattn.graph import Graph, check_graph
 from gattn.graph.cache import outside_transforms
-from gattn.graphs.queries import check_index
+from gattn.graphs.pooling import check_index
 from gattn.layout import stats
 
 
-def disjoint(graphs: Iterable[Graph]) -> Graph:
+def disjoint_union(graphs: Iterable[Graph]) -> Graph:
     r"""Graphs side by side as one, which no edge joins: a batch.
 
     .. math:: m_b + j \to n_b + i \quad\text{for all edges } j \to i \text{ of graph } b,
@@ -36,7 +36,7 @@ def disjoint(graphs: Iterable[Graph]) -> Graph:
 
     Example:
         >>> from gattn import graphs
-        >>> graphs.disjoint([graphs.causal([3]), graphs.bipartite([1], [2])])
+        >>> graphs.disjoint_union([graphs.causal([3]), graphs.bipartite([1], [2])])
         Graph(num_src=5, num_dst=4, num_edges=8, device='cpu')
     """
     if not isinstance(graphs, Iterable):
@@ -54,7 +54,7 @@ def disjoint(graphs: Iterable[Graph]) -> Graph:
     return _with_graph_ptr(batch, num_src) if num_src == num_dst else batch
 
 
-def batched(edges: Any, ptr: Tensor) -> Graph:
+def from_batch(edges: Any, ptr: Tensor) -> Graph:
     r"""The edges of a batch of graphs, with what PyG's batches tell of it: where each one begins.
 
     .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
@@ -81,7 +81,7 @@ def batched(edges: Any, ptr: Tensor) -> Graph:
     Example:
         >>> import torch
         >>> from gattn import graphs
-        >>> graphs.batched(torch.tensor([[0, 1, 3], [1, 0, 2]]), torch.tensor([0, 2, 4]))
+        >>> graphs.from_batch(torch.tensor([[0, 1, 3], [1, 0, 2]]), torch.tensor([0, 2, 4]))
         Graph(num_src=4, num_dst=4, num_edges=3, device='cpu')
     """
     if not isinstance(ptr, Tensor) or ptr.dtype not in (torch.int32, torch.int64):

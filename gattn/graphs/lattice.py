@@ -26,7 +26,7 @@ def grid(
         shape: cells along each axis, (length,), (height, width) or (depth, height, width); any
             number of axes. Cells are numbered as ``x.flatten()`` numbers them.
         neighbourhood: the radius of a box around the cell; or the offsets themselves, a sequence
-            of tuples with one int per axis, such as :func:`box` makes.
+            of tuples with one int per axis, such as :func:`window_offsets` makes.
         batch: number of grids.
         device: where to lay it out.
 
@@ -89,7 +89,7 @@ def grid_offsets(
     return _edges(shape, neighbourhood, batch, device)[2]
 
 
-def box(radii: Sequence[int]) -> list[tuple[int, ...]]:
+def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
     r"""List the offsets of a box with one radius per axis, row-major.
 
     .. math:: \{o : |o_a| \le r_a \text{ for each axis } a\}
@@ -109,7 +109,7 @@ def box(radii: Sequence[int]) -> list[tuple[int, ...]]:
 
     Example:
         >>> from gattn import graphs
-        >>> graphs.box((0, 1))
+        >>> graphs.window_offsets((0, 1))
         [(0, -1), (0, 0), (0, 1)]
     """
     _check_axes("radii", radii)
@@ -143,11 +143,11 @@ def _edges(
 def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
     """Every offset of a neighbourhood, as given or over a box."""
     if isinstance(neighbourhood, int):
-        return box([neighbourhood] * axes)
+        return window_offsets([neighbourhood] * axes)
     if not isinstance(neighbourhood, Sequence) or not all(map(_is_offset, neighbourhood)):
         raise TypeError(
-            "neighbourhood must be a radius or a sequence of offsets, such as box(radii) makes; "
-            f"got {neighbourhood!r}"
+            "neighbourhood must be a radius or a sequence of offsets, such as "
+            f"window_offsets(radii) returns; got {neighbourhood!r}"
         )
     if len(neighbourhood) == 0:
         raise ValueError("neighbourhood must hold at least one offset; got none")

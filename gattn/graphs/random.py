@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.graph.edge_input import check_count
 from gattn.graphs.blocks import Device, as_device, check_sizes
-from gattn.graphs.combine import batched
+from gattn.graphs.combine import from_batch
 from gattn.kernels.philox import philox
 
 
@@ -69,7 +69,7 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
     ptr = torch.tensor([0, *sizes], device="cpu").cumsum(0)
     pairs = [drawn[size] + start for size, start in zip(sizes, ptr.tolist())]
     edges = torch.cat([torch.empty(2, 0, dtype=torch.int64, device="cpu"), *pairs], dim=1)
-    return batched(edges.to(as_device(device)), ptr)
+    return from_batch(edges.to(as_device(device)), ptr)
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:

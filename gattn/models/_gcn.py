@@ -39,5 +39,5 @@ def _does_more(conv: pyg.GCNConv) -> bool:
     as_made = as_made and not conv.improved and not conv.cached
     as_made = as_made and conv.flow == "source_to_target" and not conv.explain
     as_made = as_made and type(conv.aggr_module) is pyg.SumAggregation
-    seen = has_hooks(conv) or pyg_internals.edge_hooks(conv) or pyg_internals.replaced(conv)
+    seen = has_hooks(conv) or pyg_internals.edge_hooks(conv) or pyg_internals.replaced_methods(conv)
     return not as_made or bool(seen)

@@ -1,4 +1,4 @@
-"""Inference layer by layer, over the edges into a range of nodes at a time."""
+"""Layer-by-layer inference on large graphs, one range of nodes at a time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from gattn.graph import Graph, check_graph
 from gattn.graph.edge_input import check_count
-from gattn.graphs import incoming
+from gattn.graphs import in_subgraph
 from gattn.nn import GATConv, GATv2Conv
 
 Layer = Callable[..., Tensor]
-"""Called as PyG's layers are on a sampled block, ``layer((x_src, x_dst), graph)``, and with
-edge_attr as a third argument where there are edge features."""
+"""A function called as PyG's layers are on a sampled block: ``layer((x_src, x_dst), graph)``, with
+edge_attr as third argument if there are edge features."""
 
 
 @torch.no_grad()
-def inference(
+def layerwise_inference(
     model: BasicGNN | Sequence[Layer],
     x: Tensor | np.ndarray,
     graph: Graph,
@@ -42,31 +42,33 @@ def inference(
     .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
         \text{ for } i \text{ in one range, then in the next, and then for } l + 1
 
-    The result is that of the model on the whole graph, to rounding: sums run in another order. Of
-    x and of what a layer gives, only the rows are read that edges of the range lead from. Above the
-    graph this takes ``batch_edges`` rows of each of the layer's tensors, at most, and, in memory or
-    on disk, two arrays: what a layer reads and what it writes.
+    The result equals that of the model on the whole graph up to rounding, because sums run in
+    another order. For each range, only the input rows of its sources are read. Besides the graph,
+    this needs memory for at most ``batch_edges`` rows of each tensor inside a layer, and two
+    arrays, in memory or on disk: the input and the output of a layer.
 
     Args:
         model: a :class:`GAT` in evaluation mode (or PyG's, through :func:`gattn.convert`); or its
             layers, each a function of ``((x_src, x_dst), graph)`` and, where there are edge
             features, of ``edge_attr``. The rows of x_dst are the first of x_src.
-        x: [n, d], in memory or memory-mapped, by ``numpy.load(..., mmap_mode="r")`` or by
+        x: [n, d], in memory, or memory-mapped with ``numpy.load(..., mmap_mode="r")`` or
             ``torch.load(..., mmap=True)``.
         graph: a graph among the n nodes.
-        edge_attr: [e, edge_dim] or [e], along the edges, in memory or memory-mapped.
-        batch_edges: most edges and nodes of a range; a node with more edges is a range by itself.
-        out: [n, c], where to write the result, in memory or memory-mapped; None for new memory.
-        scratch: a folder for what is between two layers, in files that are removed in the end;
-            None keeps it in memory.
+        edge_attr: [e, edge_dim] or [e], edge features, in memory or memory-mapped.
+        batch_edges: maximum number of edges plus nodes of a range; a node with more edges is a
+            range by itself.
+        out: [n, c], array for the result, in memory or memory-mapped; None for new memory.
+        scratch: folder for temporary files with the results between two layers, which are
+            removed at the end; None keeps these results in memory.
 
     Returns:
-        The result, [n, c]: out, where it was given. Without nodes it has no rows.
+        The result, [n, c]; ``out`` itself if it was passed. No rows for a graph without nodes.
 
     Raises:
-        TypeError: for edges that are no :class:`gattn.Graph`, or a model that is neither.
-        ValueError: for a model that trains, that joins its layers (``jk``) or normalises over
-            several nodes; x, edge_attr or out of another shape or dtype; a bipartite graph.
+        TypeError: the graph is no :class:`gattn.Graph`, or the model has another type.
+        ValueError: the model is in training mode, concatenates its layers (``jk``) or normalises
+            over several nodes; x, edge_attr or out has a wrong shape or dtype; or the graph is
+            bipartite.
 
     Reference:
         Hamilton et al., "Inductive representation learning on large graphs" (NeurIPS 2017); PyG's
@@ -75,10 +77,11 @@ def inference(
     Example:
         >>> import torch
         >>> from gattn import Graph
-        >>> from gattn.models import GAT, inference
+        >>> from gattn.models import GAT, layerwise_inference
         >>> ring = Graph(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), 4)
         >>> model, x = GAT(16, 32, num_layers=2, out_channels=7, heads=4).eval(), torch.randn(4, 16)
-        >>> torch.allclose(inference(model, x, ring, batch_edges=4), model(x, ring), atol=1e-5)
+        >>> out = layerwise_inference(model, x, ring, batch_edges=4)
+        >>> torch.allclose(out, model(x, ring), atol=1e-5)
         True
     """
     layers = _layers(model)
@@ -89,7 +92,7 @@ def inference(
             last = number == len(layers) - 1
             file = None if folder is None or last else Path(folder, str(number))
             x = _run(layer, x, graph, edge_attr, batch_edges, file, out if last else None)
-    assert isinstance(x, Tensor)  # there is a layer at least
+    assert isinstance(x, Tensor)  # there is at least one layer
     return x
 
 
@@ -102,16 +105,16 @@ def _run(
     file: Path | None,
     out: Tensor | np.ndarray | None,
 ) -> Tensor:
-    """One layer over all nodes: [n, c], in out or, without it, in a file or in memory."""
+    """Compute one layer for all nodes: [n, c], in out or, without it, in a file or in memory."""
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):
-        part, sources, positions = incoming(graph, start, stop)
+        part, sources, positions = in_subgraph(graph, start, stop)
         x_src = _rows(x, sources)
         features = () if edge_attr is None else (_rows(edge_attr, positions),)
         rows = layer((x_src, x_src[: stop - start]), part, *features)
         if rows.dim() != 2 or rows.shape[0] != stop - start:
             raise ValueError(
-                f"a layer must give {stop - start} rows for as many destinations; got shape "
+                f"a layer must return {stop - start} rows, one for each destination; got shape "
                 f"{(*rows.shape,)}"
             )
         shape = graph.num_dst, rows.shape[1]
@@ -121,12 +124,12 @@ def _run(
                 f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
             )
         target[start:stop] = rows
-    assert target is not None  # there is a range at least
+    assert target is not None  # there is at least one range
     return target
 
 
 def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
-    """(start, stop) of ranges with at most so many edges and nodes; one at least."""
+    """Yield (start, stop) of ranges with at most batch_edges edges plus nodes; at least one."""
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
     before, start = graph.layout.rowptr + nodes, 0
     while True:
@@ -139,14 +142,14 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
-    """Rows of an array, wherever it lies, on the device of the index."""
-    if isinstance(x, np.ndarray):  # numpy copies them: a tensor over a file that is only read warns
+    """Return rows of an array on the device of the index."""
+    if isinstance(x, np.ndarray):  # numpy copies: torch warns about tensors over read-only files
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
     return x.index_select(0, index.to(x.device)).to(index.device)
 
 
 def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
-    """What a layer gives, [n, c]: in memory, or in a file."""
+    """Allocate the output of a layer, [n, c], in memory or in a file."""
     size = math.prod(shape)
     if file is None or size == 0:
         return like.new_empty(shape)
@@ -154,7 +157,7 @@ def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
 
 
 def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
-    """The layers of a model, as functions."""
+    """Return the layers of a model as functions."""
     ours = GATConv, GATv2Conv
     if isinstance(model, BasicGNN) and all(isinstance(conv, ours) for conv in model.convs):
         _check_model(model)
@@ -171,7 +174,7 @@ def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
 
 
 def _layer(model: BasicGNN, number: int) -> Layer:
-    """Layer number of a model, and what acts on each of its rows before the next."""
+    """Return one layer of a model with its activation and norm as a function."""
     conv: Any = model.convs[number]
     norm: Any = model.norms[number]
 
@@ -188,7 +191,7 @@ def _layer(model: BasicGNN, number: int) -> Layer:
 
 def _check_model(model: BasicGNN) -> None:
     if model.training:
-        raise ValueError("model must be in evaluation mode, model.eval(); got one that trains")
+        raise ValueError("model must be in evaluation mode, model.eval(); got training mode")
     if model.jk_mode not in (None, "last"):
         raise ValueError(f"jk must be None or 'last', layer by layer; got {model.jk_mode!r}")
     for norm in model.norms:
@@ -197,7 +200,7 @@ def _check_model(model: BasicGNN) -> None:
 
 
 def _acts_on_rows(norm: Module) -> bool:
-    """Whether a normalisation of one node looks at no other."""
+    """Return True if a norm treats every node by itself."""
     if isinstance(norm, pyg.LayerNorm):
         return norm.mode == "node"
     norm = norm.module if isinstance(norm, pyg.BatchNorm) else norm
@@ -219,9 +222,9 @@ def _check(
     if edge_attr is not None:
         _check_rows("edge_attr", edge_attr, graph.num_edges, (1, 2))
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError("out must be an array that can be written; got one that is only read")
+        raise ValueError("out must be an array that can be written; got a read-only one")
     if out is not None and _address(out) == _address(x):
-        raise ValueError("out must not be x, of which later ranges read the rows")
+        raise ValueError("out must not share the memory of x, because later ranges read x")
 
 
 def _check_rows(name: str, rows: Tensor | np.ndarray, count: int, dims: tuple[int, ...]) -> None:

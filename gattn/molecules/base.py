@@ -15,11 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
-from gattn.data.features import FEATURISER
+from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
-from gattn.molecules.inputs import MoleculeInputs, Piece, Read, featurise, make_pieces
+from gattn.molecules.inputs import MoleculeInputs, ParsedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
-from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, warn_of_overlap
+from gattn.molecules.rows import (
+    LabelledMolecules,
+    bad_rows,
+    scatter_rows,
+    smiles_hashes,
+    warn_of,
+    warn_of_overlap,
+)
 from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
@@ -127,7 +134,7 @@ class MoleculeEstimator(KeptEstimator):
 
     def read(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> Labelled:
+    ) -> LabelledMolecules:
         """Read molecules and learn the names and classes of their labels, as :meth:`fit` does.
 
         ``cache`` is a file that keeps what was read; see
@@ -145,8 +152,8 @@ class MoleculeEstimator(KeptEstimator):
 
     def fit_labelled(
         self: Self,
-        train: Labelled,
-        val: Labelled,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
         *,
         groups: Sequence[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -169,7 +176,7 @@ class MoleculeEstimator(KeptEstimator):
             folder=None if folder is None else Path(folder), progress=progress,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
-        self.seen_ = marks([*train.canonical, *val.canonical]).unique()
+        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
 
     @classmethod
@@ -286,7 +293,7 @@ class MoleculeEstimator(KeptEstimator):
 
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> Labelled:
+    ) -> LabelledMolecules:
         """The readable molecules of which a label is known, labels as :meth:`read` learnt them."""
         texts = as_texts(smiles)
         labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
@@ -294,12 +301,12 @@ class MoleculeEstimator(KeptEstimator):
         bad = tuple(bad_rows(texts, found))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
-        labels = labels[found.rows]
+        labels = labels[found.row_index]
         known = labels.isfinite().any(1).nonzero().flatten()
-        everything = Labelled(found.inputs, labels, found.rows, found.canonical, bad)
+        everything = LabelledMolecules(found.inputs, labels, found.row_index, found.canonical, bad)
         return everything if len(known) == len(labels) else everything[known]
 
-    def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
+    def _split_off(self, known: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
         """A training and a validation part, all rows of one molecule in one of them."""
         share = float(self.validation_fraction)
         check_share("validation_fraction", share)
@@ -382,12 +389,12 @@ class MoleculeEstimator(KeptEstimator):
 
 
 def _joined(
-    texts: Sequence[object], pieces: Iterable[tuple[Read, tuple[Tensor, ...]]]
+    texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
     """Join what was made of pieces, tensors [k, ...], to tensors over the n rows of all texts."""
     columns, bad, start = [], [], 0
     for found, made in pieces:
-        columns.append([spread(each, found) for each in made])
+        columns.append([scatter_rows(each, found) for each in made])
         bad += bad_rows(texts, found, start)
         start += len(found.errors)
     warn_of(bad)

@@ -127,6 +127,7 @@ def _draw(
                 explanation.smiles, explanation.weights, scale=scale,
                 title=title, lines=describe(explanation),
                 label=label_of(explanation.method, name), format=format,
+                signed=explanation.method != "attention",
             )
         )  # fmt: skip
         yield path

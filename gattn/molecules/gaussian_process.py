@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.data.descriptors import DESCRIPTORS
-from gattn.molecules.expanded import in_pieces
+from gattn.data.molecules.descriptors import DESCRIPTORS
+from gattn.molecules.inputs import in_pieces
 from gattn.training.progress import progress_bar
 from gattn.training.scaling import moments
 

@@ -1,4 +1,4 @@
-"""What models of molecules read, made from SMILES: graphs, Morgan counts and descriptors."""
+"""Inputs of models of molecules, made from SMILES: graphs, Morgan counts and descriptors."""
 
 from __future__ import annotations
 
@@ -8,48 +8,117 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.packing import PackedInputs, read_packed
-from gattn.data.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
-from gattn.molecules.packed import InputsView, PackedArrays, decoded, joined
-from gattn.molecules.store import fingerprint, locked, read_inputs, write_inputs
+from gattn.data.molecules.dataset import Molecules, Positions, indices_of
+from gattn.data.molecules.packing import PackedInputs, read_packed
+from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
+from gattn.molecules.input_cache import (
+    PackedView,
+    cache_key,
+    decode_texts,
+    join_pieces,
+    locked,
+    read_cache,
+    write_cache,
+)
 from gattn.training.processes import in_order
 
-__all__ = ["Featurised", "MoleculeInputs", "Piece", "Read", "featurise", "make_pieces", "stream"]
+__all__ = [
+    "ExpandedInputs",
+    "FeaturizedSmiles",
+    "MoleculeInputs",
+    "ParsedSmiles",
+    "Piece",
+    "featurise",
+    "in_pieces",
+    "make_pieces",
+    "stream",
+]
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 
 PIECE = 1024
-"""How many texts a process is given at once: a second of work, and little memory."""
+"""SMILES that a process is sent at once: a second of work, and little memory."""
 
 FEW = 8192
-"""As many texts one process has read before others have started."""
+"""Below this many SMILES, parse in one process: starting workers takes longer."""
+
+
+class MoleculeInputs(Protocol):
+    """The molecules that a model reads; ``inputs[positions]`` selects some of them."""
+
+    @property
+    def molecules(self) -> Molecules:
+        """The k graphs; their ``y`` has no columns."""
+        ...
+
+    @property
+    def counts(self) -> Tensor:
+        """[k, 2048] uint8, the count of each Morgan environment of radius 2, at most 255."""
+        ...
+
+    @property
+    def descriptors(self) -> Tensor:
+        """[k, len(DESCRIPTORS)] float32, not scaled, finite."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
-    """Which of n texts could be read: r of them.
+class ExpandedInputs:
+    """Inputs in memory, in the form that models read; see :class:`MoleculeInputs`."""
+
+    molecules: Molecules
+    counts: Tensor
+    descriptors: Tensor
+
+    def __len__(self) -> int:
+        return len(self.molecules)
+
+    def __getitem__(self, positions: Positions) -> ExpandedInputs:
+        """Copy the molecules at these positions (a slice, a list, a tensor or a mask)."""
+        index = torch.atleast_1d(indices_of(positions, len(self)))
+        return ExpandedInputs(self.molecules[index], self.counts[index], self.descriptors[index])
+
+
+def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
+    """Cut inputs into pieces of at most ``size`` molecules; empty inputs are one empty piece."""
+    if len(inputs) <= size:
+        yield inputs
+        return
+    for begin in range(0, len(inputs), size):
+        yield inputs[begin : begin + size]
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedSmiles:
+    """The result of parsing n SMILES, of which r were valid.
 
     Attributes:
-        rows: [r] int64, the place of each among the n.
-        errors: n texts, why a text could not be read, and "" where it could.
+        row_index: [r] int64, the index of each valid SMILES among the n.
+        errors: n texts: why a SMILES could not be parsed, or "" if it was valid.
     """
 
-    rows: Tensor
+    row_index: Tensor
     errors: list[str]
 
 
 @dataclass(frozen=True, eq=False)
-class Piece(Read, Generic[Item, T]):
-    """Consecutive items, and the result for those whose SMILES could be read; see :class:`Read`.
+class Piece(ParsedSmiles, Generic[Item, T]):
+    """Consecutive items, and the result for those with valid SMILES.
+
+    See also :class:`ParsedSmiles`.
 
     Attributes:
         items: n items, as a row of a table each.
@@ -61,13 +130,13 @@ class Piece(Read, Generic[Item, T]):
 
 
 @dataclass(frozen=True, eq=False)
-class Featurised(Read):
-    """What came of n texts, r of which could be read; see also :class:`Read`.
+class FeaturizedSmiles(ParsedSmiles):
+    """The inputs made from n SMILES, of which r were valid; see also :class:`ParsedSmiles`.
 
     Attributes:
         inputs: the r molecules, in order.
         canonical: r texts, equal for equal molecules (:func:`gattn.data.molecule_identities`);
-            none where they were not asked for.
+            empty if they were not requested.
     """
 
     inputs: MoleculeInputs
@@ -80,22 +149,22 @@ def featurise(
     max_atoms: int = MAX_ATOMS,
     workers: int = 1,
     cache: str | os.PathLike[str] | None = None,
-) -> Featurised:
-    """Make a model's inputs from SMILES; one that cannot be read costs its own row.
+) -> FeaturizedSmiles:
+    """Make a model's inputs from SMILES; an invalid one costs only its own row.
 
     Args:
         smiles: n texts.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work; the result is the same. A list that one
-            process has read sooner than others start is not shared.
-        cache: a file to keep what came of the texts in. It is read where it was made from the
-            same texts by the same RDKit and the same features, and made anew where it was not.
-            It is written as the texts are read, and mapped: molecules that are more than memory
-            holds have to have one.
+        workers: number of processes that share the work; the result is the same. Short lists are
+            parsed by one process, because starting others takes longer.
+        cache: a file to keep the inputs in. It is read if it was made from the same SMILES with
+            the same RDKit and the same features, and is written again otherwise. It is written
+            while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
+            into memory.
 
     Returns:
-        The molecules that could be read, packed (:class:`gattn.molecules.packed.InputsView`), and
-        why the others could not; no texts give none.
+        The valid molecules, packed (:class:`gattn.molecules.input_cache.PackedView`), and the
+        reason why each of the others is invalid. An empty list gives empty inputs.
 
     Raises:
         ValueError: ``max_atoms`` or ``workers`` below 1, one text in place of a list, or a
@@ -103,21 +172,28 @@ def featurise(
         ImportError: RDKit is not installed.
         OSError: the cache cannot be written.
 
-    >>> found = featurise(["CCO", "C1CC", "OCC"])
-    >>> found.rows.tolist(), found.canonical, found.errors[1]
+    >>> parsed = featurise(["CCO", "C1CC", "OCC"])
+    >>> parsed.row_index.tolist(), parsed.canonical, parsed.errors[1]
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
-    pieces = read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
+    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
     if cache is None:
-        return _featurised(joined(pieces))
-    made_from = fingerprint(smiles, max_atoms)
-    with locked(cache):
-        found = read_inputs(cache, made_from) if Path(cache).exists() else None
-        if found is None:
-            write_inputs(cache, pieces, made_from)
-            found = read_inputs(cache, made_from)
-    assert found is not None
-    return _featurised(found)
+        arrays = join_pieces(pieces)
+    else:
+        key = cache_key(smiles, max_atoms)
+        with locked(cache):
+            arrays = read_cache(cache, key) if Path(cache).exists() else None
+            if arrays is None:
+                write_cache(cache, pieces, key)
+                arrays = read_cache(cache, key)
+    assert arrays is not None
+    rows = arrays["row_index"]
+    return FeaturizedSmiles(
+        torch.tensor(rows),
+        decode_texts(arrays, "errors"),
+        PackedView(arrays, np.arange(len(rows))),
+        decode_texts(arrays, "canonical"),
+    )
 
 
 def stream(
@@ -127,19 +203,19 @@ def stream(
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
     canonical: bool = True,
-) -> Iterator[Featurised]:
-    """Make a model's inputs piece by piece, in order, whatever the number of texts.
+) -> Iterator[FeaturizedSmiles]:
+    """Make a model's inputs piece by piece, in order, for any number of SMILES.
 
     Args:
-        smiles: texts, taken as they are needed.
-        chunk: how many texts make one piece.
+        smiles: texts, also from a generator.
+        chunk: number of SMILES in a piece.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work; see :func:`featurise`. They read at most
+        workers: number of processes that share the work; see :func:`featurise`. They parse at most
             ``8 * workers`` pieces ahead.
         canonical: whether to write the identities of the molecules, a tenth of the work.
 
     Yields:
-        What came of every ``chunk`` texts; ``rows`` counts within the piece.
+        The inputs of every ``chunk`` SMILES; ``row_index`` counts within the piece.
 
     Raises:
         ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
@@ -148,8 +224,8 @@ def stream(
     >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
     [2, 1]
     """
-    pieces = read_pieces(smiles, chunk, max_atoms, workers, canonical)
-    return (unpack(piece) for piece in pieces)
+    pieces = _read_pieces(smiles, chunk, max_atoms, workers, canonical)
+    return (_expand(piece) for piece in pieces)
 
 
 def make_pieces(
@@ -184,17 +260,19 @@ def make_pieces(
     """
     work = partial(_make, make=make, max_atoms=max_atoms)
     pieces = _share(work, items, smiles, chunk, max_atoms, workers)
-    return (Piece(read.rows, read.errors, some, result) for some, (read, result) in pieces)
+    return (
+        Piece(parsed.row_index, parsed.errors, some, result) for some, (parsed, result) in pieces
+    )
 
 
 def _make(
-    texts: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
-) -> tuple[Read, T]:
-    parsed = unpack(read_packed(texts, max_atoms=max_atoms, canonical=False))
-    return Read(parsed.rows, parsed.errors), make(parsed.inputs)
+    smiles: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
+) -> tuple[ParsedSmiles, T]:
+    piece = _expand(read_packed(smiles, max_atoms=max_atoms, canonical=False))
+    return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
 
 
-def read_pieces(
+def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
     """Yield the pieces of :func:`stream`, packed."""
@@ -228,19 +306,10 @@ def _share(
     return ((piece, work(texts)) for piece, texts in tasks)
 
 
-def unpack(packed: PackedInputs) -> Featurised:
-    """One piece as models read it."""
+def _expand(packed: PackedInputs) -> FeaturizedSmiles:
+    """Expand one piece to the form that models read."""
     inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )
     rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
-    return Featurised(rows, packed.errors, inputs, packed.canonical)
-
-
-def _featurised(arrays: PackedArrays) -> Featurised:
-    """All of packed arrays, their texts read."""
-    everything = np.arange(len(arrays.rows))
-    errors = decoded(arrays.errors, arrays.errors_ptr, np.arange(len(arrays.errors_ptr) - 1))
-    canonical = decoded(arrays.canonical, arrays.canonical_ptr, everything)
-    rows = torch.tensor(arrays.rows)
-    return Featurised(rows, errors, InputsView(arrays, everything), canonical)
+    return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)

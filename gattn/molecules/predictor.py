@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from gattn.data.features import FEATURISER
-from gattn.molecules.expanded import in_pieces
+from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.folds import assign_folds, group_numbers
 from gattn.molecules.gaussian_process import GaussianProcess, draw
+from gattn.molecules.inputs import in_pieces
 from gattn.molecules.members import (
     ASKED,
     MoleculeBatches,

@@ -18,17 +18,17 @@ from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
-from gattn.nodes.parts import (
-    MASKS,
-    VALIDATION,
-    mask_columns,
-    masked_parts,
-    part_notes,
-    random_parts,
-)
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeModel, NodeSettings
+from gattn.nodes.splits import (
+    MASKS,
+    VALIDATION,
+    mask_columns,
+    masked_split,
+    random_node_split,
+    split_column_notes,
+)
 from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_share
 from gattn.training.estimator import KeptEstimator
@@ -139,7 +139,7 @@ class NodeEstimator(KeptEstimator):
                 *(f"Attribute {name!r} may hold the labels: it is no feature." for name in doubtful)
             )
         if self.features is None and graph.x is None:
-            decided = row_number_notes(graph) | part_notes(graph)
+            decided = row_number_notes(graph) | split_column_notes(graph)
             decided = {name: note for name, note in decided.items() if name not in left}
             left += decided
             graph = graph.with_notes(*decided.values())
@@ -243,9 +243,9 @@ class NodeEstimator(KeptEstimator):
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
         share, by_class = float(self.validation_fraction), self.task == "classification"
         if mask_columns(graph):
-            return masked_parts(graph, y, self.seed, share, by_class=by_class)
+            return masked_split(graph, y, self.seed, share, by_class=by_class)
         check_share("validation_fraction", share)
-        return random_parts(y, self.seed, (1 - share, share, 0.0), by_class=by_class), []
+        return random_node_split(y, self.seed, (1 - share, share, 0.0), by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
         """The graph to score on, and its labels: without arguments those of no part of ``fit``."""

@@ -16,9 +16,9 @@ from gattn.data import Split
 from gattn.nodes.attributed import GraphError, Where, at_row
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.labels import encode_classes, encode_numbers, find_classes
-from gattn.nodes.parts import missing_classes
 from gattn.nodes.reading import GraphLike
 from gattn.nodes.settings import NodeTask
+from gattn.nodes.splits import check_numbers, missing_classes
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 
 __all__ = ["NodeClassifier", "NodeRegressor"]
@@ -145,7 +145,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return encode_classes(values, self.classes_)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Notes on the classes that parts lack, as :func:`gattn.nodes.parts.missing_classes`."""
+        """Notes on the classes that parts lack, as :func:`gattn.nodes.splits.missing_classes`."""
         return missing_classes(y, split, self.classes_.tolist())
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
@@ -245,6 +245,11 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
         """Labels [n] float64, NaN where unknown; ``where`` puts a position into words."""
         return encode_numbers(values, where)
+
+    def check_split(self, y: Tensor, split: Split) -> list[str]:
+        """Check the labels of the training part, as :func:`gattn.nodes.splits.check_numbers`."""
+        check_numbers(y, split)
+        return []
 
     def _calibrate(self, y: Tensor, made: Tensor) -> None:
         self.calibrator_ = IntervalCalibrator.fit(y, made, torch.ones_like(made))

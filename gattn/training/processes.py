@@ -72,10 +72,10 @@ def in_order(
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
-    pool = ProcessPoolExecutor(
-        others, initializer=_prepare, initargs=(work, os.getpid()), env={"PYTHONWARNINGS": filters}
-    )
-    _OPEN[pool] = frozenset(multiprocessing.active_children())
+    initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters}
+    with _deferred_signals():  # its locks start loky's resource tracker
+        pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
+        _OPEN[pool] = frozenset(multiprocessing.active_children())
     waiting: deque[tuple[Key, Future[Result]]] = deque()
     try:
         while True:

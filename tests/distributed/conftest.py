@@ -1,4 +1,4 @@
-"""Real processes of torch.distributed, each a fork of a clean one that has imported gattn."""
+"""Fixtures that start processes of torch.distributed, forked after importing gattn."""
 
 import multiprocessing
 import socket
@@ -11,14 +11,14 @@ from tests.distributed import ranks
 
 @pytest.fixture(scope="session")
 def context():
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.distributed.ranks"])
-    return found
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.distributed.ranks"])
+    return context
 
 
 @pytest.fixture
 def start(context, tmp_path):
-    """Start processes that do this work; give them, unfinished, and the folder they write to."""
+    """Start processes that run some work; return them, running, and their output folder."""
     started = []
 
     def start(size, work, *arguments, timeout=ranks.TIMEOUT):
@@ -27,16 +27,16 @@ def start(context, tmp_path):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        own = [
+        processes = [
             context.Process(
                 target=ranks.enter, args=(rank, size, port, folder, timeout, work, arguments)
             )
             for rank in range(size)
         ]
-        for process in own:
+        for process in processes:
             process.start()
-        started.extend(own)
-        return own, folder
+        started.extend(processes)
+        return processes, folder
 
     yield start
     for process in started:
@@ -46,14 +46,14 @@ def start(context, tmp_path):
 
 @pytest.fixture
 def run(start):
-    """What this work returns in each of the processes."""
+    """Return the results of some work in each of the processes."""
 
     def run(size, work, *arguments):
         processes, folder = start(size, work, *arguments)
         for process in processes:
             process.join()
-        told = [path.read_text() for path in sorted(folder.glob("*.txt"))]
-        assert not told, "\n".join(told)
+        errors = [path.read_text() for path in sorted(folder.glob("*.txt"))]
+        assert not errors, "\n".join(errors)
         return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(size)]
 
     return run

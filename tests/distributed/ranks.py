@@ -1,4 +1,4 @@
-"""What the processes of the tests do: importable, so that a new process can be told of it."""
+"""Work of the test processes, in a module that new processes can import."""
 
 import argparse
 import copy
@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from gattn.distributed import DistributedGraph, Partition, connect, sum_gradients, watch
+from gattn.distributed import DistributedGraph, Partition, init_processes, sum_gradients, watch
 from gattn.graph import Graph
 from gattn.nn import GATConv, GATv2Conv, TransformerConv
 from tests.distributed.emulation import random_edges, scattered
@@ -38,7 +38,7 @@ class Network(torch.nn.Module):
 
 
 class Task:
-    """A network and the nodes of a process; all nodes, of a plain Graph, where there is none."""
+    """A network and the nodes of a process; all nodes of a plain Graph without a partition."""
 
     def __init__(self, conv, dtype=torch.float64, partition=None, dropout=0.0, edges=EDGES):
         draw = torch.Generator().manual_seed(5)
@@ -46,8 +46,8 @@ class Task:
         x = torch.randn(NODES, 5, generator=draw).to(dtype)
         edge_attr = torch.randn(edges, 3, generator=draw).to(dtype)
         y = torch.randint(CLASSES, (NODES,), generator=draw)
-        known = torch.rand(NODES, generator=draw) < 0.5
-        self.num_known = int(known.sum())
+        labelled = torch.rand(NODES, generator=draw) < 0.5
+        self.num_labelled = int(labelled.sum())
         torch.manual_seed(0)
         self.network = Network(conv, dropout).to(dtype)
         self.graph = Graph(edge_index, NODES)
@@ -55,7 +55,7 @@ class Task:
         if partition is not None:
             self.graph = DistributedGraph.from_edges(edge_index, partition)
             self.nodes, self.edges = self.graph.nodes, self.graph.edges
-        self.x, self.y, self.known = x[self.nodes], y[self.nodes], known[self.nodes]
+        self.x, self.y, self.labelled = x[self.nodes], y[self.nodes], labelled[self.nodes]
         self.edge_attr = edge_attr[self.edges]
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=0.01)
 
@@ -63,12 +63,12 @@ class Task:
         return (network or self.network)(self.x, self.graph, self.edge_attr)
 
     def loss(self, out):
-        """This process's part of the mean over the known labels of the whole graph."""
-        known = self.known
-        return F.cross_entropy(out[known], self.y[known], reduction="sum") / self.num_known
+        """Return this process's part of the mean loss over the labelled nodes of the graph."""
+        mask = self.labelled
+        return F.cross_entropy(out[mask], self.y[mask], reduction="sum") / self.num_labelled
 
     def step(self):
-        """One step of training; the loss of the whole graph."""
+        """Take one training step and return the loss of the whole graph."""
         self.optimizer.zero_grad()
         loss = self.loss(self.outputs())
         loss.backward()
@@ -79,11 +79,11 @@ class Task:
         self.optimizer.step()
         return loss.item()
 
-    def found(self, losses):
-        """What is compared: losses, outputs, and gradients of the last step.
+    def results(self, losses):
+        """Return what tests compare: losses, outputs, and gradients of the last step.
 
-        Not the parameters: Adam makes steps of the rounding errors in a gradient that is zero, as
-        that of a bias of the keys is.
+        Parameters are not compared, because Adam turns the rounding errors of a zero gradient, such
+        as that of the bias of the keys, into full steps.
         """
         with torch.no_grad():
             out = self.outputs()
@@ -92,26 +92,26 @@ class Task:
 
 
 def train(processes, cases):
-    """50 steps of each case."""
-    found = []
+    """Train 50 steps of each case."""
+    results = []
     for conv, dtype, partition in cases:
         task = Task(conv, dtype, partition)
-        found.append(task.found([task.step() for _ in range(STEPS)]))
-    return found
+        results.append(task.results([task.step() for _ in range(STEPS)]))
+    return results
 
 
 def drop(processes, convs):
-    """A step with dropout of the attention weights."""
-    found = []
+    """Train one step with dropout of the attention weights."""
+    results = []
     for conv in convs:
         task = Task(conv, partition=Partition.contiguous(NODES, processes.size), dropout=0.5)
         torch.manual_seed(9)
-        found.append(task.found([task.step()]))
-    return found
+        results.append(task.results([task.step()]))
+    return results
 
 
 def average(processes):
-    """The gradients that DistributedDataParallel gives for the loss times the processes."""
+    """Return DistributedDataParallel's gradients of the loss times the number of processes."""
     task = Task("GATv2Conv", partition=scattered(NODES, processes.size))
     wrapped = DistributedDataParallel(copy.deepcopy(task.network))
     (task.loss(task.outputs(wrapped)) * processes.size).backward()
@@ -119,7 +119,7 @@ def average(processes):
 
 
 def lone_gradient(processes):
-    """Gradients that one process alone has, and one that nobody has."""
+    """Sum gradients that all, one, and no process has."""
     weights = [torch.ones(2, requires_grad=True) for _ in range(3)]
     weights[0].grad = torch.full((2,), 1.0 + processes.rank)
     if processes.rank == 1:
@@ -143,11 +143,11 @@ def resume(processes, path, steps):
     if processes.rank == 0:
         state = {"network": task.network.state_dict(), "optimizer": task.optimizer.state_dict()}
         save_checkpoint(path, {**state, "losses": losses})
-    return task.found(losses)
+    return task.results(losses)
 
 
 def measure(processes, nodes, *layers):
-    """What the benchmark measures of these layers."""
+    """Run the distributed benchmark of these layers."""
     from benchmarks import distributed
 
     options = argparse.Namespace(nodes=nodes, degree=16, features=64, steps=2)
@@ -155,7 +155,7 @@ def measure(processes, nodes, *layers):
 
 
 def end_badly(processes, how):
-    """Train, until process 1 is no more."""
+    """Train until process 1 raises, dies or hangs."""
     task = Task("GATConv", partition=Partition.contiguous(NODES, processes.size))
     for step in range(1000):
         if processes.rank == 1 and step == 3:
@@ -167,13 +167,13 @@ def end_badly(processes, how):
 
 
 def enter(rank, size, port, folder, timeout, work, arguments):
-    """The first function of a new process: join the others, work, and write what comes out."""
+    """Run work in a new process together with the others, and write its result or traceback."""
     torch.set_num_threads(1)
     watch.PATIENCE = PATIENCE
     names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": size}
     os.environ.update({name: str(value) for name, value in names.items()})
     try:
-        with connect("gloo", timeout=timeout) as processes:
+        with init_processes("gloo", timeout=timeout) as processes:
             torch.save(work(processes, *arguments), folder / f"{rank}.pt")
     except Exception:
         (folder / f"{rank}.txt").write_text(traceback.format_exc())

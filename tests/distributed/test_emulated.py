@@ -1,4 +1,4 @@
-"""Parts of a graph in threads of one process: layers give what they give on the whole."""
+"""Tests of DistributedGraph in threads of one process: layers equal those on the whole graph."""
 
 import copy
 
@@ -14,41 +14,41 @@ from tests.layers import every, layers
 NODES, EDGES = 37, 160
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 WHOLE_ONLY = {"RGATConv"}
-"""It asks for the pairs of edges, to sort them by type."""
+"""RGATConv reads the edge pairs of the whole graph, to sort them by type."""
 
 
-def run(layer, x, edges, **given):
-    """Output, and gradients of the input and of the parameters."""
+def run(layer, x, edges, **edge_features):
+    """Return the output, and gradients of the input and of the parameters."""
     x = x.clone().requires_grad_()
-    out = layer(x, edges, **given)
+    out = layer(x, edges, **edge_features)
     (out * out.detach().cos()).sum().backward()
     return out.detach(), x.grad, [p.grad for p in layer.parameters()]
 
 
 def compare(layer, edge_index, partition, dtype, edge_width=0):
-    """Outputs and gradients of the parts, put together, beside those of the whole."""
+    """Compare the joined outputs and gradients of the parts with those of the whole graph."""
     torch.manual_seed(1)
     x = torch.randn(partition.num_nodes, 4, dtype=dtype)
-    given = {}
+    edge_features = {}
     if edge_width:
-        given["edge_attr"] = torch.randn(edge_index.shape[1], edge_width, dtype=dtype)
+        edge_features["edge_attr"] = torch.randn(edge_index.shape[1], edge_width, dtype=dtype)
     layer = layer.to(dtype).eval()
 
     def part(graph):
-        own = {name: rows[graph.edges] for name, rows in given.items()}
-        return graph, *run(copy.deepcopy(layer), x[graph.nodes], graph, **own)
+        local = {name: rows[graph.edges] for name, rows in edge_features.items()}
+        return graph, *run(copy.deepcopy(layer), x[graph.nodes], graph, **local)
 
-    found = parts_of(edge_index, partition, part)
+    results = parts_of(edge_index, partition, part)
     layer.zero_grad()
-    out, grad, grads = run(layer, x, edge_index, **given)
+    out, grad, grads = run(layer, x, edge_index, **edge_features)
     joined, joined_grad = torch.empty_like(out), torch.empty_like(grad)
-    for graph, own_out, own_grad, _ in found:
-        joined[graph.nodes], joined_grad[graph.nodes] = own_out, own_grad
+    for graph, part_out, part_grad, _ in results:
+        joined[graph.nodes], joined_grad[graph.nodes] = part_out, part_grad
     close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
     torch.testing.assert_close(joined, out, **close)
     torch.testing.assert_close(joined_grad, grad, **close)
     for position, whole in enumerate(grads):
-        parts = [of_part[position] for *_, of_part in found]
+        parts = [of_part[position] for *_, of_part in results]
         assert (whole is None) == all(one is None for one in parts)
         if whole is not None:
             torch.testing.assert_close(sum(one for one in parts if one is not None), whole, **close)
@@ -123,11 +123,11 @@ def test_functions_take_a_part():
     every_call = {**calls, **of_edges}
 
     def part(graph):
-        given = graph.nodes, graph.edges, graph
-        return graph, {name: call(*given) for name, call in every_call.items()}
+        arguments = graph.nodes, graph.edges, graph
+        return graph, {name: call(*arguments) for name, call in every_call.items()}
 
-    for graph, found in parts_of(edge_index, partition, part):
-        for name, out in found.items():
+    for graph, outputs in parts_of(edge_index, partition, part):
+        for name, out in outputs.items():
             rows = graph.nodes if name in calls else graph.edges
             torch.testing.assert_close(out, every_call[name](*everything)[rows])
 
@@ -138,11 +138,11 @@ def test_second_derivatives_pass_through_the_exchange():
     weight = torch.randn(14, 1, dtype=torch.float64)
 
     def twice(graph, rows, edges):
-        """The gradient of the squared gradient."""
-        own = x[rows].clone().requires_grad_()
-        out = functional.aggregate(weight[edges], own, graph).pow(3).sum()
-        (grad,) = torch.autograd.grad(out, own, create_graph=True)
-        return torch.autograd.grad(grad.pow(2).sum(), own)[0]
+        """Return the gradient of the squared gradient."""
+        inputs = x[rows].clone().requires_grad_()
+        out = functional.aggregate(weight[edges], inputs, graph).pow(3).sum()
+        (grad,) = torch.autograd.grad(out, inputs, create_graph=True)
+        return torch.autograd.grad(grad.pow(2).sum(), inputs)[0]
 
     whole = twice(gattn.Graph(edge_index, 6), slice(None), slice(None))
     parts = parts_of(edge_index, partition, lambda g: twice(g, g.nodes, g.edges))
@@ -154,15 +154,15 @@ def test_both_ways_of_loading_give_the_same_part():
 
     def both(peers):
         chosen = DistributedGraph.from_edges(edge_index, partition, group=peers)
-        own = edge_index[:, chosen.edges]
-        return chosen, DistributedGraph.from_own_edges(own, partition, group=peers)
+        local = edge_index[:, chosen.edges]
+        return chosen, DistributedGraph.from_local_edges(local, partition, group=peers)
 
-    for chosen, own in on_every_rank(3, both):
-        assert torch.equal(chosen.local.edge_index, own.local.edge_index)
-        assert torch.equal(chosen.halo.places, own.halo.places)
-        assert torch.equal(chosen.nodes, own.nodes)
-        assert torch.equal(own.edges, torch.arange(own.num_edges))
-        assert chosen.local.edge_offset == own.local.edge_offset
+    for chosen, other in on_every_rank(3, both):
+        assert torch.equal(chosen.local.edge_index, other.local.edge_index)
+        assert torch.equal(chosen.halo.global_ids, other.halo.global_ids)
+        assert torch.equal(chosen.nodes, other.nodes)
+        assert torch.equal(other.edges, torch.arange(other.num_edges))
+        assert chosen.local.edge_offset == other.local.edge_offset
 
 
 def test_bytes_are_halo_rows_times_width():
@@ -182,11 +182,11 @@ def test_bytes_are_halo_rows_times_width():
         for rank, graph in enumerate(parts):
             read = graph.halo.num_rows - graph.num_dst
             assert read == len(set(edge_index[0, graph.edges].tolist()) - set(graph.nodes.tolist()))
-            asked = sum(other.halo.expected[rank] for other in parts)
+            requested = sum(other.halo.recv_counts[rank] for other in parts)
             # Forward sends what others read; backward, the gradients of what was read.
-            assert graph.traffic.bytes_sent == (asked + read) * width * 4
-            assert graph.traffic.bytes_received == (asked + read) * width * 4
-            assert graph.traffic.exchanges == 2
+            assert graph.comm_stats.bytes_sent == (requested + read) * width * 4
+            assert graph.comm_stats.bytes_received == (requested + read) * width * 4
+            assert graph.comm_stats.exchanges == 2
 
 
 def test_edges_are_numbered_as_in_the_whole_graph():
@@ -202,7 +202,7 @@ def test_edges_are_numbered_as_in_the_whole_graph():
         assert [part.local.edge_offset for part in parts] == [
             int(graph.layout.rowptr[part.partition.bounds[rank]]) for rank, part in enumerate(parts)
         ]
-        sources = [part.halo.places[part.local.layout.col.long()] for part in parts]
+        sources = [part.halo.global_ids[part.local.layout.col.long()] for part in parts]
         assert torch.equal(torch.cat(sources), graph.layout.col.long())
 
 
@@ -213,14 +213,14 @@ def fail(message, work, size=2, error=ValueError):
 
 def test_bad_input_gets_one_clear_error():
     edges, partition = torch.tensor([[0, 1, 5], [1, 2, 0]]), Partition.contiguous(3, 2)
-    build, own = DistributedGraph.from_edges, DistributedGraph.from_own_edges
+    build, build_local = DistributedGraph.from_edges, DistributedGraph.from_local_edges
     fail("source indices .* got 5 at edge 2", lambda p: build(edges, partition, group=p))
     flipped = edges.flip(0)
     fail("destination indices .* got 5", lambda p: build(flipped, partition, group=p))
     fail("must have 2 parts.* got 3", lambda p: build(
         edges[:, :2], Partition.contiguous(3, 3), group=p
     ))  # fmt: skip
-    fail("process . must be given edges into its own nodes.*at edge", lambda p: own(
+    fail("process . must get edges into its own nodes.*at edge", lambda p: build_local(
         edges[:, :2], partition, group=p
     ))  # fmt: skip
     fail("whole graph.*graph.local", lambda p: build(edges[:, :2], partition, group=p).edge_index,
@@ -232,24 +232,24 @@ def test_bad_input_gets_one_clear_error():
     fail(r"must have shape \(., \.\.\.\)", lambda p: build(
         edges[:, :2], partition, group=p
     ).fetch_source_rows(torch.randn(7, 2)))  # fmt: skip
-    with pytest.raises(TypeError, match="from_edges or from_own_edges"):
+    with pytest.raises(TypeError, match="from_edges or from_local_edges"):
         DistributedGraph()
-    with pytest.raises(RuntimeError, match="connect"):
+    with pytest.raises(RuntimeError, match="init_processes"):
         build(edges, partition)
 
 
-def test_processes_that_were_given_different_things_all_say_so():
+def test_processes_with_different_inputs_all_raise():
     edge_index = random_edges(NODES, EDGES)
     mine, other = Partition.contiguous(NODES, 2), Partition((0, 3, NODES))
 
     def error(peers, edges, partition):
-        with pytest.raises(ValueError, match="must be given the same") as caught:
+        with pytest.raises(ValueError, match="must get the same") as caught:
             DistributedGraph.from_edges(edges, partition, group=peers)
         return str(caught.value)
 
     of_partition = on_every_rank(2, lambda p: error(p, edge_index, (mine, other)[p.rank]))
     of_edges = on_every_rank(2, lambda p: error(p, edge_index[:, p.rank :], mine))
     assert of_partition[0] == of_partition[1]
-    assert "same partition; that of process 1 is not that of process 0" in of_partition[0]
+    assert "same partition; that of process 1 differs from that of process 0" in of_partition[0]
     assert of_edges[0] == of_edges[1]
     assert "number of edges" in of_edges[0]

@@ -12,8 +12,12 @@ import pytest
 from tests.distributed import ranks
 
 ROOT = Path(__file__).parents[2]
-SILENT = "died: no sign of life for 4 seconds"
-SAID = {"raise": "failed: ValueError: the disk is full", "kill": SILENT, "hang": SILENT}
+NO_HEARTBEAT = "died: no heartbeat for 4 seconds"
+EXPECTED = {
+    "raise": "failed: ValueError: the disk is full",
+    "kill": NO_HEARTBEAT,
+    "hang": NO_HEARTBEAT,
+}
 
 
 @pytest.mark.parametrize("how", ["raise", "kill", pytest.param("hang", marks=pytest.mark.slow)])
@@ -23,15 +27,17 @@ def test_the_others_end_and_name_it(start, how):
     for rank in (0, 2):
         processes[rank].join(60)
         assert processes[rank].exitcode == 1
-        told = (folder / f"{rank}.txt").read_text()
-        assert re.search(rf"Failure: rank 1 of 3 \(.*, process \d+\) {SAID[how]}", told), told
+        report = (folder / f"{rank}.txt").read_text()
+        assert re.search(rf"Failure: rank 1 of 3 \(.*, process \d+\) {EXPECTED[how]}", report), (
+            report
+        )
     assert time.monotonic() - begin < 60
 
 
 @pytest.mark.slow
 def test_under_torchrun_every_process_names_it():
-    script = "from tests.distributed import ranks\nfrom gattn.distributed import connect\n"
-    script += "with connect('gloo') as processes: ranks.end_badly(processes, 'kill')"
+    script = "from tests.distributed import ranks\nfrom gattn.distributed import init_processes\n"
+    script += "with init_processes('gloo') as processes: ranks.end_badly(processes, 'kill')"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     begin = time.monotonic()
     done = subprocess.run(

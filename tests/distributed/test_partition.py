@@ -1,4 +1,4 @@
-"""Partitions: every node has one owner, and METIS's cut few edges."""
+"""Tests of Partition: every node has one owner, and METIS cuts few edges."""
 
 import sys
 
@@ -21,9 +21,9 @@ def test_parts_of_another_program():
     partition = Partition.from_parts(torch.tensor([2, 0, 2, 0, 0]), 4)
     assert partition.bounds == (0, 3, 3, 5, 5)
     assert [partition.nodes(r).tolist() for r in range(4)] == [[1, 3, 4], [], [0, 2], []]
-    assert partition.places(torch.arange(5)).tolist() == [3, 0, 4, 1, 2]
+    assert partition.global_ids(torch.arange(5)).tolist() == [3, 0, 4, 1, 2]
     every = torch.cat([partition.nodes(r) for r in range(4)])
-    assert torch.equal(partition.places(every), torch.arange(5))
+    assert torch.equal(partition.global_ids(every), torch.arange(5))
 
 
 def two_cliques(n=20):
@@ -53,7 +53,7 @@ def test_without_pymetis_one_line_names_the_extra(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("create", "message"),
     [
         (lambda: Partition((0, 3, 2)), "must ascend"),
         (lambda: Partition((1, 3)), "must ascend from 0"),
@@ -64,6 +64,6 @@ def test_without_pymetis_one_line_names_the_extra(monkeypatch):
         (lambda: Partition.from_parts(torch.tensor([0.5]), 2), "an integer for each node"),
     ],
 )
-def test_bad_partitions(make, said):
-    with pytest.raises(ValueError, match=said):
-        make()
+def test_bad_partitions(create, message):
+    with pytest.raises(ValueError, match=message):
+        create()

@@ -1,4 +1,4 @@
-"""Processes of gloo train what one process trains, and go on from its checkpoint."""
+"""Tests with processes of gloo: training equals that of one process, also from a checkpoint."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from gattn.distributed import Partition, connect
+from gattn.distributed import Partition, init_processes
 from tests.distributed import ranks
 from tests.distributed.emulation import scattered
 from tests.distributed.ranks import CONVS, NODES, STEPS, Task
@@ -15,7 +15,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
 def check(parts, whole, dtype=torch.float64):
-    """What the processes found, put together, is what one found."""
+    """Compare the joined results of the processes with those of one process."""
     close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
     out = torch.empty_like(whole["out"])
     for part in parts:
@@ -30,50 +30,54 @@ def test_fifty_steps_are_those_of_one_process(run, size):
     partitions = {torch.float64: scattered(NODES, size),
                   torch.float32: Partition.contiguous(NODES, size)}  # fmt: skip
     cases = [(conv, dtype, partition) for conv in CONVS for dtype, partition in partitions.items()]
-    found = run(size, ranks.train, cases)
-    for (conv, dtype, _), *parts in zip(cases, *found):
+    results = run(size, ranks.train, cases)
+    for (conv, dtype, _), *parts in zip(cases, *results, strict=True):
         whole = Task(conv, dtype)
         losses = [whole.step() for _ in range(STEPS)]
         assert losses[-1] < 0.9 * losses[0]
-        check(parts, whole.found(losses), dtype)
+        check(parts, whole.results(losses), dtype)
 
 
 def test_dropout_is_that_of_one_process(run):
-    found = run(2, ranks.drop, list(CONVS))
-    for conv, *parts in zip(CONVS, *found):
+    results = run(2, ranks.drop, list(CONVS))
+    for conv, *parts in zip(CONVS, *results, strict=True):
         whole = Task(conv, dropout=0.5)
         torch.manual_seed(9)
         loss = whole.step()
         for part in parts:  # the outputs that follow draw other masks than those of one process
             torch.testing.assert_close(part["losses"], [loss], rtol=1e-10, atol=1e-10)
-            torch.testing.assert_close(part["grads"], whole.found([loss])["grads"])
+            torch.testing.assert_close(part["grads"], whole.results([loss])["grads"])
 
 
 def test_data_parallel_averages_the_parts(run):
     whole = Task("GATv2Conv")
     whole.loss(whole.outputs()).backward()
-    for grads in run(2, ranks.average):
+    results = run(2, ranks.average)
+    assert len(results) == 2
+    for grads in results:
         torch.testing.assert_close(grads, [p.grad for p in whole.network.parameters()])
 
 
 def test_a_gradient_that_nobody_has_stays_none(run):
-    for first, second, third in run(2, ranks.lone_gradient):
+    results = run(2, ranks.lone_gradient)
+    assert len(results) == 2
+    for first, second, third in results:
         assert (first.tolist(), second.tolist(), third) == ([3, 3], [5, 5], None)
 
 
 def test_a_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
     path = tmp_path / "checkpoint.pt"
     run(2, ranks.resume, path, 10)
-    found = run(3, ranks.resume, path, 10)
+    results = run(3, ranks.resume, path, 10)
     whole = Task("TransformerConv")
-    check(found, whole.found([whole.step() for _ in range(20)]))
+    check(results, whole.results([whole.step() for _ in range(20)]))
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_what_torch_is_given_to_send_is_the_formula_s(run, size):
-    for found in run(size, ranks.measure, 9000, *CONVS):
-        assert [row["case"] for row in found] == [f"ring/{name}" for name in CONVS]
-        for row in found:
+    for rows in run(size, ranks.measure, 9000, *CONVS):
+        assert [row["case"] for row in rows] == [f"ring/{name}" for name in CONVS]
+        for row in rows:
             assert row["halo_rows"] > 500
             assert row["handed"] == pytest.approx(row["formula"], rel=0.01)
             assert row["bytes_sent"] == row["handed"]
@@ -82,8 +86,8 @@ def test_what_torch_is_given_to_send_is_the_formula_s(run, size):
 @pytest.mark.skipif(sys.platform != "linux", reason="where a process reads its own peak")
 def test_memory_of_a_process_falls_with_their_number(run):
     def mean(size):
-        found = run(size, ranks.measure, 2**16, "GATConv")
-        return sum(row["peak_bytes"] for (row,) in found) / size
+        rows = run(size, ranks.measure, 2**16, "GATConv")
+        return sum(row["peak_bytes"] for (row,) in rows) / size
 
     def peak(size):  # what an allocator keeps comes on top of a peak: the least has least of it
         return min(mean(size), mean(size))
@@ -96,12 +100,12 @@ def test_memory_of_a_process_falls_with_their_number(run):
 
 def test_one_process_needs_no_torchrun(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    with connect("gloo") as processes:
+    with init_processes("gloo") as processes:
         assert (processes.rank, processes.size, str(processes.device)) == (0, 1, "cpu")
         whole = Task("GATConv")
         task = Task("GATConv", partition=Partition.contiguous(NODES, 1))
         assert task.step() == whole.step()
-        with pytest.raises(RuntimeError, match="initialised already"), connect():
+        with pytest.raises(RuntimeError, match="already initialised"), init_processes():
             pass
-        assert task.graph.traffic.bytes_sent == 0
+        assert task.graph.comm_stats.bytes_sent == 0
     assert not dist.is_initialized()

@@ -183,7 +183,7 @@ def molecules() -> Graph:
         edges.append(start + torch.randint(max(size, 1), (2, 3 * size), generator=generator))
         start += size
     ptr = torch.tensor([0, *itertools.accumulate(sizes)], device=DEVICE)
-    return gattn.graphs.batched(torch.cat(edges, 1).to(DEVICE), ptr)
+    return gattn.graphs.from_batch(torch.cat(edges, 1).to(DEVICE), ptr)
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ import sys, torch, gattn
 from tests.families import OPERATORS
 device = sys.argv[1]
 edges = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]], device=device)
-batch = gattn.graphs.batched(edges, torch.tensor([0, 3], device=device))
+batch = gattn.graphs.from_batch(edges, torch.tensor([0, 3], device=device))
 for g in (gattn.Graph(edges, 3), batch, gattn.graphs.complete([3], device=device)):
     outs = []
     for operator in OPERATORS.values():

@@ -8,7 +8,7 @@ import torch_geometric.nn as pyg
 
 import gattn
 from gattn import Graph
-from gattn.models import GAT, inference
+from gattn.models import GAT, layerwise_inference
 from gattn.nn import GATConv, TransformerConv
 from gattn.testing import awkward_graphs
 
@@ -44,7 +44,7 @@ def test_is_the_model_at_once(hub, options, batch_edges):
         edge_attr = torch.randn(hub.num_edges, options["edge_dim"]).double()
     with torch.no_grad():
         expected = model(x, hub, edge_attr=edge_attr)
-    close(inference(model, x, hub, edge_attr, batch_edges=batch_edges), expected)
+    close(layerwise_inference(model, x, hub, edge_attr, batch_edges=batch_edges), expected)
 
 
 def test_is_the_model_at_once_on_every_awkward_graph():
@@ -52,7 +52,7 @@ def test_is_the_model_at_once_on_every_awkward_graph():
     for case in awkward_graphs():
         if case.size[0] == case.size[1]:
             x, graph = torch.randn(case.size[0], 6).double(), Graph(case.edge_index, case.size)
-            got = inference(model, x, graph, batch_edges=9)
+            got = layerwise_inference(model, x, graph, batch_edges=9)
             close(got, model(x, graph).detach())
 
 
@@ -61,8 +61,8 @@ def test_pyg_s_model_runs_once_it_is_converted(hub):
     x = torch.randn(30, 6).double()
     expected = model(x, hub.edge_index).detach()
     with pytest.raises(TypeError, match=r"PyG's GAT after gattn\.convert"):
-        inference(model, x, hub)
-    close(inference(gattn.convert(model), x, hub, batch_edges=40), expected)
+        layerwise_inference(model, x, hub)
+    close(layerwise_inference(gattn.convert(model), x, hub, batch_edges=40), expected)
 
 
 def test_layers_of_one_s_own(hub):
@@ -73,7 +73,7 @@ def test_layers_of_one_s_own(hub):
         second.eval(),
     ]
     expected = second(F.elu(first(x, hub)), hub, edge_attr).detach()
-    got = inference(layers, x, hub, edge_attr, batch_edges=40)
+    got = layerwise_inference(layers, x, hub, edge_attr, batch_edges=40)
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
     assert not got.requires_grad
 
@@ -81,7 +81,7 @@ def test_layers_of_one_s_own(hub):
 def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
     model = GAT(6, 8, 3, 4, heads=2, edge_dim=1).eval()
     x, edge_attr = torch.randn(30, 6), torch.randn(hub.num_edges)
-    expected = inference(model, x, hub, edge_attr, batch_edges=40)
+    expected = layerwise_inference(model, x, hub, edge_attr, batch_edges=40)
     files = [tmp_path / name for name in ("x.npy", "edge_attr.npy", "out.npy", "x.pt")]
     np.save(files[0], x.numpy())
     np.save(files[1], edge_attr.numpy())
@@ -90,7 +90,7 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     mapped = [np.load(file, mmap_mode="r") for file in files[:2]]
-    got = inference(
+    got = layerwise_inference(
         model, mapped[0], hub, mapped[1], batch_edges=40, out=out, scratch=scratch
     )  # fmt: skip
     assert torch.equal(got, expected)
@@ -99,7 +99,7 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
     assert not list(scratch.iterdir())
     read = torch.load(files[3], mmap=True)
     out = torch.empty(30, 4)
-    assert inference(model, read, hub, mapped[1], batch_edges=40, out=out) is out
+    assert layerwise_inference(model, read, hub, mapped[1], batch_edges=40, out=out) is out
     assert torch.equal(out, expected)
 
 
@@ -113,7 +113,11 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
         ({"model": GAT(6, 8, 2, norm="layer_norm").eval()}, ValueError, "by itself.*LayerNorm"),
         ({"model": torch.nn.Linear(6, 8)}, TypeError, "a list of layers; got Linear"),
         ({"model": []}, TypeError, "a list of layers"),
-        ({"model": [lambda x, graph: x[0]]}, ValueError, r"must give 2 rows .* got shape \(3, 6\)"),
+        (
+            {"model": [lambda x, graph: x[0]]},
+            ValueError,
+            r"must return 2 rows.* got shape \(3, 6\)",
+        ),
         ({"x": torch.randn(5, 6)}, ValueError, r"x must have shape \(4, d\); got \(5, 6\)"),
         ({"x": np.zeros(4)}, ValueError, r"x must have shape \(4, d\); got \(4,\)"),
         ({"x": torch.eye(4).to_sparse()}, ValueError, "x must be dense"),
@@ -123,17 +127,17 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
         ({"graph": Graph(torch.tensor([[0], [1]]), (4, 3))}, ValueError, "same nodes at both ends"),
         ({"out": torch.empty(4, 9)}, ValueError, r"out must be torch.float32 of shape \(4, 8\)"),
         ({"out": torch.empty(4, 8).double()}, ValueError, "got torch.float64"),
-        ({"out": np.broadcast_to(np.zeros(8), (4, 8))}, ValueError, "only read"),
+        ({"out": np.broadcast_to(np.zeros(8), (4, 8))}, ValueError, "read-only"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_clear_error(change, error, said):
     graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]), 4)
     given = {"model": GAT(6, 8, 2).eval(), "x": torch.randn(4, 6), "graph": graph, "batch_edges": 4}
     with pytest.raises(error, match=said):
-        inference(**given | change)
+        layerwise_inference(**given | change)
 
 
 def test_the_result_is_not_written_over_what_is_read():
     graph, x = Graph(torch.tensor([[0, 1], [1, 0]]), 2), torch.randn(2, 6)
-    with pytest.raises(ValueError, match="out must not be x"):
-        inference(GAT(6, 6, 1).eval(), x, graph, out=x)
+    with pytest.raises(ValueError, match="out must not share"):
+        layerwise_inference(GAT(6, 6, 1).eval(), x, graph, out=x)

@@ -12,11 +12,10 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import descriptor_row
+from gattn.data.molecules.descriptors import descriptor_row
 from gattn.molecules import masking
 from gattn.molecules.attributions import METHODS, attribute, attributions
-from gattn.molecules.expanded import ExpandedInputs
-from gattn.molecules.inputs import featurise
+from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings

@@ -9,7 +9,7 @@ import torch
 from gattn.data import Split, molecule_identities
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.inputs import featurise
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.evaluate import evaluate_table
 from gattn.molecules.runs.labels import Labels
@@ -27,7 +27,7 @@ def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",
     smiles, labels = [row[0] for row in rows], [row[1:] for row in rows]
     y = np.array([[np.nan if v is None else v for v in row] for row in labels], float)
     raw = np.array(labels, object) if task == "classification" else y
-    known = Labelled(
+    known = LabelledMolecules(
         featurise([]).inputs, torch.from_numpy(y), torch.arange(len(rows)),
         molecule_identities(smiles),
     )  # fmt: skip

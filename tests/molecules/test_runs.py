@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings, override
 from gattn.molecules.runs.labels import read_labels

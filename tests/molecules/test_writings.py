@@ -8,7 +8,7 @@ import torch
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from gattn.data import dataset, open_table
+from gattn.data import get_dataset, open_table
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
 from gattn.molecules.inputs import featurise
@@ -117,7 +117,7 @@ def test_predictions_of_real_molecules_are_those_of_the_molecule(model, real_dat
     predictor, scale = model
     draw, groups = random.Random(0), []
     for name in ("bbbp", "esol", "freesolv", "hiv", "tox21"):
-        record = dataset(name)
+        record = get_dataset(name)
         table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
         rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
         with rdBase.BlockLogs():

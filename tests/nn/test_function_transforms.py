@@ -6,7 +6,7 @@ from torch.func import functional_call, grad, jvp, vmap
 
 from gattn import Graph
 from gattn.functional import linear_attention
-from gattn.graphs import readout
+from gattn.graphs import pooling_graph
 from gattn.nn import GATConv, GATv2Conv, TransformerConv
 from tests.layers import BY_NAME, every
 
@@ -52,7 +52,10 @@ def test_the_reference_is_transformed(layer, edges, monkeypatch):
 
 
 def test_linear_attention_is_transformed_on_the_reference():
-    q, segments = torch.randn(2, 4, 2, 5, dtype=torch.float64), readout(torch.tensor([0, 0, 1, 1]))
+    q, segments = (
+        torch.randn(2, 4, 2, 5, dtype=torch.float64),
+        pooling_graph(torch.tensor([0, 0, 1, 1])),
+    )
 
     def attend(q, backend="reference"):
         return linear_attention(q, q, q, segments, backend=backend)

@@ -7,8 +7,8 @@ import torch
 
 from gattn.nodes.baselines import propagate_labels
 from gattn.nodes.entropy import attention_entropy
-from gattn.nodes.parts import per_class_parts, random_parts
 from gattn.nodes.runs.trials import TrialPlan, plan_trials, variance_components
+from gattn.nodes.splits import per_class_split, random_node_split
 from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.losses import squared_error
 from gattn.training.types import TrainingError
@@ -18,20 +18,20 @@ def test_parts_share_no_node_and_leave_out_the_unlabelled():
     y = torch.arange(600).double() % 3
     y[::10] = torch.nan
     for split in (
-        per_class_parts(y, 0),
-        random_parts(y, 0, (0.6, 0.2, 0.2), by_class=True),
-        random_parts(y, 0, (0.6, 0.2, 0.2), by_class=False),
+        per_class_split(y, 0),
+        random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=True),
+        random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=False),
     ):
         every = torch.cat([split.train, split.val, split.test])
         assert sorted(every.tolist()) == y.isfinite().nonzero().flatten().tolist()
-    split = per_class_parts(y, 0)
+    split = per_class_split(y, 0)
     assert torch.bincount(y[split.train].long()).tolist() == [20, 20, 20]
     assert torch.bincount(y[split.val].long()).tolist() == [30, 30, 30]
 
 
 def test_small_classes_are_in_every_part():
     y = torch.tensor([0.0] * 10 + [1.0] * 100)
-    split = per_class_parts(y, 3)
+    split = per_class_split(y, 3)
     assert [(y[part] == 0).sum().item() for part in (split.train, split.val, split.test)] == [
         4, 3, 3,
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.measure import label_sets
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.text import with_precision
@@ -65,7 +65,7 @@ def prediction_cells(
 def prediction_table(
     estimator: MoleculeEstimator,
     source: Source,
-    parts: Mapping[str, Labelled],
+    parts: Mapping[str, LabelledMolecules],
     predictions: Mapping[str, Prediction],
     coverage: float,
 ) -> Iterator[Sequence[object]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.checks import check_share
 from gattn.training.settings import overridden, read_toml

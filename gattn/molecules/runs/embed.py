@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from gattn.files import new_file
 from gattn.molecules.loading import open_run
-from gattn.molecules.rows import spread
+from gattn.molecules.rows import scatter_rows
 from gattn.molecules.runs.predict import Counts, row_errors, row_smiles
 
 __all__ = ["embed_table"]
@@ -65,7 +65,7 @@ def embed_table(
         for piece in estimator.embeddings(table.rows(), smiles=row_smiles(table, column)):
             errors = [error for _, error in row_errors(piece)]
             texts = [row.cells[position] for row in piece.items]
-            writer.write(texts, errors, spread(piece.result, piece).numpy())
+            writer.write(texts, errors, scatter_rows(piece.result, piece).numpy())
             rows, bad = rows + len(errors), bad + sum(map(bool, errors))
             on_progress(len(errors))
     return Counts(rows, bad)

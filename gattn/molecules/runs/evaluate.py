@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import torch
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import load_estimator
-from gattn.molecules.rows import Labelled, marks
+from gattn.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.measure import (
     count_labels,
@@ -60,8 +60,8 @@ def evaluate_table(
         targets: the columns of labels, in the order of the model's; by default those that it was
             trained on.
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
-        numbers: settings of :class:`gattn.data.numbers.NumberFormat` by name; by default those
-            that the model was trained with.
+        numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
+            those that the model was trained with.
         skip_bad: leave out every label that cannot be read, however many there are.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes that read SMILES.
@@ -93,7 +93,7 @@ def evaluate_table(
         encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
     )  # fmt: skip
     molecules = estimator.labelled(source.smiles, source.labels.y)
-    new = ~torch.isin(marks(molecules.canonical), estimator.seen_)
+    new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats))
     if not new.any():
@@ -135,7 +135,7 @@ def evaluate_table(
     return metrics
 
 
-def _summary(source: Source, molecules: Labelled, repeats: Mapping[str, Any]) -> str:
+def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
     """Describe the data in a line."""
     clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gattn.data.tables import Table, TableRow
+from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator
@@ -74,7 +74,7 @@ def explain_table(
         method: explain(estimator.predictor_, parsed.inputs, method, target=target_index)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
-    indices, name = parsed.rows.tolist(), estimator.targets_[target_index]
+    indices, name = parsed.row_index.tolist(), estimator.targets_[target_index]
     with new_folder(out) as folder:
         written = write_explanations(
             folder, indices, explained, name=name, titles=_titles(table, rows, indices),

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gattn.data.numbers import (
+from gattn.data.tables.csv_table import LARGEST
+from gattn.data.tables.numbers import (
     NumberColumn,
     NumberFormat,
     Pattern,
@@ -19,7 +20,6 @@ from gattn.data.numbers import (
     is_missing,
     read_numbers,
 )
-from gattn.data.tables import LARGEST
 from gattn.molecules.settings import Task
 from gattn.pipeline.text import plural
 

@@ -12,7 +12,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.pipeline.measure import interval_metrics, measure, set_metrics
 from gattn.training.conformal import IntervalCalibrator
@@ -100,7 +100,7 @@ def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
 
 
 def measure_baselines(
-    task: Task, train: Labelled, test: Labelled, seed: int
+    task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
     """Compute the metrics of each baseline, trained on one part, on another."""
     predicted = baseline_predictions(train.inputs, train.y, test.inputs, task, seed=seed)

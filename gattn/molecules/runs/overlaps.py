@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.data.identity import flat, parent
-from gattn.molecules.rows import Labelled
+from gattn.data.molecules.identity import flat, parent
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
 from gattn.pipeline.text import plural
@@ -34,7 +34,7 @@ HARM = {
 
 
 def duplicate_facts(
-    split: Split, molecules: Labelled, source: Source, task: Task
+    split: Split, molecules: LabelledMolecules, source: Source, task: Task
 ) -> dict[str, Any]:
     """Count what two parts share, and the labels that contradict each other.
 
@@ -49,8 +49,9 @@ def duplicate_facts(
         for each pair of parts, ``"train/val"``, ``"train/test"`` and ``"val/test"``: the
         ``molecules`` that are in both, their ``rows`` in each, and an ``example`` or None. The
         molecules of ``overlaps`` are the same (:func:`gattn.data.molecule_identities`); those of
-        ``salt_forms`` have one parent (:func:`gattn.data.identity.parent`) in several forms, and
-        those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see :func:`conflicts`.
+        ``salt_forms`` have one parent (:func:`gattn.data.molecules.identity.parent`) in several
+        forms, and those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see
+        :func:`conflicts`.
     """
     parts = {part: getattr(split, part).tolist() for part in PARTS}
     return {
@@ -62,7 +63,7 @@ def duplicate_facts(
 
 
 def _overlap(
-    molecules: Labelled, source: Source, parts: Mapping[str, Sequence[int]],
+    molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Count the keys that two parts share; with ``forms`` those of several identities only."""
@@ -90,23 +91,25 @@ def _overlap(
     return counts
 
 
-def _several(molecules: Labelled, positions: Sequence[int]) -> bool:
+def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
     return len({molecules.canonical[i] for i in positions}) > 1
 
 
-def _two(molecules: Labelled, some: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
+def _two(
+    molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
+) -> tuple[int, int]:
     """Return the positions of two different molecules, one of each part."""
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
 
 
-def _row(molecules: Labelled, source: Source, position: int) -> dict[str, Any]:
+def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[str, Any]:
     row = int(molecules.rows[position])
     return {"smiles": source.smiles[row].strip(), "line": int(source.lines[row])}
 
 
-def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]:
+def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[str, Any]:
     """Find molecules with several labels of one target that contradict each other.
 
     Classes contradict each other where they differ, and numbers where they differ by more than
@@ -150,8 +153,8 @@ def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]
 
 
 def _conflict(
-    molecules: Labelled, source: Source, target: int, pairs: Sequence[tuple[float, int, int]],
-    rows: int, tolerance: float, task: Task,
+    molecules: LabelledMolecules, source: Source, target: int,
+    pairs: Sequence[tuple[float, int, int]], rows: int, tolerance: float, task: Task,
 ) -> dict[str, Any]:  # fmt: skip
     difference, low, high = max(pairs, key=lambda each: each[0])
     labels = [source.labels.y[int(molecules.rows[i]), target] for i in (low, high)]
@@ -237,7 +240,7 @@ def _label_text(label: object) -> str:
     return f"{label:.4g}" if isinstance(label, float) else str(label)
 
 
-def training_overlap(molecules: Labelled, new: Tensor, source: Source) -> dict[str, Any]:
+def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) -> dict[str, Any]:
     """Count the rows of a new table whose molecule the model was trained or validated on.
 
     Args:

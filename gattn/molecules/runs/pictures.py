@@ -12,7 +12,7 @@ from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.estimators import MoleculeClassifier
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.training.plots.style import number
 from gattn.training.report import Section
 from gattn.training.sections import themed
@@ -33,7 +33,7 @@ METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def worst_molecules(
-    estimator: MoleculeEstimator, molecules: Labelled, predicted: Prediction
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Section:
     """Draw the molecules of a part with the largest errors, the largest first.
 
@@ -80,7 +80,7 @@ def worst_molecules(
     return Section("Predicted worst", text, figures=figures, gallery=True)
 
 
-def _worst(molecules: Labelled, predicted: Prediction) -> tuple[list[int], list[int]]:
+def _worst(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
     """The positions of the largest errors that can be drawn, and the target of each."""
     spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
     error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
@@ -96,7 +96,11 @@ def _can_be_drawn(one: MoleculeInputs) -> bool:
 
 
 def _caption(
-    estimator: MoleculeEstimator, molecules: Labelled, predicted: Prediction, row: int, target: int
+    estimator: MoleculeEstimator,
+    molecules: LabelledMolecules,
+    predicted: Prediction,
+    row: int,
+    target: int,
 ) -> str:
     """Describe the label, the prediction and the nearest molecule of the other parts."""
     y, mean, std = (

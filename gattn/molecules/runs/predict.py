@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gattn.data.tables import Table, TableRow
+from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
@@ -74,7 +74,7 @@ def predict_table(
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
         for piece in estimator.predictions(table.rows(), smiles=row_smiles(table, column)):
             predicted = prediction_cells(estimator, piece.result, coverage)
-            cells = dict(zip(piece.rows.tolist(), predicted))
+            cells = dict(zip(piece.row_index.tolist(), predicted))
             for i, (row, error) in enumerate(row_errors(piece)):
                 writer.writerow([*row.cells, *cells.get(i, [""] * len(columns)), error])
                 bad += bool(error)

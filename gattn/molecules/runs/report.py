@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.pictures import worst_molecules
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
@@ -100,7 +100,7 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
 
 
 def part_figures(
-    estimator: MoleculeEstimator, molecules: Labelled, predicted: Prediction
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
     """Draw the plots of a part by file name: predictions beside labels, and calibration."""
     return sections.part_figures(
@@ -110,7 +110,7 @@ def part_figures(
 
 
 def reliability(
-    estimator: MoleculeEstimator, molecules: Labelled, predicted: Prediction
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
     """Compare intervals, or probabilities, with the labels of molecules."""
     if isinstance(estimator, MoleculeRegressor):

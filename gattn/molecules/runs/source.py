@@ -10,9 +10,9 @@ from pathlib import Path
 from sys import intern
 from typing import Literal
 
-from gattn.data import BadRow, dataset, load_molecules
-from gattn.data.numbers import NumberFormat, classify
-from gattn.data.tables import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data import BadRow, get_dataset, load_molecules
+from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.pipeline.run_folder import file_hash
@@ -25,7 +25,7 @@ SPLIT = ("comma", "thousands", "decimal")
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Labelled rows of a table, or of the data set that comes with RDKit.
+    """LabelledMolecules rows of a table, or of the data set that comes with RDKit.
 
     Attributes:
         name: of the file or data set.
@@ -160,7 +160,7 @@ def built_in() -> Source:
         FileNotFoundError: it was built without its Contrib folder.
     """
     compounds = load_molecules("chembl2321810")
-    record = dataset("chembl2321810")
+    record = get_dataset("chembl2321810")
     return Source(
         name="CHEMBL2321810",
         sha256=hashlib.sha256("".join(file.sha256 for file in record.files).encode()).hexdigest(),

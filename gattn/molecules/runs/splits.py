@@ -8,10 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
-from gattn.data.splits import murcko_scaffold, read_positions, split_from_positions
+from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.splits import read_positions, split_from_positions
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.measure import PARTS
 from gattn.training.model_io import Json
@@ -23,7 +24,7 @@ LEAST = 10
 
 
 def choose_parts(
-    spec: str, molecules: Labelled, source: Source, seed: int
+    spec: str, molecules: LabelledMolecules, source: Source, seed: int
 ) -> tuple[Split, list[str]]:
     """Divide molecules according to ``--split``.
 
@@ -68,7 +69,7 @@ def choose_parts(
     return split, notes
 
 
-def validation_groups(spec: str, val: Labelled) -> list[str] | None:
+def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
     """Name the group of each validation molecule: its scaffold in a split by scaffold.
 
     The test part of such a split has scaffolds that the model was not trained on. So the kernel
@@ -92,7 +93,7 @@ def _other_data(spec: str, record: Mapping[str, Any], source: Source) -> list[st
     return [f"{written}: {source.name} must have the same molecules in the same order."]
 
 
-def splits_record(split: Split, molecules: Labelled, source: Source) -> dict[str, Json]:
+def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:
     """Return the content of ``splits.json``: protocol, data, and the rows of each part, from 0."""
     rows = {part: molecules.rows[getattr(split, part)].tolist() for part in PARTS}
     return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}

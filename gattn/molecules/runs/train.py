@@ -11,11 +11,12 @@ import pandas as pd
 import torch
 
 from gattn.data import Split
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.input_cache import cache_key
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.measure import (
@@ -31,7 +32,6 @@ from gattn.molecules.runs.measure import (
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.runs.splits import check_train, choose_parts, splits_record, validation_groups
-from gattn.molecules.store import fingerprint
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS, measure
 from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
@@ -55,7 +55,7 @@ class MoleculeData:
     """
 
     source: Source
-    molecules: Labelled
+    molecules: LabelledMolecules
     estimator: MoleculeEstimator
 
 
@@ -90,11 +90,11 @@ class MoleculeRun(TrainedRun):
     estimator: MoleculeEstimator
     settings: RunSettings
     source: Source
-    molecules: Labelled
+    molecules: LabelledMolecules
     predictions: dict[str, Prediction]
     notes: list[str]
 
-    def part(self, name: str) -> Labelled:
+    def part(self, name: str) -> LabelledMolecules:
         """Return the molecules of the train, val or test part."""
         return self.molecules[getattr(self.split, name)]
 
@@ -270,9 +270,9 @@ def _read_source(settings: RunSettings) -> Source:
     )  # fmt: skip
 
 
-def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelled:
+def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
     """Return the labelled molecules, with all rows that were left out, also those of the table."""
-    path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.safetensors"
+    path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
     molecules = estimator.read(source.smiles, y, cache=path)
@@ -281,7 +281,7 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
 
 
-def _summary(source: Source, molecules: Labelled, estimator: MoleculeEstimator) -> str:
+def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
     """Describe the data in a line."""
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
     clauses = [f"{source.name}: {len(molecules):,} molecules for {estimator.task}"]
@@ -294,7 +294,7 @@ def _summary(source: Source, molecules: Labelled, estimator: MoleculeEstimator) 
     return "; ".join(clauses)
 
 
-def _left_out(source: Source, molecules: Labelled) -> Iterator[Sequence[object]]:
+def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
     """Yield a header, the rows that were left out, and the lost labels of all other rows."""
     bad = {row.row for row in molecules.bad}
     cells = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sklearn.base import clone
 
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.pipeline.measure import measure
 from gattn.pipeline.product import Log, no_log
 from gattn.training.metrics import undefined_metrics
@@ -26,8 +26,8 @@ WIDTHS = (64, 128, 256)
 
 def tune(
     estimator: MoleculeEstimator,
-    train: Labelled,
-    val: Labelled,
+    train: LabelledMolecules,
+    val: LabelledMolecules,
     trials: int,
     out: Path,
     log: Log = no_log,

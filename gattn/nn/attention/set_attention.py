@@ -216,7 +216,7 @@ class InducedSetAttentionBlock(Module):
         >>> import torch
         >>> from gattn import graphs
         >>> from gattn.nn import InducedSetAttentionBlock
-        >>> segments = graphs.readout(torch.tensor([0, 0, 1]))
+        >>> segments = graphs.pooling_graph(torch.tensor([0, 0, 1]))
         >>> InducedSetAttentionBlock(8, 4, heads=2)(torch.randn(3, 8), segments).shape
         torch.Size([3, 8])
     """
@@ -285,7 +285,7 @@ class PoolingByMultiheadAttention(Module):
         >>> import torch
         >>> from gattn import graphs
         >>> from gattn.nn import PoolingByMultiheadAttention
-        >>> segments = graphs.readout(torch.tensor([0, 0, 1]))
+        >>> segments = graphs.pooling_graph(torch.tensor([0, 0, 1]))
         >>> PoolingByMultiheadAttention(8, 2, heads=4)(torch.randn(3, 8), segments).shape
         torch.Size([2, 2, 8])
     """

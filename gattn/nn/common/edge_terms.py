@@ -271,4 +271,4 @@ class TermsEdgeByEdge(MessagePassing):
             _told.unread = tuple(name for name in _told.unread if name != term)
 
 
-pyg_internals.know(TermsEdgeByEdge)
+pyg_internals.register_equations(TermsEdgeByEdge)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.settings import PRESETS, NodeSettings
 from gattn.training.checks import check_choice, check_count, check_share
 from gattn.training.settings import overridden, read_toml

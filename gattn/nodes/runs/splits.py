@@ -9,18 +9,18 @@ from typing import Any
 
 from torch import Tensor
 
-from gattn.data import Split, dataset
+from gattn.data import Split, get_dataset
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.files import CITATION
-from gattn.nodes.parts import (
-    mask_columns,
-    masked_parts,
-    named_parts,
-    per_class_parts,
-    random_parts,
-)
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeTask
+from gattn.nodes.splits import (
+    column_split,
+    mask_columns,
+    masked_split,
+    per_class_split,
+    random_node_split,
+)
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.run_folder import file_hash
 
@@ -63,15 +63,15 @@ def make_split(
     is_class = task == "classification"
     notes = []
     if kind == "public":
-        split, notes = masked_parts(graph, y, seed, by_class=is_class)
+        split, notes = masked_split(graph, y, seed, by_class=is_class)
     elif kind == "random":
-        split = random_parts(y, seed, SHARES, by_class=is_class)
+        split = random_node_split(y, seed, SHARES, by_class=is_class)
     elif kind == "random-per-class":
         if not is_class:
             raise GraphError("split random-per-class needs classes; the labels are numbers")
-        split = per_class_parts(y, seed)
+        split = per_class_split(y, seed)
     else:
-        split, notes = named_parts(graph, split_column(settings), y, seed, by_class=is_class)
+        split, notes = column_split(graph, split_column(settings), y, seed, by_class=is_class)
     masks = list(mask_columns(graph).values())
     if masks and kind != "public":
         notes.append(f"Split {kind} does not read {', '.join(masks)}.")
@@ -87,7 +87,7 @@ def splits_record(
 ) -> dict[str, Any]:
     """Return the content of ``splits.json``: the data, and the nodes of every part, from 0."""
     if settings.data.lower() in CITATION:
-        hashes = "".join(file.sha256 for file in dataset(settings.data).files)
+        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
         sha256 = hashlib.sha256(hashes.encode()).hexdigest()
     else:
         sha256 = file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))

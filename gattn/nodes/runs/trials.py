@@ -17,9 +17,9 @@ from torch import Tensor
 
 from gattn.data import Split
 from gattn.nodes.base import NodeEstimator, fit_together
+from gattn.nodes.batched_gat import batch_size
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
-from gattn.nodes.stack import stack_size
 from gattn.training.processes import in_order
 from gattn.training.types import EpochRecord, History
 
@@ -177,7 +177,7 @@ def run_trials(
     Returns:
         The trials in order.
     """
-    groups = group_trials(plans, stack_size(trainer.estimator.settings(), trainer.encoded.x))
+    groups = group_trials(plans, batch_size(trainer.estimator.settings(), trainer.encoded.x))
     if workers > 1 and len(groups) > 1 and len(plans) >= MIN_PARALLEL:
         tasks = ((group, group) for group in groups)
         results = (result for _, result in in_order(trainer.train, tasks, workers))

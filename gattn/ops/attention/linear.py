@@ -43,7 +43,7 @@ def linear_attention(
         key: k, [m, h, c].
         value: v, [m, h, c_v].
         segments: one edge from each of m nodes to the one of g graphs that holds it, edge j being
-            that of node j, as :func:`gattn.graphs.readout` makes it.
+            that of node j, as :func:`gattn.graphs.pooling_graph` makes it.
         query_segments: the same for the queries, in cross-attention; None where they are the
             nodes themselves.
         feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for features
@@ -62,7 +62,7 @@ def linear_attention(
 
     Example:
         >>> import torch, gattn
-        >>> segments = gattn.graphs.readout(torch.tensor([0, 0, 1]))
+        >>> segments = gattn.graphs.pooling_graph(torch.tensor([0, 0, 1]))
         >>> q, k, v = torch.randn(3, 3, 8, 16)
         >>> gattn.functional.linear_attention(q, k, v, segments).shape
         torch.Size([3, 8, 16])

@@ -61,7 +61,7 @@ def test_the_induced_block_is_pygs_on_each_set(layer_norm):
     ours = InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
     ours.load_state_dict(theirs.state_dict())
     x, index = _batch()
-    found = ours(x, graphs.readout(index))
+    found = ours(x, graphs.pooling_graph(index))
     for graph in range(4):
         expected = theirs(x[index == graph].unsqueeze(0)).squeeze(0)
         torch.testing.assert_close(found[index == graph], expected, rtol=1e-10, atol=1e-10)

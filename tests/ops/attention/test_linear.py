@@ -38,7 +38,7 @@ def test_it_is_its_equation(feature_map, phi):
     query, key, value = _inputs()
     if feature_map != "elu":
         query, key = query.abs() + 0.1, key.abs() + 0.1
-    segments = graphs.readout(INDEX, 1, 5)
+    segments = graphs.pooling_graph(INDEX, 1, 5)
     out = linear_attention(query, key, value, segments, feature_map=feature_map)
     torch.testing.assert_close(out, _written_out(query, key, value, phi))
 
@@ -48,14 +48,14 @@ def test_weights_on_the_complete_graphs_rebuild_it():
     pairs = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
     graph = Graph(pairs[:, INDEX[pairs[0]] == INDEX[pairs[1]]], 6)
     weights = linear_attention_weights(query, key, graph)
-    out = linear_attention(query, key, value, graphs.readout(INDEX, 1, 5))
+    out = linear_attention(query, key, value, graphs.pooling_graph(INDEX, 1, 5))
     torch.testing.assert_close(aggregate(weights, value, graph), out)
 
 
 def test_cross_attention():
     key, value, query = _draw(6, 2, 3), _draw(6, 2, 4, seed=1), _draw(3, 2, 3, seed=2)
-    segments = graphs.readout(INDEX, 1, 5)
-    queries = graphs.readout(torch.tensor([2, 1, 0]), 1, 5)
+    segments = graphs.pooling_graph(INDEX, 1, 5)
+    queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)
     out = linear_attention(query, key, value, segments, query_segments=queries)
     assert out[1].eq(0).all()  # its graph holds no keys
     rows = INDEX == 2
@@ -67,24 +67,24 @@ def test_cross_attention():
 
 def test_gradients():
     inputs = tuple(x.requires_grad_() for x in _inputs())
-    segments = graphs.readout(INDEX, 1, 5)
+    segments = graphs.pooling_graph(INDEX, 1, 5)
     assert torch.autograd.gradcheck(lambda *x: linear_attention(*x, segments), inputs)
     few = tuple(x.detach()[:3, :1, :2].clone().requires_grad_() for x in inputs)
-    segments = graphs.readout(torch.tensor([1, 0, 1]))
+    segments = graphs.pooling_graph(torch.tensor([1, 0, 1]))
     assert torch.autograd.gradgradcheck(lambda *x: linear_attention(*x, segments), few)
 
 
 def test_scores_of_zero_give_zeros():
     query, key, value = _inputs()
     out = linear_attention(
-        -query.abs(), key, value, graphs.readout(INDEX, 1, 5), feature_map="relu"
+        -query.abs(), key, value, graphs.pooling_graph(INDEX, 1, 5), feature_map="relu"
     )
     assert torch.equal(out, torch.zeros_like(value))
 
 
 def test_no_graph_sees_another():
     query, key, value = _inputs()
-    segments = graphs.readout(INDEX, 1, 5)
+    segments = graphs.pooling_graph(INDEX, 1, 5)
     expected = linear_attention(query, key, value, segments)
     key[0] = torch.nan
     found = linear_attention(query, key, value, segments)
@@ -95,7 +95,7 @@ def test_no_graph_sees_another():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sums_are_taken_in_fp32(dtype):
     query, key, value = _draw(4096, 1, 2), _draw(4096, 1, 2, seed=1), _draw(4096, 1, 2, seed=2)
-    segments = graphs.readout(torch.zeros(4096, dtype=torch.long))
+    segments = graphs.pooling_graph(torch.zeros(4096, dtype=torch.long))
     low = [x.to(dtype) for x in (query, key, value + 1)]
     found = linear_attention(*low, segments)
     assert found.dtype == dtype
@@ -114,14 +114,14 @@ def test_memory_is_linear():
 
     query, key, value = (_draw(50, 2, 8, seed=seed).requires_grad_() for seed in range(3))
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        linear_attention(query, key, value, graphs.readout(torch.arange(50) % 2))
+        linear_attention(query, key, value, graphs.pooling_graph(torch.arange(50) % 2))
     assert saved <= 50 * 2 * 8
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
 def test_compiles_in_one_graph():
     torch._dynamo.reset()
-    segments = graphs.readout(INDEX, 1, 5)
+    segments = graphs.pooling_graph(INDEX, 1, 5)
     inputs = [x.requires_grad_() for x in _inputs()]
     expected = linear_attention(*inputs, segments)
     wanted = torch.autograd.grad(expected.square().sum(), inputs)
@@ -135,12 +135,12 @@ def test_compiles_in_one_graph():
 
 def test_bad_input_gets_one_clear_error():
     query, key, value = _inputs()
-    segments = graphs.readout(INDEX, 1, 5)
+    segments = graphs.pooling_graph(INDEX, 1, 5)
     with pytest.raises(ValueError, match=r"feature_map must be one of .*; got 'tanh'"):
         linear_attention(query, key, value, segments, feature_map="tanh")
     with pytest.raises(ValueError, match=r"segments must have one edge per node"):
         linear_attention(query, key, value, graphs.complete([6]))
     with pytest.raises(ValueError, match=r"query_segments must have 5 graphs"):
-        linear_attention(query, key, value, segments, query_segments=graphs.readout(INDEX))
+        linear_attention(query, key, value, segments, query_segments=graphs.pooling_graph(INDEX))
     with pytest.raises(ValueError, match=r"key must have shape \(6, 2, 3\)"):
         linear_attention(query, key[:, :, :2], value, segments)

@@ -1,0 +1,70 @@
+"""Readouts: the nodes of each graph are attended by the graph's own queries."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.graph import Graph
+from gattn.graph.edge_input import check_count
+
+
+def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
+    r"""Every query of a graph attends to every node of that graph: learned-query readout.
+
+    .. math:: j \to (g, q) \quad\text{for all nodes } j \text{ of graph } g \text{ and } q < k
+
+    Args:
+        index: [n] int32 or int64, the graph of each node, in any order.
+        num_queries: queries per graph, k.
+        num_graphs: number of graphs, g; without it ``index.max() + 1`` is read from the device.
+
+    Returns:
+        The graph from n sources to g * k destinations, query q of graph g being destination
+        g * k + q. Edges ordered by node, then by query: a per-edge tensor is ``view(n, k, ...)``.
+        A graph without nodes has queries without edges.
+
+    Raises:
+        TypeError: for an index that is not an integer tensor, or a number that is not an int.
+        ValueError: for an index of another shape or out of range, num_queries < 1 or
+            num_graphs < 0.
+
+    Reference:
+        Lee et al., "Set Transformer" (ICML 2019), pooling by multi-head attention.
+
+    Example:
+        >>> import torch
+        >>> from gattn import graphs
+        >>> graphs.pooling_graph(torch.tensor([0, 0, 2]), 2, 3)
+        Graph(num_src=3, num_dst=6, num_edges=6, device='cpu')
+    """
+    check_count("num_queries", num_queries, 1)
+    num_graphs = check_index(index, num_graphs)
+    nodes = torch.arange(index.numel(), device=index.device)
+    queries = torch.arange(num_queries, device=index.device)
+    destination = index.long()[:, None] * num_queries + queries
+    source = nodes.repeat_interleave(num_queries)
+    pairs = torch.stack([source, destination.flatten()])
+    return Graph(pairs, (index.numel(), num_graphs * num_queries))
+
+
+def check_index(index: Tensor, num_graphs: int | None) -> int:
+    """Number of graphs, once the index is known to name no other."""
+    if num_graphs is not None:
+        check_count("num_graphs", num_graphs)
+    if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
+        came = index.dtype if isinstance(index, Tensor) else type(index).__name__
+        raise TypeError(f"index must be an int32 or int64 tensor; got {came}")
+    if index.dim() != 1:
+        raise ValueError(f"index must have shape (n,); got {tuple(index.shape)}")
+    if torch.compiler.is_compiling() and num_graphs is not None:
+        return num_graphs  # the compiled code checks the range of the edges
+    if torch.compiler.is_exporting():
+        raise ValueError(
+            "torch.export fixes what is read from a tensor: give the number of graphs, num_graphs"
+        )
+    low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
+    if low < 0 or (num_graphs is not None and high >= num_graphs):
+        limit = "" if num_graphs is None else f" and < {num_graphs}, num_graphs"
+        raise ValueError(f"index must be >= 0{limit}; got {low} to {high}")
+    return high + 1 if num_graphs is None else num_graphs

@@ -1,0 +1,77 @@
+"""Expanders: regular, without repeats, the same everywhere, and with a spectral gap."""
+
+import networkx
+import numpy as np
+import pytest
+import torch
+
+from gattn import graphs
+
+SMALL = [(n, d) for n in range(12) for d in range(n + 2)]
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_small_ones_are_regular_symmetric_and_connected(seed):
+    for nodes, degree in SMALL:
+        graph = graphs.expander([nodes], degree, seed=seed)
+        pairs = [tuple(pair) for pair in graph.edge_index.t().tolist()]
+        wanted = min(degree + nodes * degree % 2, max(nodes - 1, 0))
+        assert graph.size == (nodes, nodes)
+        assert graph.in_degree().tolist() == [wanted] * nodes
+        assert len(set(pairs)) == len(pairs)
+        assert {pair[::-1] for pair in pairs} == set(pairs)
+        assert all(source != destination for source, destination in pairs)
+        assert pairs == sorted(pairs, key=lambda pair: pair[::-1])
+        if wanted >= 2:
+            assert networkx.is_connected(networkx.Graph(pairs))
+
+
+def test_a_member_is_the_same_alone_and_in_a_batch():
+    sizes = [5, 0, 9, 1, 9, 2]
+    parts = [graphs.expander([size], 3, seed=2) for size in sizes]
+    batch = graphs.expander(sizes, 3, seed=2)
+    assert torch.equal(batch.edge_index, graphs.disjoint_union(parts).edge_index)
+    assert graphs.expander([], 3).size == (0, 0)
+
+
+def test_the_seed_decides_on_every_machine():
+    assert graphs.expander([7], 2, seed=3).edge_index[0].tolist() == [
+        2, 3, 5, 6, 0, 6, 0, 4, 3, 5, 1, 4, 1, 2,
+    ]  # fmt: skip
+    draws = [graphs.expander([30], 4, seed=seed).edge_index for seed in (0, 0, 1, 2**63 - 1)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[2], draws[3])
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    graphs.expander([30], 4)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("nodes", "degree"), [(100, 4), (100, 10), (400, 6)])
+def test_the_second_eigenvalue_is_close_to_the_least_possible(nodes, degree):
+    source, destination = graphs.expander([nodes], degree, seed=1).edge_index.numpy()
+    adjacency = np.zeros((nodes, nodes))
+    adjacency[destination, source] = 1
+    values = np.sort(np.abs(np.linalg.eigvalsh(adjacency)))
+    np.testing.assert_allclose(values[-1], degree)
+    assert values[-2] < 2 * np.sqrt(degree - 1) + 0.35
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((3, 2), TypeError, "sizes must be a list of ints"),
+        (([3], -1), ValueError, "degree must be >= 0; got -1"),
+        (([3], 2.0), TypeError, "degree must be an int; got 2.0"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(arguments, error, message):
+    with pytest.raises(error, match=message):
+        graphs.expander(*arguments)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_has_63_bits(seed):
+    with pytest.raises(ValueError, match="seed must be"):
+        graphs.expander([3], 2, seed=seed)
