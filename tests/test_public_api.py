@@ -59,7 +59,7 @@ PUBLIC = {
         AddRelativeRandomWalkPE AddShortestPaths AddSinusoidalPE""",
 }
 HEAVY = (
-    *("triton", "rdkit", "lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "pandas"),
+    *("triton", "rdkit", "scipy", "sklearn", "matplotlib", "pandas"),
     *("pyarrow", "networkx", "safetensors", "tomlkit", "typer", "rich", "jinja2", "optuna", "tqdm"),
     *("joblib", "msgspec"),
 )

@@ -145,12 +145,13 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
     if task == "regression":
         rows[0]["intervals"] = _intervals(data, split, predictions)
     if len(model.weights) > 1:
+        means = {name: prediction.component_means for name, prediction in predictions.items()}
         rows += [
             {**head, "variant": f"{variant}/{part}"}
-            | _metrics(data, split, {name: of.parts[part] for name, of in predictions.items()})
+            | _metrics(data, split, {name: each[part] for name, each in means.items()})
             for part in model.weights
         ]
-        equal = {n: torch.stack([*of.parts.values()]).mean(0) for n, of in predictions.items()}
+        equal = {name: torch.stack([*each.values()]).mean(0) for name, each in means.items()}
         rows.append(head | {"variant": f"{variant}/equal"} | _metrics(data, split, equal))
     return rows
 

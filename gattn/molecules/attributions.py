@@ -72,8 +72,8 @@ def attribute(
 
     A gradient by a descriptor is divided among atoms as the descriptor is
     (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient: for both
-    gradient methods their part is divided exactly among the environments
-    (:meth:`gattn.molecules.kernel.KernelRidge.by_count`), whose atoms have equal shares.
+    gradient methods their part is divided exactly among the environments, whose atoms have equal
+    shares (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`).
 
     Args:
         predictor: the model.

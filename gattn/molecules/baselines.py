@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.fingerprints import tanimoto_ridges
+from gattn.molecules.gaussian_process import draw
 from gattn.molecules.inputs import in_pieces
-from gattn.molecules.kernel import draw
 from gattn.molecules.settings import Task
 
 if TYPE_CHECKING:

@@ -160,8 +160,8 @@ def predict_masked(
         begin = 0
         for place, mask in batch:
             rows = slice(begin, begin := begin + len(mask))
-            parts = {name: part[rows, target] for name, part in made.parts.items()}
-            members = made.members[:, rows, target]
+            parts = {name: part[rows, target] for name, part in made.component_means.items()}
+            members = made.member_predictions[:, rows, target]
             found[place].append(
                 Masked(made.mean[rows, target], made.std[rows, target], parts, members)
             )

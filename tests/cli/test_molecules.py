@@ -115,7 +115,7 @@ def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
     data.write_text("smiles,y\n" + rows)
     code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *GP)
     assert code == 0, told
-    assert "kernel ridge: 100%" in told
+    assert "Gaussian process: 100%" in told
     assert "and the report is written" in told
     splits = json.loads((tmp_path / "run" / "splits.json").read_text())
     for part in ("train", "val", "test"):
@@ -498,7 +498,11 @@ REFUSED = {
     "texts for numbers": (TABLE, ["--target", "kind", "--task", "regression"], "holds no numbers"),
     "a split of no name": (TABLE, ["--split", "magic"], "split must be random, scaffold"),
     "a split without a part": (TABLE, ["--split", "scaffold"], "no molecule in the train part"),
-    "a coverage": (TABLE, ["--coverage", 1.5], "coverage must be a number above 0 and below 1; got 1.5"),
+    "a coverage": (
+        TABLE,
+        ["--coverage", 1.5],
+        "coverage must be a number above 0 and below 1; got 1.5",
+    ),
     "one molecule in all rows": (
         _with(smiles="CCO"),
         [],

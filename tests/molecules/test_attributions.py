@@ -7,7 +7,6 @@ import pytest
 import torch
 
 pytest.importorskip("rdkit")
-pytest.importorskip("lightning")
 
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 pytest.importorskip("rdkit")
-pytest.importorskip("lightning")
 pytest.importorskip("matplotlib")
 
 from gattn.molecules.attributions import METHODS

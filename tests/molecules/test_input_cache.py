@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("lightning")
-
-
 from gattn.molecules import inputs
 from gattn.molecules.input_cache import LAYOUT, locked
 from gattn.molecules.inputs import ExpandedInputs, featurise

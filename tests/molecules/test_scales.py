@@ -7,7 +7,7 @@ from sklearn.metrics import r2_score
 
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.measure import measure_baselines, measure_intervals
-from gattn.molecules.stack import fit_spread
+from gattn.molecules.stacking import fit_spread
 from gattn.pipeline.measure import measure
 from gattn.training.scaling import moments
 

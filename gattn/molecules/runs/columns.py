@@ -59,7 +59,7 @@ def prediction_cells(
             columns += [labels, _numbers(mean[:, i]), _numbers(std[:, i]), members]
     else:
         raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
-    return [list(cells) for cells in zip(*columns, _numbers(predicted.nearest))]
+    return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
 
 
 def prediction_table(

@@ -112,5 +112,5 @@ def _caption(
         lines += [f"measured {label}", f"its probability {number(probability)}"]
     else:
         lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
-    lines += [f"nearest {number(float(predicted.nearest[row]))}"]
+    lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]
     return "\n".join(lines)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gattn.molecules import kernel
-from gattn.molecules.kernel import KernelRidge, count_tanimoto
+from gattn.molecules import gaussian_process
+from gattn.molecules.gaussian_process import GaussianProcess, count_tanimoto
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ def test_nothing_in_common_and_nothing_at_all() -> None:
 def test_it_predicts_what_depends_on_the_features() -> None:
     train, y = made(150)
     test, wanted = made(60, seed=1)
-    mean, variance = KernelRidge.fit(train, y, rows=1000, seed=0).predict(test)
+    mean, variance = GaussianProcess.fit(train, y, rows=1000, seed=0).predict(test)
     error = (mean - wanted).square().mean(0)
     assert (error < 0.3 * wanted.var(0)).all()
     assert (variance > 0).all()
@@ -68,9 +68,9 @@ def test_gaps_cost_only_their_own_target() -> None:
     train, y = made(60)
     gaps = y.clone()
     gaps[::3, 1] = torch.nan
-    whole, some = (KernelRidge.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
+    whole, some = (GaussianProcess.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
     torch.testing.assert_close(whole.predict(train)[0][:, 0], some.predict(train)[0][:, 0])
-    alone = KernelRidge.fit(train[torch.arange(1)], y[:1], rows=9, seed=0).predict(train)[0]
+    alone = GaussianProcess.fit(train[torch.arange(1)], y[:1], rows=9, seed=0).predict(train)[0]
     torch.testing.assert_close(alone, y[:1].expand(60, -1))  # one molecule: its values, everywhere
 
 
@@ -78,16 +78,16 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     train, y = made(40)
     first, rest = torch.arange(25), torch.arange(25, 40)
     y[3, 1] = y[30, 0] = torch.nan
-    model = KernelRidge.fit(train[first], y[first], rows=1000, seed=0)
+    model = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0)
     more = model.with_more(train[rest], y[rest])
     before, after = (which.predict(train[rest])[0] for which in (model, more))
     assert (after - y[rest]).square().nanmean() < (before - y[rest]).square().nanmean()
     assert torch.equal(model.state()["theta"], more.state()["theta"])
-    backwards = KernelRidge.fit(train[first], y[first], rows=1000, seed=0).state()
+    backwards = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0).state()
     given = more.state()
     order = torch.arange(39, -1, -1)
     backwards |= {name: given[name][order] for name in ("counts", "descriptors", "y")}
-    torch.testing.assert_close(KernelRidge(backwards).predict(train)[0], more.predict(train)[0])
+    torch.testing.assert_close(GaussianProcess(backwards).predict(train)[0], more.predict(train)[0])
     assert len(more.state()["counts"]) == 40
     assert model.with_more(train[rest[:0]], y[rest[:0]]) is model
 
@@ -96,7 +96,7 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
 def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
     train, y = made(40)
     y[3, 1] = y[30, 0] = torch.nan
-    model = KernelRidge.fit(train, y, rows=1000, seed=0, variance=variance)
+    model = GaussianProcess.fit(train, y, rows=1000, seed=0, variance=variance)
     rows, groups = torch.tensor([3, 8, 11, 30, 39]), torch.tensor([0, 1, 0, 2, 1])
     folds = torch.tensor([0, 1, 0, 2, 1])
     every, *by_fold = model.leave_out(rows, groups, folds)
@@ -110,7 +110,7 @@ def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
             rest = torch.tensor([row for row in range(40) if row not in without])
             state = model.state()
             state |= {name: state[name][rest] for name in ("counts", "descriptors", "y")}
-            expected = KernelRidge(state).predict(train[rows[inside]])
+            expected = GaussianProcess(state).predict(train[rows[inside]])
             measured = y[rows[inside]].isfinite()
             for one, other in zip((mean[inside], error[inside]), expected):
                 torch.testing.assert_close(one[measured], other[measured], rtol=1e-8, atol=1e-8)
@@ -120,36 +120,50 @@ def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
 
 def test_the_state_restores_it_and_the_rows_bound_it() -> None:
     train, y = made(40)
-    model = KernelRidge.fit(train, y, rows=30, seed=0)
+    model = GaussianProcess.fit(train, y, rows=30, seed=0)
     assert len(model.state()["counts"]) == 30
-    again = KernelRidge(model.state())
+    again = GaussianProcess(model.state())
     assert all(torch.equal(a, b) for a, b in zip(model.predict(train), again.predict(train)))
-    same = KernelRidge.fit(train, y, rows=30, seed=0)
+    same = GaussianProcess.fit(train, y, rows=30, seed=0)
     assert torch.equal(model.predict(train)[0], same.predict(train)[0])
 
 
 def test_no_molecules_are_no_rows() -> None:
     train, y = made(10)
-    mean, variance = KernelRidge.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
+    mean, variance = GaussianProcess.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
     assert mean.shape == variance.shape == (0, 2)
 
 
 def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> None:
     train, y = made(50)
     test, _ = made(23, seed=1)
-    model = KernelRidge.fit(train, y, rows=100, seed=0)
+    model = GaussianProcess.fit(train, y, rows=100, seed=0)
     wanted = model.predict(test)
-    monkeypatch.setattr(kernel, "ASKED", 8)
-    monkeypatch.setattr(kernel, "BLOCK", 4)
+    monkeypatch.setattr(gaussian_process, "ASKED", 8)
+    monkeypatch.setattr(gaussian_process, "BLOCK", 4)
     for one, other in zip(model.predict(test), wanted):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_without_variances_the_means_are_the_same() -> None:
     train, y = made(30)
-    model = KernelRidge.fit(train, y, rows=100, seed=0)
-    means, variances = KernelRidge(model.state(), variance=False).predict(train)
+    model = GaussianProcess.fit(train, y, rows=100, seed=0)
+    means, variances = GaussianProcess(model.state(), variance=False).predict(train)
     assert torch.equal(means, model.predict(train)[0])
     assert not variances.any()
-    more = KernelRidge.fit(train, y, rows=20, seed=0, variance=False)
+    more = GaussianProcess.fit(train, y, rows=20, seed=0, variance=False)
     assert not more.with_more(train[:20], y[:20]).predict(train)[1].any()
+
+
+def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
+    """The diagonal is 0.05 too small, so that 0.1 is the first jitter that suffices."""
+    quiet = torch.full((8,), -40.0).double()
+    kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.cholesky(kernel + 1e-2 * torch.eye(3))
+    lower = gaussian_process._cholesky(kernel, quiet)
+    torch.testing.assert_close(lower @ lower.t(), kernel + 0.1 * torch.eye(3))
+    with pytest.raises(
+        ValueError, match=r"cannot factor its kernel of 3 molecules, even with 0\.1"
+    ):
+        gaussian_process._cholesky(kernel - torch.eye(3), quiet)

@@ -1,30 +1,30 @@
-"""How the parts of a model become one prediction with a standard deviation."""
+"""Combine the components of a model into one prediction with a standard deviation."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-__all__ = ["combine", "fit_spread", "fit_weights", "spread", "varied"]
+__all__ = ["combine", "fit_spread", "fit_weights", "predicted_std", "varied"]
 
 EQUAL_ROWS = 20.0
-"""As if so many more molecules had been measured for which equal weights are best."""
+"""Strength of the ridge penalty toward equal weights, in pseudo-observations."""
 STEPS = 60
 
 
-def fit_weights(parts: Tensor, y: Tensor) -> Tensor:
-    r"""Weigh parts by how well their sum predicts what none of them was trained on.
+def fit_weights(components: Tensor, y: Tensor) -> Tensor:
+    r"""Choose the weights with which components predict molecules that none was trained on.
 
     .. math::
         \min_{w \ge 0,\, \sum w = 1} \sum_i \frac{(y_i - \sum_p w_p m_{pi})^2}{s^2}
         + \lambda \lVert w - \tfrac{1}{P} \rVert^2
 
-    s is the standard deviation of the differences between parts, so that :math:`\lambda` counts
-    molecules: with few of them the weights stay near equal ones. A target of which all values are
-    one, as of a single class, cannot tell which part orders molecules better, and is left out.
+    s is the standard deviation of the differences between components, so that :math:`\lambda`
+    counts molecules: with few of them the weights stay nearly equal. A target with a
+    single value, as of one class alone, cannot rank the components and is left out.
 
     Args:
-        parts: [P, k, t] predictions.
+        components: [P, k, t] predictions.
         y: [k, t] measured values; NaN where there is none.
 
     Returns:
@@ -37,36 +37,37 @@ def fit_weights(parts: Tensor, y: Tensor) -> Tensor:
         >>> fit_weights(torch.stack([y, -y]), y).round(decimals=2)
         tensor([0.9600, 0.0400], dtype=torch.float64)
     """
-    known = y.isfinite() & varied(y)
-    made, wanted = parts[:, known].double().t(), y[known].double()
-    count = parts.shape[0]
+    labelled = y.isfinite() & varied(y)
+    predicted, measured = components[:, labelled].double().t(), y[labelled].double()
+    count = components.shape[0]
     equal = torch.full((count,), 1 / count, dtype=torch.float64)
-    apart = (made - made.mean(1, keepdim=True)).square().mean() if known.any() else wanted.sum()
+    centered = predicted - predicted.mean(1, keepdim=True)
+    apart = centered.square().mean() if labelled.any() else measured.sum()
     if not apart > 0:
         return equal
-    gram = made.t() @ made / apart + EQUAL_ROWS * torch.eye(count).double()
-    right = made.t() @ wanted / apart + EQUAL_ROWS * equal
+    gram = predicted.t() @ predicted / apart + EQUAL_ROWS * torch.eye(count).double()
+    right = predicted.t() @ measured / apart + EQUAL_ROWS * equal
     return _least_squares_on_simplex(gram, right)
 
 
 def varied(y: Tensor) -> Tensor:
-    """Whether each target of [k, t] has two different known values: [t] bool."""
-    known = y.isfinite()
-    return y.where(known, torch.inf).amin(0) < y.where(known, -torch.inf).amax(0)
+    """Return [t] bool: True where a target of [k, t] has two different known values."""
+    labelled = y.isfinite()
+    return y.where(labelled, torch.inf).amin(0) < y.where(labelled, -torch.inf).amax(0)
 
 
 def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
-    """The w >= 0 with sum 1 that minimises w G w / 2 - b w: the best over all sets of parts."""
+    """The w >= 0 with sum 1 that minimises w G w / 2 - b w: the best over all subsets."""
     best, lowest = right, float("inf")
     for chosen in _subsets(len(right)):
         # The stationary point within the set, by a Lagrange multiplier for the sum.
         size = len(chosen)
         system = torch.ones(size + 1, size + 1, dtype=torch.float64)
         system[:size, :size], system[size, size] = gram[chosen][:, chosen], 0
-        found = torch.linalg.solve(system, torch.cat([right[chosen], right.new_ones(1)]))[:size]
-        weights = torch.zeros_like(right).index_copy(0, chosen, found)
+        solution = torch.linalg.solve(system, torch.cat([right[chosen], right.new_ones(1)]))[:size]
+        weights = torch.zeros_like(right).index_copy(0, chosen, solution)
         value = float(0.5 * weights @ gram @ weights - right @ weights)
-        if found.min() >= 0 and value < lowest:
+        if solution.min() >= 0 and value < lowest:
             best, lowest = weights, value
     return best
 
@@ -77,13 +78,13 @@ def _subsets(count: int) -> list[Tensor]:
     return [numbers[(code >> numbers) & 1 == 1] for code in range(1, 2**count)]
 
 
-def combine(parts: Tensor, weights: Tensor) -> Tensor:
+def combine(components: Tensor, weights: Tensor) -> Tensor:
     """Sum predictions [P, k, t] with weights [P]: [k, t] float64."""
-    return torch.einsum("pkt,p->kt", parts.double(), weights)
+    return torch.einsum("pkt,p->kt", components.double(), weights)
 
 
 def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
-    r"""Learn how large errors are from what may tell.
+    r"""Fit the coefficients of the error variance by maximum likelihood.
 
     .. math::
         \max_{c > 0} \sum_i \log \mathcal{N}(e_i; 0, \sigma_i^2), \qquad
@@ -101,8 +102,8 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
     Example:
         >>> size = torch.arange(1.0, 401.0)[:, None] / 400
         >>> error = size * torch.tensor([1.0, -1.0]).repeat(200)[:, None]
-        >>> found = fit_spread(torch.stack([torch.ones(400, 1), size.square()]), error)
-        >>> bool(found[1] > 5 * found[0])
+        >>> coefficients = fit_spread(torch.stack([torch.ones(400, 1), size.square()]), error)
+        >>> bool(coefficients[1] > 5 * coefficients[0])
         True
     """
     return torch.stack(
@@ -110,15 +111,15 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
     )
 
 
-def spread(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """The standard deviation of the error: [k, t] from sources [s, k, t]."""
+def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
+    """Standard deviation of the error, [k, t], from sources [s, k, t]."""
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 
 def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
-    known = error.isfinite()
-    sources, squares = sources[:, known], error[known].square()
-    if not known.any() or not squares.sum() > 0:
+    measured = error.isfinite()
+    sources, squares = sources[:, measured], error[measured].square()
+    if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
     # In units of the mean squared error, so that the optimizer stops at the same coefficients
     # whatever the unit of the target is.

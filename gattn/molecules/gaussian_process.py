@@ -1,4 +1,4 @@
-"""The kernel part: a Gaussian process on fingerprints and descriptors, exact and in float64."""
+"""An exact Gaussian process on fingerprints and descriptors, in float64."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from gattn.data.molecules.descriptors import DESCRIPTORS
 from gattn.molecules.inputs import in_pieces
-from gattn.training.bars import shown
+from gattn.training.progress import progress_bar
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["KernelRidge", "count_tanimoto", "draw"]
+__all__ = ["GaussianProcess", "count_tanimoto", "draw"]
 
 START = (-2.0, -1.0)
 """Where the search begins: the logarithms of noise and Tanimoto."""
@@ -35,6 +35,8 @@ ASKED, BLOCK = 1024, 128
 """Molecules compared by fingerprints at once, which bounds the memory; and predicted at once, whose
 kernels stay in the processor's cache."""
 JITTER = 1e-4
+"""Added to the diagonal of the kernel; ten times as much where the factorisation fails."""
+ATTEMPTS = 4
 FARTHEST = 6.0
 """Standardised descriptors are cut here: an odd molecule is far away, and not infinitely."""
 
@@ -91,8 +93,8 @@ class _Factor:
     lower: Tensor | None
 
 
-class KernelRidge:
-    r"""Kernel ridge regression, with its hyperparameters and variance from a Gaussian process.
+class GaussianProcess:
+    r"""Gaussian process regression on fingerprints and descriptors.
 
     .. math::
         k(i, j) = s\,T(c_i, c_j)
@@ -132,7 +134,7 @@ class KernelRidge:
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False,
-    ) -> KernelRidge:  # fmt: skip
+    ) -> GaussianProcess:  # fmt: skip
         """Choose the hyperparameters of every target and solve its equation.
 
         Args:
@@ -155,7 +157,8 @@ class KernelRidge:
         searched = draw(len(kept), SEARCHED_ROWS, seed)
         parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
         scaled = (y - mean) / scale
-        targets = shown(scaled[searched].unbind(1), "kernel ridge", "target", progress)
+        columns = scaled[searched].unbind(1)
+        targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
         theta = torch.stack([_search(parts, target) for target in targets])
         return cls(
             {
@@ -165,7 +168,7 @@ class KernelRidge:
             variance=variance,
         )  # fmt: skip
 
-    def with_more(self, inputs: MoleculeInputs, y: Tensor) -> KernelRidge:
+    def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
         """Learn more molecules, under the hyperparameters and scales of the first ones.
 
         Args:
@@ -182,7 +185,7 @@ class KernelRidge:
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
         more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
         joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
-        return KernelRidge(tensors | joined, variance=self._variance)
+        return GaussianProcess(tensors | joined, variance=self._variance)
 
     def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
         r"""Predict molecules of the kernel as if each one's group had not been learned.
@@ -386,8 +389,27 @@ def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
     return kernel
 
 
-def _noise(theta: Tensor) -> Tensor:
-    return theta[0].exp() + JITTER
+def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
+    return theta[0].exp() + jitter
+
+
+def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
+    """Factor the kernel with its noise; a nearly singular one gets a larger diagonal.
+
+    Raises:
+        ValueError: no diagonal was large enough.
+    """
+    unit = torch.eye(len(kernel)).double()
+    for attempt in range(ATTEMPTS):
+        noise = _noise(theta, JITTER * 10**attempt)
+        lower, failed = torch.linalg.cholesky_ex(kernel + noise * unit)
+        if not failed:
+            return lower
+    raise ValueError(
+        f"the Gaussian process cannot factor its kernel of {len(kernel)} molecules, even with "
+        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: look for NaN, infinite or huge "
+        "labels and descriptors"
+    )
 
 
 def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
@@ -395,7 +417,7 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
     if len(rows) < len(y):
         parts = [part[rows][:, rows] for part in parts]
     kernel = _combine(parts, theta)
-    lower = torch.linalg.cholesky(kernel + _noise(theta) * torch.eye(len(rows)).double())
+    lower = _cholesky(kernel, theta)
     return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from gattn.molecules.stack import EQUAL_ROWS, combine, fit_spread, fit_weights, scatter_rows
+from gattn.molecules.stacking import EQUAL_ROWS, combine, fit_spread, fit_weights, predicted_std
 
 
 def test_weights_are_the_best_on_a_grid() -> None:
@@ -42,7 +42,7 @@ def test_the_spread_is_that_of_the_errors() -> None:
     error = wanted * torch.randn(3000, 1, generator=generator).double()
     error[::7] = torch.nan
     sources = torch.stack([one, two])
-    found = scatter_rows(sources, fit_spread(sources, error))
+    found = predicted_std(sources, fit_spread(sources, error))
     assert float((found / wanted - 1).abs().mean()) < 0.05
 
 
