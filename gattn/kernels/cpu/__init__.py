@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.layout.layout import Layout, bare, index_dtype
+from gattn.layout.layout import Layout, index_dtype, without_stats
 
 try:
     _kernels: Any = importlib.import_module("gattn.kernels.cpu._kernels")
@@ -177,7 +177,7 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
-    layout = bare(*(source.new_empty(size, dtype=dtype) for size in sizes))
+    layout = without_stats(*(source.new_empty(size, dtype=dtype) for size in sizes))
     pointers, is_int64 = (source.data_ptr(), destination.data_ptr()), source.dtype == torch.int64
     return layout if _kernels.build_layout(*pointers, is_int64, *_layout(layout)) else None
 
@@ -186,7 +186,7 @@ def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Lay
     """Columns of sorted edges, as :func:`gattn.layout.layout.from_rows`."""
     rowptr, col, perm = rowptr.contiguous(), col.contiguous(), perm.contiguous()
     sizes = num_src + 1, col.numel(), col.numel()
-    layout = bare(rowptr, col, perm, *(empty(col, size) for size in sizes))
+    layout = without_stats(rowptr, col, perm, *(empty(col, size) for size in sizes))
     pointers = (t.data_ptr() for t in (rowptr, col, *layout[3:6]))
     is_int64 = col.dtype == torch.int64
     _kernels.build_columns(*pointers, rowptr.numel() - 1, num_src, is_int64)

@@ -186,6 +186,6 @@ def band_density_of(layout: list[Tensor]) -> float | None:
 
     Not asked of sparse graphs: the first look at a graph waits for the device.
     """
-    if layout[1].numel() < stats.LEAST_DEGREE * (layout[0].numel() - 1):
+    if layout[1].numel() < stats.MIN_MEAN_DEGREE * (layout[0].numel() - 1):
         return None
     return stats.band_density(Layout(*layout))
