@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile all, or a few; the exit code tells whether a kernel spills."""
+    """Compile all shape classes or a few. The exit code is 1 if a kernel spills."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aot", description=main.__doc__)
     parser.add_argument("--quick", action="store_true", help="three shape classes only")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "aot_sm90.jsonl")
@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     with options.out.open("w") as file, aot.compiling_only() as compiled:
         for shape in aot.classes(options.quick):
             records = list(aot.compile_class(shape, compiled))
-            spilled += sum(found["spills"] > 0 for found in records)
-            file.writelines(json.dumps(found) + "\n" for found in records)
+            spilled += sum(entry["spills"] > 0 for entry in records)
+            file.writelines(json.dumps(entry) + "\n" for entry in records)
             print(shape, len(records), "kernels", flush=True)
     print(f"{spilled} kernels that spill registers; written to {options.out}")
     return int(spilled > 0)

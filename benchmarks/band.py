@@ -20,7 +20,7 @@ from benchmarks.suites import band
 
 
 def main(arguments: list[str]) -> None:
-    """Measure every size up to the largest; of dense attention no size beyond one that stopped."""
+    """Measure every size up to the largest. Dense attention stops after its first failure."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
     rows, stopped = [], None
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _apart(kind: str, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
-    """One measurement in a process that may take so much memory and time, or why it has none."""
+    """Measure in a process with limited memory and time. Returns the reason if it was stopped."""
     try:
         return isolate.call(
             band.measure, kind, tokens, options.width,
@@ -52,11 +52,20 @@ def _apart(kind: str, tokens: int, options: argparse.Namespace) -> dict[str, Any
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.band", description=main.__doc__)
-    parser.add_argument("--width", type=int, default=32, help="steps to either side")
-    parser.add_argument("--largest", type=int, default=band.TOKENS[-1], help="most tokens")
+    parser.add_argument("--width", type=int, default=32, help="width of the band on each side")
+    parser.add_argument(
+        "--largest", type=int, default=band.TOKENS[-1], help="maximum number of tokens"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--gigabytes", type=float, default=16.0, help="address space of a process")
-    parser.add_argument("--seconds", type=float, default=300.0, help="time of a process")
+    parser.add_argument(
+        "--gigabytes",
+        type=float,
+        default=16.0,
+        help="limit of the address space of a process in GB",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="time limit of a process in seconds"
+    )
     parser.add_argument("--output", type=Path, default=record.RESULTS / "band.jsonl")
     return parser
 

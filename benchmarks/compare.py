@@ -27,45 +27,49 @@ from benchmarks.tools import lines
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare the chosen cases; the exit code tells whether all of them agree."""
+    """Compare the selected cases. The exit code is 0 if all of them agree."""
     options = _parser().parse_args(arguments)
     cases = with_one_side()
     names = matching(cases, options.pattern)
     commit = checkout.git("rev-parse", "--short", options.commit)
-    known = record.environment("benchmarks.compare", arguments)
+    environment = record.environment("benchmarks.compare", arguments)
     if options.other:
         place = contextlib.nullcontext(options.other)
     else:
         print(f"building {commit} ...", file=sys.stderr, flush=True)
         place = checkout.built(commit)
-    found: list[record.Record] = []
+    results: list[record.Record] = []
     runs = Runs()
     with place as folder, turns.Turns(folder, options.threads) as both:
-        for name, side in both.known.items():
+        for name, side in both.descriptions.items():
             print(f"{name}: {side['gattn']}, {side['backend']}", flush=True)
 
         def measure(name: str) -> record.Record:
             return both.measure(cases[name], options.scale, options.seconds)
 
         for name, measured in runs.each(names, measure):
-            found.append({"case": name, "scale": options.scale, "other": commit, **measured})
-            print(lines.compared(found[-1]), flush=True)
+            results.append({"case": name, "scale": options.scale, "other": commit, **measured})
+            print(lines.compared(results[-1]), flush=True)
             if options.out:
-                circumstances = {"sides": both.known, "environment": known}
-                record.append(options.out, {**found[-1], **circumstances})
-    if found:
-        print(lines.overall(found))
+                circumstances = {"sides": both.descriptions, "environment": environment}
+                record.append(options.out, {**results[-1], **circumstances})
+    if results:
+        print(lines.overall(results))
     return 1 if runs.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     default = Settings()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=main.__doc__)
-    parser.add_argument("commit", help="what to compare with, as git names it")
-    parser.add_argument("pattern", nargs="*", default=["*"], help="cases, as 'esol-64/*'")
+    parser.add_argument("commit", help="commit to compare with")
+    parser.add_argument(
+        "pattern", nargs="*", default=["*"], help="patterns of case names, for example 'esol-64/*'"
+    )
     parser.add_argument("--other", type=Path, help="folder that holds that commit's gattn, built")
-    parser.add_argument("--seconds", type=float, default=4.0, help="for each case")
-    parser.add_argument("--scale", type=float, default=default.scale, help="of the large graph")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds per case")
+    parser.add_argument(
+        "--scale", type=float, default=default.scale, help="scale of the large graph"
+    )
     parser.add_argument("--threads", type=int, default=default.threads)
     parser.add_argument("--out", type=Path, help="file that gets a JSON line for each case")
     return parser

@@ -19,13 +19,13 @@ from benchmarks.tools import dense_rule
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time both on every kind of graph."""
+    """Time dense and edge attention on every kind of graph."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.dense_rule", description=main.__doc__
     )
-    parser.add_argument("--seconds", type=float, default=0.3, help="time for each comparison")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per comparison")
     parser.add_argument(
-        "--sizes", type=int, nargs="*", default=dense_rule.SIZES, help="mean sizes of blocks"
+        "--sizes", type=int, nargs="*", default=dense_rule.SIZES, help="mean sizes of the blocks"
     )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -41,9 +41,9 @@ WIDTHS: dict[str, tuple[type[torch.nn.Module], int]] = {
     "GATv2Conv": (gattn.nn.GATv2Conv, HEADS * CHANNELS),
     "TransformerConv": (gattn.nn.TransformerConv, 2 * HEADS * CHANNELS),
 }
-"""Layers, and the numbers of a row that travel: values and scores; keys; keys and values."""
+"""Elements sent per row by each layer: values and scores; keys; keys and values."""
 BLOCK = 1 << 12
-"""Nodes whose edges are drawn from one seed, so that any process can make them."""
+"""Number of consecutive nodes whose edges share a seed, so that any process can draw them."""
 ELEMENT = 4
 
 
@@ -53,23 +53,23 @@ def main(arguments: Sequence[str]) -> None:
     if "RANK" in os.environ:
         work(options)
         return
-    known = record.environment("benchmarks.distributed", arguments)
+    environment = record.environment("benchmarks.distributed", arguments)
     for size in options.processes:
-        for found in _in_processes(size, arguments):
-            record.append(options.out, {**found, "environment": known})
-            print(_line(found), flush=True)
+        for result in _in_processes(size, arguments):
+            record.append(options.out, {**result, "environment": environment})
+            print(_line(result), flush=True)
 
 
 def work(options: argparse.Namespace) -> None:
-    """What each process does: measure the layers, and write what it found into a folder."""
+    """Measure the layers in one process, and write the results into a folder."""
     with init_processes("gloo", timeout=600) as processes:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // processes.size))
-        found = [measure(name, processes, options) for name in WIDTHS]
-    (options.folder / f"{processes.rank}.json").write_text(json.dumps(found))
+        results = [measure(name, processes, options) for name in WIDTHS]
+    (options.folder / f"{processes.rank}.json").write_text(json.dumps(results))
 
 
 def measure(name: str, processes: Processes, options: argparse.Namespace) -> record.Record:
-    """Bytes, seconds and memory of one process, of one step with one layer."""
+    """Measure bytes, seconds and memory of one step with one layer in this process."""
     partition = Partition.contiguous(options.nodes, processes.size)
     first, last = partition.bounds[processes.rank : processes.rank + 2]
     layer, width = WIDTHS[name]
@@ -109,7 +109,7 @@ def measure(name: str, processes: Processes, options: argparse.Namespace) -> rec
 
 
 def own_edges(first: int, last: int, nodes: int, degree: int) -> Tensor:
-    """Edges into a range of nodes, the same whatever the number of processes: (2, e)."""
+    """Incoming edges of a range of nodes, (2, e), independent of the number of processes."""
     parts = []
     for block in range(first // BLOCK, -(-last // BLOCK)):
         draw = torch.Generator().manual_seed(block)
@@ -118,41 +118,41 @@ def own_edges(first: int, last: int, nodes: int, degree: int) -> Tensor:
         far = torch.randint(nodes, destination.shape, generator=draw)
         is_far = torch.rand(destination.shape, generator=draw) < 0.01
         source = torch.where(is_far, far, near % nodes)
-        own = (destination >= first) & (destination < last)
-        parts.append(torch.stack([source[own], destination[own]]))
+        local = (destination >= first) & (destination < last)
+        parts.append(torch.stack([source[local], destination[local]]))
     return torch.cat(parts, 1)
 
 
 def exchange(graph: DistributedGraph, rows: Tensor) -> None:
-    """The rows there and back, without the attention."""
+    """Exchange the rows forward and backward, without attention."""
     graph.halo.scatter_add(graph.halo.gather((rows,)))
 
 
 @dataclass
 class Handed:
-    """Bytes that torch.distributed was given to send to other processes by all_to_all."""
+    """Number of bytes passed to all_to_all for other processes."""
 
     bytes: int = 0
 
 
 @contextmanager
 def handed_over() -> Iterator[Handed]:
-    """Count them, where torch is called: without what any backend adds."""
-    found, plain = Handed(), dist.all_to_all_single
+    """Count the bytes passed to torch, without the overhead of a backend."""
+    counter, plain = Handed(), dist.all_to_all_single
 
     def counting(output: Tensor, sent: Tensor, *arguments: Any, **options: Any) -> Any:
-        found.bytes += sent.nbytes
+        counter.bytes += sent.nbytes
         return plain(output, sent, *arguments, **options)
 
     dist.all_to_all_single = counting
     try:
-        yield found
+        yield counter
     finally:
         dist.all_to_all_single = plain
 
 
 def timed(function: Callable[[], None]) -> float:
-    """Seconds of a call that all processes begin together."""
+    """Return the seconds of a call that all processes start together."""
     dist.barrier()
     start = time.perf_counter()
     function()
@@ -160,7 +160,7 @@ def timed(function: Callable[[], None]) -> float:
 
 
 def loopback_bytes() -> int:
-    """Bytes that went over the loopback device of this machine; 0 where that is not told."""
+    """Return the bytes sent over the loopback device, or 0 if the system does not report them."""
     listing = Path("/proc/net/dev")
     for line in listing.read_text().splitlines() if listing.exists() else ():
         device, _, numbers = line.partition(":")
@@ -170,7 +170,7 @@ def loopback_bytes() -> int:
 
 
 def _in_processes(size: int, arguments: Sequence[str]) -> list[record.Record]:
-    """What that many processes find, one record for each layer."""
+    """Measure in several processes and return one record for each layer."""
     with tempfile.TemporaryDirectory() as folder:
         launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
         command = [sys.executable, *launch, "-m", "benchmarks.distributed", *arguments]
@@ -187,13 +187,13 @@ def _in_processes(size: int, arguments: Sequence[str]) -> list[record.Record]:
     ]
 
 
-def _line(found: record.Record) -> str:
-    ranks = found["ranks"]
+def _line(entry: record.Record) -> str:
+    ranks = entry["ranks"]
     keys = "formula", "handed", "gradients"
     formula, handed, gradients = (sum(rank[key] for rank in ranks) for key in keys)
     worst = {key: max(rank[key] for rank in ranks) for key in ranks[0]}
     return (
-        f"{found['case']} in {found['processes']}: {handed / 1e6:.2f} MB a step, "
+        f"{entry['case']} in {entry['processes']}: {handed / 1e6:.2f} MB a step, "
         f"{formula / 1e6:.2f} by the formula; with {gradients / 1e6:.2f} of gradients "
         f"{worst['loopback_bytes'] / 1e6:.2f} over the loopback device; {worst['seconds']:.3f} s, "
         f"rows there and back alone {worst['exchange_seconds']:.3f} s; "
@@ -206,7 +206,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=200_000)
     parser.add_argument("--degree", type=int, default=16)
     parser.add_argument("--features", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=5, help="of which the median is told")
+    parser.add_argument(
+        "--steps", type=int, default=5, help="number of steps, of which the median is reported"
+    )
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--out", type=Path, default=record.RESULTS / "distributed.jsonl")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

@@ -25,9 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.description = main.__doc__
     parser.add_argument("--edges", type=int, default=10_000_000)
     parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument(
-        "--folder", type=Path, help="where the tables are, for as long as this runs"
-    )
+    parser.add_argument("--folder", type=Path, help="temporary folder of the tables")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=record.RESULTS / "edge_tables.jsonl")
     options = parser.parse_args(arguments)
@@ -35,13 +33,13 @@ def main(arguments: Sequence[str]) -> None:
     environment["threads"] = options.threads
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for path in write(Path(folder), options.edges, options.nodes):
-            found = isolate.call(steps, path, options.nodes, threads=options.threads)
+            measured_steps = isolate.call(steps, path, options.nodes, threads=options.threads)
             row = {
                 "case": f"edge-tables/{path.suffix[1:]}", "edges": options.edges,
-                "nodes": options.nodes, "file_bytes": path.stat().st_size, "steps": found,
+                "nodes": options.nodes, "file_bytes": path.stat().st_size, "steps": measured_steps,
             }  # fmt: skip
             record.append(options.out, {**row, "environment": environment})
-            for name, step in found.items():
+            for name, step in measured_steps.items():
                 print(f"{path.name} {name}: {step['seconds']:.1f} s, {step['bytes'] / 1e6:.0f} MB")
 
 

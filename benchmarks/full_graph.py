@@ -35,15 +35,15 @@ GIB = 2**30
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure gattn on the graph of a folder, PyG on small ones, and print both demands."""
+    """Measure gattn on the graph of a folder and PyG on small graphs, and print the memory."""
     options = _parser().parse_args(arguments)
-    # Small tensors, too, go back to the system when they are freed, as large ones do.
+    # Return the memory of small tensors to the system as well when they are freed.
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "1048576")
 
     def call(side: str, folder: Path, dtype: str = "float32") -> Record:
-        given = side, folder, dtype, options.average
+        inputs = side, folder, dtype, options.average
         limits = {"threads": options.threads, "gigabytes": options.gigabytes}
-        return isolate.call(step, *given, **limits)
+        return isolate.call(step, *inputs, **limits)
 
     with tempfile.TemporaryDirectory() as name:
         peers = []
@@ -53,13 +53,13 @@ def main(arguments: Sequence[str]) -> None:
             peers.append(call("pyg", folder))
             if len(peers) == 1:
                 _compare(call("gattn", folder), peers[0])
-    found = call("gattn", options.folder, options.dtype)
+    ours = call("gattn", options.folder, options.dtype)
     head = "average" if options.average else "linear"
-    row = {"case": f"full-graph/{head}/{options.dtype}", "gattn": found, "pyg": peers}
-    peak, built = (found[name] / GIB for name in ("peak_bytes", "built_bytes"))
-    print(f"gattn: peak {peak:.2f} GiB, {built:.2f} until the first step; {found['seconds']:.1f} s")
+    row = {"case": f"full-graph/{head}/{options.dtype}", "gattn": ours, "pyg": peers}
+    peak, built = (ours[name] / GIB for name in ("peak_bytes", "built_bytes"))
+    print(f"gattn: peak {peak:.2f} GiB, {built:.2f} until the first step; {ours['seconds']:.1f} s")
     if peers:
-        row["pyg_bytes"] = line(peers, found["edges"])
+        row["pyg_bytes"] = line(peers, ours["edges"])
         print(
             f"PyG: {row['pyg_bytes'] / GIB:.0f} GiB by the line through {len(peers)} small graphs"
         )
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _compare(ours: Record, theirs: Record) -> None:
-    """Raise where the losses are not those of PyG."""
+    """Raise CheckFailed if the losses differ from PyG's."""
     for mine, other in zip(ours["losses"], theirs["losses"]):
         same = abs(mine - other) < 1e-3 * abs(other)
         verify.require(same, f"losses {ours['losses']}, but PyG's {theirs['losses']}")
@@ -77,12 +77,14 @@ def _compare(ours: Record, theirs: Record) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.full_graph")
-    parser.add_argument("folder", type=Path, help="what benchmarks.sampling.make wrote")
+    parser.add_argument("folder", type=Path, help="folder written by benchmarks.sampling.make")
     parser.add_argument("--average", action="store_true", help="the last layer averages its heads")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--skip-pyg", action="store_true", help="measure gattn alone")
+    parser.add_argument("--skip-pyg", action="store_true", help="measure gattn only")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--gigabytes", type=float, default=20.0, help="address space at most")
+    parser.add_argument(
+        "--gigabytes", type=float, default=20.0, help="limit of the address space in GB"
+    )
     parser.add_argument("--out", type=Path, default=record.RESULTS / "full_graph.jsonl")
     return parser
 

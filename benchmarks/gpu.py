@@ -35,10 +35,10 @@ FEW = ("arxiv", "products/16", "molecules-1024")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the graphs asked for; the exit code tells whether all checks passed."""
+    """Measure the selected graphs. The exit code is 0 if all checks passed."""
     options = parse(arguments)
     if options.dry_run and os.environ.get("TRITON_INTERPRET") != "1":
-        # triton asks as it is imported, and it is by now: once more, from the beginning
+        # triton reads the variable at import, so that the command must start again
         os.environ["TRITON_INTERPRET"] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", *arguments])
     if options.table:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """What is asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=(__doc__ or "").splitlines()[0]
     )
@@ -63,15 +63,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer shapes and graphs")
     parser.add_argument("--table", action="store_true", help="print the table of the results")
     parser.add_argument("--tune", action="store_true", help="search tiles and write them")
-    parser.add_argument("--tiles", type=Path, help="where tiles go")
+    parser.add_argument("--tiles", type=Path, help="file for the tiles")
     parser.add_argument("--graphs", nargs="+", choices=graphs.NAMES)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--peers", nargs="*", choices=gpu.PEERS, default=tuple(gpu.PEERS))
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no case later")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="start no case after this time"
+    )
     parser.add_argument("--resume", action="store_true", help="skip what --out holds already")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the size of every graph")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the size of every graph"
+    )
     parser.add_argument("--runs", type=int, default=20, help="timed runs of each function")
-    parser.add_argument("--out", type=Path, help="where results go")
+    parser.add_argument("--out", type=Path, help="file for the results")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.gettempdir()) if options.dry_run else record.RESULTS
     options.out = options.out or folder / "gpu.jsonl"
@@ -81,7 +85,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.graphs = FEW if options.quick else graphs.NAMES
     if options.dry_run:
         options.scale, options.runs, options.shapes = 1e-5, 1, ((2, 4),)
-    # the interpreter cuts float32 short where a card rounds it to bfloat16
+    # the interpreter truncates float32 to bfloat16, whereas a card rounds
     options.dtypes = ("float32", "float16" if options.dry_run else "bfloat16")
     return options
 

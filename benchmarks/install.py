@@ -33,11 +33,11 @@ INSTALLED = Path(__file__).parents[1] / ".ci" / "installed.py"
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """What a command prints; an error, with all that it printed, where it fails."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
+    """Run a command and return its output. Raises an error with the output if it fails."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
     done = subprocess.run(
         [str(part) for part in command],
-        env={**kept, **environment},
+        env={**inherited, **environment},
         cwd=environment.get("PWD"),
         capture_output=True,
         text=True,
@@ -49,7 +49,7 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 def make_environment(home: Path) -> tuple[Path, Path]:
-    """A fresh environment that has all packages of this one.
+    """Create a fresh environment with all packages of this one.
 
     Returns:
         Its Python, and the folder of what is installed into it.
@@ -63,21 +63,21 @@ def make_environment(home: Path) -> tuple[Path, Path]:
 
 
 def install_all(wheel: Path, python: Path) -> None:
-    """Install a wheel with all that it needs, as a user does."""
+    """Install a wheel with its dependencies."""
     run(python, "-m", "pip", "install", wheel)
 
 
 def install(wheel: Path, python: Path) -> None:
-    """Install a wheel, and nothing else, into the environment of a Python."""
+    """Install a wheel without dependencies into the environment of a Python."""
     run(
         sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel
     )
 
 
 def first_output(python: Path, home: Path, *options: str) -> dict[str, Any]:
-    """What an installation says of itself, where no compiler is on the path."""
-    told = run(python, INSTALLED, *options, PWD=str(home), PATH=str(python.parent))
-    return json.loads(told.splitlines()[-1])
+    """Return the report of an installation, without a compiler on the path."""
+    output = run(python, INSTALLED, *options, PWD=str(home), PATH=str(python.parent))
+    return json.loads(output.splitlines()[-1])
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, default=record.RESULTS / "install.jsonl")
     parser.add_argument("--into", type=Path, metavar="PYTHON")
     options = parser.parse_args(arguments)
-    known = record.environment("benchmarks.install", [Path(one).name for one in arguments])
+    machine = record.environment("benchmarks.install", [Path(one).name for one in arguments])
     for wheel in options.wheel:
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
@@ -97,17 +97,17 @@ def main(arguments: Sequence[str]) -> None:
             installed = time.perf_counter()
             kernels = first_output(python, home, "--kernels")["info"]["cpu"]
             end = time.perf_counter()
-        found = {
+        entry = {
             "wheel": wheel.name,
             "bytes": wheel.stat().st_size,
             "kernels": kernels,
             "dependencies": bool(options.into),
             "install_seconds": installed - start,
             "seconds": end - start,
-            "environment": known,
+            "environment": machine,
         }
-        record.append(options.output, found)
-        print(f"{wheel.name}: {found['bytes'] / 1e6:.2f} MB, {end - start:.1f} s, {kernels}")
+        record.append(options.output, entry)
+        print(f"{wheel.name}: {entry['bytes'] / 1e6:.2f} MB, {end - start:.1f} s, {kernels}")
 
 
 if __name__ == "__main__":

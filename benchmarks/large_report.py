@@ -1,4 +1,4 @@
-"""Write what was measured on large graphs into the guide.
+"""Write the measurements of large graphs into the guide.
 
 python -m benchmarks.large_report
 
@@ -34,7 +34,7 @@ TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
         record.every(path)
     ),
 }
-"""The table of each results file, with its page and the place there."""
+"""Table function, page and mark for each results file."""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Measure what a call of each operator on a GPU takes of the host, without a GPU.
+"""Measure the host time of a GPU call of each operator, without a GPU.
 
     python -m benchmarks.launches             # a few seconds, once the kernels are compiled
     python -m benchmarks.launches --table     # write the table of docs/gpu.md from the results
@@ -25,7 +25,7 @@ from benchmarks.tools import launches
 def main(arguments: Sequence[str]) -> None:
     """Measure every operator, or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.launches", description=main.__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each case")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds per case")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "launches.jsonl")
     parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
     options = parser.parse_args(arguments)
@@ -34,12 +34,12 @@ def main(arguments: Sequence[str]) -> None:
         tables.write(PAGE, "host times", launches.table(newest))
         return
     torch.set_num_threads(1)
-    known = record.environment("benchmarks.launches", arguments)
-    environment = {**known, "triton": triton.__version__}
-    for found in launches.run(options.seconds):
-        record.append(options.out, {**found, "environment": environment})
-        times = {k: f"{v['median'] * 1e6:.1f} us" for k, v in found["seconds"].items()}
-        print(found["case"], times, found["launches"], flush=True)
+    machine = record.environment("benchmarks.launches", arguments)
+    environment = {**machine, "triton": triton.__version__}
+    for entry in launches.run(options.seconds):
+        record.append(options.out, {**entry, "environment": environment})
+        times = {k: f"{v['median'] * 1e6:.1f} us" for k, v in entry["seconds"].items()}
+        print(entry["case"], times, entry["launches"], flush=True)
 
 
 if __name__ == "__main__":

@@ -34,12 +34,16 @@ FEATURES, CLASSES = 100, 47
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure both ways, compare what they give, and print the peaks."""
+    """Measure both ways, compare their results, and print the peaks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layerwise")
     parser.description = main.__doc__
-    parser.add_argument("folder", type=Path, help="what benchmarks.sampling.make wrote")
-    parser.add_argument("--batch-edges", type=int, default=2**20, help="most edges at a time")
-    parser.add_argument("--skip-once", action="store_true", help="measure layer by layer alone")
+    parser.add_argument("folder", type=Path, help="folder written by benchmarks.sampling.make")
+    parser.add_argument(
+        "--batch-edges", type=int, default=2**20, help="maximum number of edges per range"
+    )
+    parser.add_argument(
+        "--skip-once", action="store_true", help="measure layer-by-layer inference only"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=record.RESULTS / "layerwise.jsonl")
     options = parser.parse_args(arguments)
@@ -59,18 +63,18 @@ def main(arguments: Sequence[str]) -> None:
             batch = options.batch_edges
             return inference(model, x, graph, batch_edges=batch, out=out, scratch=scratch)
 
-        found = {"layerwise": _measure(layerwise)}
+        results = {"layerwise": _measure(layerwise)}
         if not options.skip_once:
-            found["once"] = _measure(lambda: _once(model, options.folder, graph))
+            results["once"] = _measure(lambda: _once(model, options.folder, graph))
             torch.testing.assert_close(
-                found["layerwise"].pop("out"), found["once"].pop("out"), atol=1e-4, rtol=1e-4
+                results["layerwise"].pop("out"), results["once"].pop("out"), atol=1e-4, rtol=1e-4
             )
-        found["layerwise"].pop("out", None)
+        results["layerwise"].pop("out", None)
     row: dict[str, Any] = {"case": "layerwise/products", "nodes": nodes, "edges": graph.num_edges}
-    row |= {"batch_edges": options.batch_edges, **found}
+    row |= {"batch_edges": options.batch_edges, **results}
     environment = record.environment("benchmarks.layerwise", arguments)
     record.append(options.out, {**row, "environment": environment})
-    for name, side in found.items():
+    for name, side in results.items():
         print(f"{name}: peak {side['bytes'] / 2**30:.2f} GiB, {side['seconds']:.1f} s")
 
 

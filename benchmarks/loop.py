@@ -1,4 +1,4 @@
-"""Measure what Lightning's loop costs beside a bare loop that does the same.
+"""Measure what the training loop costs beside a bare loop that does the same.
 
     python -m benchmarks.loop             # about a minute
 
@@ -26,44 +26,47 @@ from gattn.data import load_molecules
 from gattn.molecules.inputs import featurise
 from gattn.molecules.members import MoleculeBatches, make_network
 from gattn.molecules.settings import MoleculeSettings
-from gattn.training.loading import shuffled_loader
-from gattn.training.loop import LoopSettings, fit_network
+from gattn.training.loop import LoopSettings, fit_network, shuffled_batches
 from gattn.training.losses import squared_error
 
 Part = MoleculeBatches
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time both loops, and print the share that Lightning adds to a step."""
+    """Time both loops, and print the share that the training loop adds to a step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop", description=main.__doc__)
-    parser.add_argument("--epochs", type=int, default=6, help="the first of them is not counted")
-    parser.add_argument("--rounds", type=int, default=5, help="in each of which both take a turn")
+    parser.add_argument(
+        "--epochs", type=int, default=6, help="number of steps; the first is not timed"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "loop.jsonl")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     settings = LoopSettings(epochs=options.epochs)
     train, validate = _parts()
     bare: list[float] = []
-    lightning: list[float] = []
+    ours: list[float] = []
     for _ in range(options.rounds):
         bare_seconds, bare_loss = _time(_bare, train, validate, settings)
-        seconds, loss = _time(_lightning, train, validate, settings)
+        seconds, loss = _time(_ours, train, validate, settings)
         if not math.isclose(loss, bare_loss, rel_tol=1e-3):
             raise SystemExit(f"the loops end with other losses: {loss} and {bare_loss}")
         bare.append(bare_seconds)
-        lightning.append(seconds)
-    ratio = statistics.median(ours / theirs for ours, theirs in zip(lightning, bare))
+        ours.append(seconds)
+    ratio = statistics.median(one / other for one, other in zip(ours, bare))
     environment = record.environment("benchmarks.loop", arguments)
-    seconds = {"bare": bare, "lightning": lightning}
-    found = {"case": "loop/64 molecules", "seconds": seconds, "ratio": ratio}
-    record.append(options.out, {**found, "environment": environment})
-    told = ", ".join(f"{name} {statistics.median(s) * 1e3:.2f} ms" for name, s in seconds.items())
-    print(f"a step of 64 molecules: {told}; Lightning adds {ratio - 1:.1%}")
+    seconds = {"bare": bare, "fit_network": ours}
+    row = {"case": "loop/64 molecules", "seconds": seconds, "ratio": ratio}
+    record.append(options.out, {**row, "environment": environment})
+    medians = ", ".join(
+        f"{name} {statistics.median(s) * 1e3:.2f} ms" for name, s in seconds.items()
+    )
+    print(f"a step of 64 molecules: {medians}; fit_network adds {ratio - 1:.1%}")
 
 
 def _parts() -> tuple[Part, Part]:
-    found = load_molecules("chembl2321810").labelled()
-    inputs, y = featurise(found.smiles).inputs, found.y[:, :1]
+    data = load_molecules("chembl2321810").labelled()
+    inputs, y = featurise(data.smiles).inputs, data.y[:, :1]
     y = (y - y.mean()) / y.std()
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
     train, validate = order[:768], order[768:]
@@ -71,11 +74,11 @@ def _parts() -> tuple[Part, Part]:
 
 
 def _time(loop, train: Part, validate: Part, settings: LoopSettings) -> tuple[float, float]:
-    """Processor's seconds of a step after the first epoch, and the last validation loss."""
+    """Return CPU seconds per step after the first epoch, and the last validation loss."""
     marks: list[float] = []
 
     class Marked(Part):
-        """Notes when an epoch's first batch is taken; the network is called after it."""
+        """Records the time at which the first batch of an epoch is taken."""
 
         def batch(self, positions):
             marks.append(time.process_time())
@@ -88,13 +91,13 @@ def _time(loop, train: Part, validate: Part, settings: LoopSettings) -> tuple[fl
     return (marks[-1] - marks[steps]) / (len(marks) - 1 - steps), loss
 
 
-def _lightning(network: nn.Module, train: Part, validate: Part, settings: LoopSettings) -> float:
+def _ours(network: nn.Module, train: Part, validate: Part, settings: LoopSettings) -> float:
     history = fit_network(network, squared_error, train, validate, settings)
     return history.records[-1].validation_loss
 
 
 def _bare(network: nn.Module, train: Part, validate: Part, settings: LoopSettings) -> float:
-    """What a user would write: AdamW, one cycle, clipping, averaged weights, validation."""
+    """A bare training loop with AdamW, one cycle, clipping, averaged weights and validation."""
     steps = settings.epochs * math.ceil(len(train) / settings.batch_size)
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average)).eval()
     optimizer = torch.optim.AdamW(
@@ -106,10 +109,10 @@ def _bare(network: nn.Module, train: Part, validate: Part, settings: LoopSetting
     cycle = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, settings.learning_rate, steps, pct_start=settings.warmup
     )
-    loader, loss = shuffled_loader(train, settings.batch_size, settings.seed, 0, 1), math.nan
+    loss = math.nan
     for epoch in range(settings.epochs):
-        loader.sampler.set_epoch(epoch)
-        for batch, y in loader:
+        for positions in shuffled_batches(len(train), settings.batch_size, settings.seed, epoch):
+            batch, y = train.batch(positions)
             optimizer.zero_grad()
             squared_error(network(batch), y).mean().backward()
             nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_clip)

@@ -33,12 +33,14 @@ CLASSES, WORDS, OWN = 10, 20_000, 400
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make what is wanted, train on it, and print what it took."""
+    """Create the data, train on it, and print time and memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nodes", description=main.__doc__)
     parser.add_argument("data", choices=("text", "cora", "citeseer", "pubmed"))
-    parser.add_argument("--nodes", type=int, default=60_000, help="of the made network")
+    parser.add_argument("--nodes", type=int, default=60_000, help="size of the synthetic network")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--layers", choices=("gattn", "pyg"), help="whose; default: gattn")
+    parser.add_argument(
+        "--layers", choices=("gattn", "pyg"), help="sides to measure (default: gattn)"
+    )
     parser.add_argument("--stack", type=int, help="networks trained together")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
     options = parser.parse_args(arguments)
@@ -59,24 +61,24 @@ def main(arguments: Sequence[str]) -> None:
             epochs = [int(row["epochs"]) for row in csv.DictReader(file)]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     memory, worked = used.ru_maxrss / 2**20, used.ru_utime + used.ru_stime
-    found = {
+    entry = {
         "case": f"nodes/{options.data}", "runs": options.runs, "nodes": metrics["nodes"],
         "layers": options.layers or "gattn", "stack": options.stack, "seconds": seconds,
         "processor_seconds": worked, "epochs": sum(epochs) / len(epochs), "peak_gib": memory,
         "test": metrics["runs"]["test"], "baselines": metrics["baselines"],
     }  # fmt: skip
     environment = record.environment("benchmarks.nodes", arguments)
-    record.append(options.out, {**found, "environment": environment})
+    record.append(options.out, {**entry, "environment": environment})
     accuracy = metrics["runs"]["test"]["accuracy"]
     spread = "" if options.runs == 1 else f", standard deviation {accuracy['std']:.4f}"
     print(
-        f"{seconds:.0f} s, {worked:.0f} s of processors, {memory:.2f} GiB, {found['epochs']:.0f} "
+        f"{seconds:.0f} s, {worked:.0f} s of processors, {memory:.2f} GiB, {entry['epochs']:.0f} "
         f"epochs a run, accuracy {accuracy['mean']:.4f}{spread}"
     )
 
 
 def _entry(options: argparse.Namespace) -> list[str]:
-    """The module that is run: the command, or the command with something changed."""
+    """Return the module to run: the command, or a variant of it."""
     if options.layers is None and options.stack is None:
         return ["gattn.cli"]
     return ["benchmarks.sides.nodes", options.layers or "gattn", str(options.stack or 1)]
@@ -95,9 +97,9 @@ def make_text_network(folder: Path, nodes: int, seed: int = 0) -> None:
     """
     draw = np.random.default_rng(seed)
     field = draw.integers(CLASSES, size=nodes)
-    own = draw.permutation(WORDS)[: CLASSES * OWN].reshape(CLASSES, OWN)
+    field_words = draw.permutation(WORDS)[: CLASSES * OWN].reshape(CLASSES, OWN)
     common = np.minimum(draw.zipf(1.3, (nodes, 48)), WORDS) - 1
-    special = own[field[:, None], draw.integers(OWN, size=(nodes, 12))]
+    special = field_words[field[:, None], draw.integers(OWN, size=(nodes, 12))]
     texts = np.hstack([common, special])
     with (folder / "nodes.csv").open("w", newline="") as file:
         table = csv.writer(file)

@@ -27,8 +27,8 @@ def main(arguments: Sequence[str]) -> None:
     records = record.newest(options.results)
     tables.write(README, ROWS, report.chosen(records))
     tables.write(PAGE, TABLES, report.report(records))
-    found = record.newest(record.RESULTS / "band.jsonl")["band"]
-    tables.write(SEQUENCES, "costs of a band", report.band_report(found))
+    entry = record.newest(record.RESULTS / "band.jsonl")["band"]
+    tables.write(SEQUENCES, "costs of a band", report.band_report(entry))
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ def main(arguments: Sequence[str]) -> None:
         return
     options.out.unlink(missing_ok=True)
     for shape in sass.classes():
-        found = list(sass.read(shape))
-        for one in found:
+        entries = list(sass.read(shape))
+        for one in entries:
             record.append(options.out, one)
-        print(shape, len(found), "kernels", flush=True)
+        print(shape, len(entries), "kernels", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gattn.distributed import DistributedGraph, Partition, Processes, init_processes, sum_gradients
 from gattn.nn import GATConv
-from gattn.training.checkpoint import SafeCheckpointIO
+from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 
 CLASSES, WIDTH = 4, 16
 
@@ -70,9 +70,9 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
     model = GAT().to(processes.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     state = {"model": model, "optimizer": optimizer}
-    files, first, loss = SafeCheckpointIO(), 0, x.new_zeros(())
+    first, loss = 0, x.new_zeros(())
     if args.checkpoint and args.checkpoint.exists():  # of any number of processes
-        checkpoint = files.load_checkpoint(args.checkpoint)
+        checkpoint = load_checkpoint(args.checkpoint)
         first = checkpoint.pop("epochs")
         for name, values in checkpoint.items():
             state[name].load_state_dict(values)
@@ -85,7 +85,7 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
         optimizer.step()
     if args.checkpoint and processes.rank == 0:  # all processes have the same parameters
         values = {name: thing.state_dict() for name, thing in state.items()}
-        files.save_checkpoint({**values, "epochs": args.epochs}, args.checkpoint)
+        save_checkpoint(args.checkpoint, {**values, "epochs": args.epochs})
     with torch.no_grad():
         hits = (model.eval()(x, graph).argmax(1) == y)[~labelled].sum()
     totals = torch.stack([loss.detach(), hits]).double()

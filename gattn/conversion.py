@@ -135,7 +135,7 @@ class ConversionReport:
         convertible: class name by path of PyG's layers that :func:`convert` would replace.
         seen: number of the other modules by class name; printed if no layer is listed above.
         edge_by_edge: reason by path of gattn's layers that do not run on the kernels, from their
-            ``why_not_fused``.
+            ``slow_path_reason``.
 
     Example:
         >>> from gattn import ConversionReport
@@ -232,7 +232,7 @@ def conversion_report(model: Module) -> ConversionReport:
     """
     report, seen, wholes = ConversionReport(), Counter[str](), list[str]()
     for path, module in model.named_modules():
-        slow = getattr(module, "why_not_fused", "") if _is_ours(module) else ""
+        slow = getattr(module, "slow_path_reason", "") if _is_ours(module) else ""
         if slow:
             report.edge_by_edge[path] = slow
         kind, reason = type(module), _why_not(module)

@@ -409,7 +409,7 @@ def test_forms_of_stereochemistry_are_compared(tmp_path, capsys):
     ]
     table.write_text("\n".join(["smiles,y", *lines, "bad(,1", f"{lines[0].split(',')[0]},"]))
     out = tmp_path / "runs.jsonl"
-    options = ["--target", "y", "--models", "ridge", "--seeds", "0", "--out", str(out)]
+    options = ["--target", "y", "--models", "gp", "--seeds", "0", "--out", str(out)]
     assert stereo.main([str(table), *options]) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line.split(" | ")[2] for line in told[2:]] == list(stereo.COUNTS)

@@ -518,7 +518,7 @@ def test_a_report_tells_which_layers_run_edge_by_edge_and_why():
     layers["hooked"].register_message_forward_hook(lambda layer, inputs, out: None)
     report = conversion_report(torch.nn.ModuleDict(layers))
     assert report.replaced.keys() == layers.keys()
-    assert report.edge_by_edge == {n: x.why_not_fused for n, x in layers.items() if n != "plain"}
+    assert report.edge_by_edge == {n: x.slow_path_reason for n, x in layers.items() if n != "plain"}
     assert report.edge_by_edge["doubled"] == "Doubled overrides message"
     assert "\nedge by edge, as slow as PyG, 3: hooked (a hook on message" in str(report)
 

@@ -87,7 +87,8 @@ def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_
 def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
     names = zipfile.ZipFile(pure_wheel).namelist()
     assert pure_wheel.name.endswith("-none-any.whl")
-    assert {"gattn/py.typed", "gattn/data/registry.toml", "gattn/functional.py"} <= set(names)
+    registry = "gattn/data/datasets/registry.toml"
+    assert {"gattn/py.typed", registry, "gattn/functional.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert [name for name in names if name.endswith(SOURCES)] == []
     tops = {name.split("/")[0] for name in names}
@@ -127,7 +128,7 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
 
 
 ABSENT = [
-    ("rdkit", "gattn.data.mol_graph('C')", "molecules"),
+    ("rdkit", "gattn.data.smiles_to_data('C')", "molecules"),
     ("rdkit", "gattn.data.load_molecules('esol', 'nowhere')", "molecules"),
     ("networkx", "gattn.graphs.to_networkx(gattn.graphs.causal([2]))", "networkx"),
     ("networkx", "__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),

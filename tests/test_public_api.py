@@ -12,12 +12,12 @@ PUBLIC = {
         ConversionReport Graph __version__ backend_info conversion_report convert data functional
         graphs models nn register_graphgym register_readouts transforms""",
     "gattn.data": """
-        ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile Dataset MoleculeError Molecules
-        NeighborLoader Score Split Table TableRow atom_features batch_molecules bond_features
-        data_root dataset dataset_names load_citation load_molecules map_edges mol_graph
-        molecule_descriptors molecule_identities
-        morgan_fingerprints open_table random_split read_csv read_smiles scaffold_split
-        split_by_names split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
+        ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile DatasetRecord MoleculeError
+        Molecules NeighborLoader ReportedScore Split Table TableRow atom_features batch_molecules
+        bond_features data_root dataset_names get_dataset load_citation load_molecules
+        open_edges smiles_to_data molecule_descriptors molecule_identities morgan_fingerprints
+        open_table random_split read_csv read_smiles scaffold_split split_by_names
+        split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """
         DistributedGraph Partition ProcessFailure Processes CommStats init_processes
         sum_gradients""",
@@ -59,9 +59,9 @@ PUBLIC = {
         AddRelativeRandomWalkPE AddShortestPaths AddSinusoidalPE""",
 }
 HEAVY = (
-    *("triton", "rdkit", "lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "pandas"),
+    *("triton", "rdkit", "scipy", "sklearn", "matplotlib", "pandas"),
     *("pyarrow", "networkx", "safetensors", "tomlkit", "typer", "rich", "jinja2", "optuna", "tqdm"),
-    "joblib",
+    *("joblib", "msgspec"),
 )
 
 

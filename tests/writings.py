@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rdkit import Chem
 
-from gattn.data.plain import plain_atoms
+from gattn.data.molecules.plain import plain_atoms
 
 
 class Writing(NamedTuple):

@@ -1,1 +1,1 @@
-"""What every measurement uses; knows no side and no case."""
+"""Tools that all measurements use, independent of sides and cases."""

@@ -1,4 +1,4 @@
-"""What a measurement is made of: a graph, a contender of each side, a case that measures them."""
+"""Parts of a measurement: graphs, contenders and cases."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 
 
 class CannotRun(Exception):
-    """Why a side has no time in a case: no package, a feature or a graph that it does not serve."""
+    """Reason why a side cannot run a case: missing package, unsupported feature or graph."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how large to measure."""
+    """Duration and size of the measurements."""
 
     seconds: float = 30.0
-    """Time to spend on the timings of each case, after its check."""
+    """Seconds for timing each case, after its check."""
     scale: float = 1.0
     """Size of the power-law graph relative to ogbn-arxiv's; a trial runs at 0.01."""
     threads: int = 2
     memory: bool = True
-    """Whether to measure peak memory, in one more process for each side."""
+    """If True, also measure peak memory, in one additional process per side."""
     largest: int = 10**8
     """Edges of the largest graph of the growth table."""
 
@@ -41,16 +41,16 @@ class Topology:
 
     @property
     def num_edges(self) -> int:
-        """e."""
+        """Number of edges."""
         return self.edge_index.shape[1]
 
     @property
     def device(self) -> torch.device:
-        """Where the edges lie."""
+        """Device of the edges."""
         return self.edge_index.device
 
     def sizes(self) -> dict[str, int]:
-        """What a record keeps of it."""
+        """Fields of a record that describe the graph."""
         return {"nodes": self.num_nodes, "edges": self.num_edges}
 
 
@@ -61,7 +61,7 @@ Function = Callable[..., Tensor]
 class Contender:
     """One side of a case: a forward, and the leaves whose gradients its backward computes.
 
-    The sides of a case name their leaves alike, so that gradients can be compared one by one.
+    All sides of a case use the same names of leaves, so that gradients can be compared.
     """
 
     forward: Callable[[], Tensor]
@@ -69,19 +69,19 @@ class Contender:
 
     @classmethod
     def of(cls, function: Function, inputs: Mapping[str, Tensor]) -> Contender:
-        """A function of named inputs, of which those that ask for a gradient are leaves."""
+        """Contender for a function of named inputs. Inputs that require a gradient are leaves."""
         leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
         return cls(lambda: function(**inputs), leaves)
 
     def gradients(self, out: Tensor, weights: Tensor) -> dict[str, Tensor]:
-        """What backward gives of an output of forward, without the leaves that it does not use."""
-        found = torch.autograd.grad(out, list(self.leaves.values()), weights, allow_unused=True)
-        return {name: grad for name, grad in zip(self.leaves, found) if grad is not None}
+        """Gradients of an output with respect to the leaves that it uses."""
+        gradients = torch.autograd.grad(out, list(self.leaves.values()), weights, allow_unused=True)
+        return {name: grad for name, grad in zip(self.leaves, gradients) if grad is not None}
 
 
 class Case(Protocol):
-    """Something that is checked and then measured; it raises CheckFailed and measures nothing."""
+    """A case checks its sides and then measures them. If a check fails, it raises CheckFailed."""
 
     def measure(self, settings: Settings) -> dict[str, Any]:
-        """What a record keeps beside the case's name and the environment."""
+        """Return the fields of a record other than the case's name and the environment."""
         ...

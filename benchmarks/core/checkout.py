@@ -1,4 +1,4 @@
-"""Another commit of this repository, checked out and built in a folder of its own."""
+"""Check out and build another commit of this repository in a separate folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.core.isolate import ROOT
 
 TOOLS = ("scikit_build_core", "nanobind")
-"""What builds gattn; where one is missing pip fetches them all for the build."""
+"""Packages that build gattn. If one is missing, pip downloads all of them for the build."""
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def built(commit: str) -> Iterator[Path]:
 
 
 def git(*arguments: str, folder: Path = ROOT) -> str:
-    """What git prints in a folder."""
+    """Return the output of a git command in a folder."""
     return _run(["git", "-C", str(folder), *arguments]).strip()
 
 

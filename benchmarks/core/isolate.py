@@ -1,4 +1,4 @@
-"""Processes of their own, which may have so much memory and time, or another gattn."""
+"""Separate processes with limits of memory and time, or with another gattn package."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The tree that the benchmarks stand in."""
+"""Root of the source tree with the benchmarks."""
 
 
 class Stopped(Exception):
-    """A process needed more than it may have."""
+    """A process exceeded its limit of memory or time."""
 
 
 class Failed(RuntimeError):
-    """A process could not do what was asked: the traceback there, or how the process ended."""
+    """A call in a process failed. The message is its traceback or the exit status."""
 
 
 def call(
@@ -37,7 +37,7 @@ def call(
     gigabytes: float | None = None,
     seconds: float | None = None,
 ) -> Any:
-    """What a function of a module returns in a new process.
+    """Call a function in a new process and return its result.
 
     Args:
         function: of a module, or a method.
@@ -55,7 +55,7 @@ def call(
 
 
 class Process:
-    """A Python process that makes one call after another, and waits in between.
+    """A Python process that executes calls one after another.
 
     Args:
         threads: of torch.
@@ -68,8 +68,9 @@ class Process:
     ) -> None:
         self._connection, theirs = multiprocessing.Pipe()
         self._gigabytes = gigabytes
-        asked = {"threads": threads, "gigabytes": gigabytes, "gattn": str(gattn) if gattn else None}
-        command = [sys.executable, "-m", __name__, str(theirs.fileno()), json.dumps(asked)]
+        package = str(gattn) if gattn else None
+        limits = {"threads": threads, "gigabytes": gigabytes, "gattn": package}
+        command = [sys.executable, "-m", __name__, str(theirs.fileno()), json.dumps(limits)]
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
@@ -78,23 +79,23 @@ class Process:
     def call(
         self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
     ) -> Any:
-        """What a function returns there; see :func:`call`."""
+        """Call a function in the process and return its result; see :func:`call`."""
         try:
             self._connection.send((function, arguments))
             if not self._connection.poll(seconds):
                 raise Stopped(f"over {seconds:.0f} s")
-            problem, found = self._connection.recv()
+            problem, result = self._connection.recv()
         except (EOFError, ConnectionError) as ended:
             code = self._process.wait()
             raise Failed(f"{function.__qualname__}: its process ended ({code})") from ended
         if not problem:
-            return found
+            return result
         if "can't allocate memory" in problem or "MemoryError" in problem:
             raise Stopped(f"over {self._gigabytes:.0f} GB" if self._gigabytes else "out of memory")
         raise Failed(f"{function.__qualname__}{arguments} failed:\n{problem}")
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._connection.close()
         self._process.kill()
         self._process.wait()
@@ -107,7 +108,7 @@ class Process:
 
 
 class OnlyFrom:
-    """Finds a package in one folder, and nowhere else."""
+    """Import finder that searches a package in one folder only."""
 
     def __init__(self, package: str, folder: Path) -> None:
         self.package, self.folder = package, folder
@@ -115,7 +116,7 @@ class OnlyFrom:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Of the package and what is in it; an installation's own finder never gets to see it."""
+        """Return the spec of the package or of a module in it, before other finders are asked."""
         if name.partition(".")[0] != self.package:
             return None
         spec = PathFinder.find_spec(name, [str(self.folder)] if path is None else path, target)
@@ -133,7 +134,7 @@ def _serve(connection: Connection, threads: int, gigabytes: float | None, gattn:
         sys.meta_path.insert(0, OnlyFrom("gattn", Path(gattn)))
     while True:
         try:
-            function, arguments = connection.recv()  # imports the module of the function
+            function, arguments = connection.recv()  # unpickling imports the module of the function
             answer = "", function(*arguments)
         except EOFError:
             return

@@ -15,50 +15,50 @@ import torch
 
 @dataclass
 class Peak:
-    """Most bytes above what was held as the block began, known when it has ended."""
+    """Peak memory above the memory at the start of the block, set at its end."""
 
     bytes: int = 0
-    held: int = 0
+    baseline: int = 0
 
 
 @contextlib.contextmanager
 def peak(device: torch.device | str = "cpu") -> Iterator[Peak]:
-    """Measure a block.
+    """Measure the peak memory of a block.
 
-    On the CPU free memory is first given back to the system, and the peak begins at what is left.
-    Where the system cannot tell (not Linux), the peak is that of the process since its start.
+    On the CPU free memory is first returned to the system, and the peak counts from the rest. On
+    systems other than Linux the peak is that of the process since its start.
     """
-    found = Peak()
+    measured_peak = Peak()
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        found.held = torch.cuda.memory_allocated()
-        yield found
+        measured_peak.baseline = torch.cuda.memory_allocated()
+        yield measured_peak
         torch.cuda.synchronize()
-        found.bytes = torch.cuda.max_memory_allocated() - found.held
+        measured_peak.bytes = torch.cuda.max_memory_allocated() - measured_peak.baseline
         return
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
-    found.held = _resident()
-    yield found
-    found.bytes = highest() - found.held
+    measured_peak.baseline = _resident()
+    yield measured_peak
+    measured_peak.bytes = highest() - measured_peak.baseline
 
 
 def free(device: torch.device | str) -> None:
-    """Give a device's cached memory back; raise what a kernel has left to be raised."""
+    """Free the cached memory of a device. Raises pending errors of kernels."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
 
 
 def _resident() -> int:
-    """Bytes of this process in memory now."""
+    """Return the resident memory of this process in bytes."""
     return _status("VmRSS") if sys.platform == "linux" else highest()
 
 
 def highest() -> int:
-    """Most bytes of this process in memory since it began, or since the count was set back."""
+    """Return the peak resident memory of this process since its start or the last reset."""
     if sys.platform == "linux":
         return _status("VmHWM")
     unit = 1 if sys.platform == "darwin" else 1024

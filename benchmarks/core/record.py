@@ -1,4 +1,4 @@
-"""What a measurement is kept with: versions, hardware, commit and command, as JSON lines."""
+"""Records of measurements as JSON lines, with versions, hardware, commit and command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Record = dict[str, Any]
 
 
 def environment(module: str, arguments: Sequence[str]) -> Record:
-    """Everything that a number depends on and that can be read off the machine.
+    """Return the versions, hardware, commit and command that a measurement depends on.
 
     Args:
         module: what was run, as ``python -m`` names it.
@@ -50,7 +50,7 @@ def environment(module: str, arguments: Sequence[str]) -> Record:
 
 
 def cpu_model() -> str:
-    """The processor's name."""
+    """Return the name of the processor."""
     listing = Path("/proc/cpuinfo")
     if listing.exists():
         for line in listing.read_text().splitlines():
@@ -60,7 +60,7 @@ def cpu_model() -> str:
 
 
 def commit() -> str:
-    """The checkout's commit, with a plus where tracked sources differ from it."""
+    """Return the commit of the checkout, with a plus if tracked files are modified."""
 
     def git(*arguments: str) -> str:
         if shutil.which("git") is None:
@@ -76,7 +76,7 @@ def commit() -> str:
 
 
 def append(path: Path, record: Record) -> None:
-    """Add one line to a file of records, in place of one that was cut short."""
+    """Append a record to a file, and replace a last line that is incomplete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = path.read_text() if path.exists() else ""
     if whole_lines(text) != text:
@@ -86,15 +86,15 @@ def append(path: Path, record: Record) -> None:
 
 
 def whole_lines(text: str) -> str:
-    """The text but for a last line that a killed run left without an end."""
+    """Return the text without an incomplete last line of an interrupted run."""
     return text[: text.rfind("\n") + 1]
 
 
 def every(path: Path) -> list[Record]:
-    """All records of a file."""
+    """Return all records of a file."""
     return [json.loads(line) for line in whole_lines(path.read_text()).splitlines()]
 
 
 def newest(path: Path) -> dict[str, Record]:
-    """The last record of each case, in the order of the file."""
-    return {found["case"]: found for found in every(path)}
+    """Return the last record of each case, in the order of the file."""
+    return {entry["case"]: entry for entry in every(path)}

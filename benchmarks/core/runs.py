@@ -1,4 +1,4 @@
-"""Cases one after another: those that cannot be measured are named, and the next one begins."""
+"""Run cases one after another, and report those that cannot be measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.core.verify import CheckFailed
 
 
 class Runs:
-    """Counts what failed."""
+    """Counter of failed cases."""
 
     def __init__(self) -> None:
         self.failed = 0
@@ -19,15 +19,14 @@ class Runs:
     def each(
         self, names: Iterable[str], measure: Callable[[str], Record]
     ) -> Iterator[tuple[str, Record]]:
-        """Each case that could be measured, with what was found.
+        """Yield the name and the result of each case that could be measured.
 
-        A case whose data set is not there is skipped; one that fails its check, or whose process
-        fails, is counted.
+        Cases without their data set are skipped. Cases whose check or process fails are counted.
         """
         for name in names:
             print(f"{name} ...", file=sys.stderr, flush=True)
             try:
-                found = measure(name)
+                result = measure(name)
             except FileNotFoundError as missing:
                 print(f"{name}: skipped, {missing}", flush=True)
                 continue
@@ -36,4 +35,4 @@ class Runs:
                 what = "check failed" if isinstance(problem, CheckFailed) else "failed"
                 print(f"{name}: {what}, not timed: {problem}", flush=True)
                 continue
-            yield name, found
+            yield name, result

@@ -1,4 +1,4 @@
-"""Numbers as text, tables in Markdown, and their places in a page."""
+"""Format numbers and Markdown tables, and write tables into pages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], text: int = 1) -> str:
-    """A table whose first columns are text, so many of them, and whose others are numbers."""
+    """Return a Markdown table whose first ``text`` columns are text and the others numbers."""
     align = ["---" if number < text else "---:" for number in range(len(head))]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows])
 
 
 def seconds(value: float) -> str:
-    """Three digits with a unit."""
+    """Format seconds with three digits and a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= scale or unit == "us":
             return f"{_three(value / scale)} {unit}"
@@ -21,7 +21,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Three digits of MB or GB."""
+    """Format bytes with three digits in MB or GB."""
     return f"{_three(value / 1e9)} GB" if value >= 1e9 else f"{_three(value / 1e6)} MB"
 
 
@@ -30,7 +30,7 @@ def _three(value: float) -> str:
 
 
 def fill(text: str, name: str, section: str) -> str:
-    """Put a section between the marks of this name, in place of what stands there."""
+    """Replace the section between the marks of this name in a text."""
     start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     if text.count(start) != 1 or text.count(end) != 1:
         raise SystemExit(f"the page must hold {start} and {end} once each")
@@ -40,5 +40,5 @@ def fill(text: str, name: str, section: str) -> str:
 
 
 def write(page: Path, name: str, section: str) -> None:
-    """The same in a file."""
+    """Replace the section between the marks of this name in a file."""
     page.write_text(fill(page.read_text(), name, section))

@@ -1,4 +1,4 @@
-"""Time of functions that take turns, on the CPU and on a CUDA device."""
+"""Time functions in alternation, on the CPU and on a CUDA device."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Run = Callable[[], object]
 
 
 class Clock(Protocol):
-    """Times a function on one kind of device."""
+    """A clock that times a function on one kind of device."""
 
     def seconds(self, function: Run, calls: int = 1) -> float:
-        """Mean of so many calls in a row."""
+        """Return the mean time of several consecutive calls."""
         ...
 
     def cool(self) -> None:
-        """Overwrite what the device's cache holds, where that can be done."""
+        """Overwrite the cache of the device if possible."""
         ...
 
 
 class CpuClock:
-    """The time on the wall."""
+    """Clock of the CPU: wall time."""
 
     def seconds(self, function: Run, calls: int = 1) -> float:
         start = time.perf_counter()
@@ -42,11 +42,11 @@ class CpuClock:
         return (time.perf_counter() - start) / calls
 
     def cool(self) -> None:
-        """Nothing: a core's caches are cold after the turn of another function."""
+        """Do nothing: the caches are cold after another function has run."""
 
 
 class CudaClock:
-    """CUDA events on the current stream."""
+    """Clock of CUDA devices: events on the current stream."""
 
     def __init__(self) -> None:
         self.scratch = torch.empty(2**26, dtype=torch.int32, device="cuda")
@@ -69,16 +69,16 @@ CPU = CpuClock()
 
 
 def clock(device: torch.device | str) -> Clock:
-    """The clock of a device."""
+    """Return the clock of a device."""
     return CudaClock() if torch.device(device).type == "cuda" else CPU
 
 
 def alternate(functions: Mapping[str, Run], seconds: float, on: Clock = CPU) -> dict[str, Spread]:
-    """Median, quartiles and count of each function's time, in seconds.
+    """Return the median, the quartiles and the number of runs of each function, in seconds.
 
-    A turn begins with a call that is not timed: on a virtual machine the host takes back what the
-    other's turn has freed, and gives it again a page at a time. A function too short for the
-    clock is called several times a turn.
+    A turn begins with an untimed call, because on a virtual machine the host reclaims the memory
+    that the other function freed and returns it page by page. Short functions are called several
+    times per turn.
     """
     calls = {name: calls_a_turn(function, on) for name, function in functions.items()}
 
@@ -92,10 +92,9 @@ def alternate(functions: Mapping[str, Run], seconds: float, on: Clock = CPU) -> 
 def take_turns(
     samplers: Mapping[str, Callable[[], float]], seconds: float, fewest: int = FEWEST
 ) -> dict[str, list[float]]:
-    """Samples of each, at least the fewest, taken in turns until ``seconds`` are over.
+    """Return samples of each function, taken in turns for ``seconds``, with a minimum number.
 
-    Each round goes in the reverse order of the one before: what else the machine does then falls
-    on all of them.
+    The order is reversed in every round, so that other load on the machine affects all functions.
     """
     samples: dict[str, list[float]] = {name: [] for name in samplers}
     order = list(samplers)
@@ -110,20 +109,20 @@ def take_turns(
 
 
 def sample(function: Run, calls: int, on: Clock = CPU) -> float:
-    """One turn."""
+    """Run one turn of a function and return its time."""
     function()
     return on.seconds(function, calls)
 
 
 def calls_a_turn(function: Run, on: Clock = CPU) -> int:
-    """Warm up, then choose how many calls make one sample."""
+    """Warm up, and return the number of calls per sample."""
     function()
     once = on.seconds(function)
     return max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / once)))
 
 
 def median(function: Run, runs: int, on: Clock = CPU, *, cold: bool = False) -> float:
-    """Median seconds of so many runs in a row, each with the cache overwritten if cold."""
+    """Return the median of several runs in seconds; ``cold`` overwrites the cache before each."""
     samples = []
     for _ in range(runs):
         if cold:
@@ -133,13 +132,13 @@ def median(function: Run, runs: int, on: Clock = CPU, *, cold: bool = False) -> 
 
 
 def summary(values: list[float]) -> Spread:
-    """Median and quartiles."""
+    """Return the median and the quartiles."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"median": middle, "low": low, "high": high, "runs": len(values)}
 
 
 def forward(contender: Contender) -> Callable[[], Tensor]:
-    """The forward alone, with nothing kept for a backward."""
+    """Return a function that runs the forward without saving tensors for backward."""
 
     def run() -> Tensor:
         with torch.no_grad():
@@ -149,7 +148,7 @@ def forward(contender: Contender) -> Callable[[], Tensor]:
 
 
 def training(contender: Contender) -> Run:
-    """Forward and backward, with gradients of all leaves."""
+    """Return a function that runs forward and backward, with gradients of all leaves."""
     weights = torch.ones_like(forward(contender)())
 
     def run() -> object:
@@ -162,7 +161,7 @@ PASSES: dict[str, Callable[[Contender], Run]] = {"forward": forward, "training":
 
 
 def captured(function: Run) -> torch.cuda.CUDAGraph:
-    """A CUDA graph of a function."""
+    """Return a CUDA graph of a function."""
     stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
     stream.wait_stream(current)
     with torch.cuda.stream(stream):
@@ -173,5 +172,5 @@ def captured(function: Run) -> torch.cuda.CUDAGraph:
         with torch.cuda.graph(graph):
             function()
     finally:
-        torch.cuda.set_stream(current)  # what cannot be captured leaves the stream of the capture
+        torch.cuda.set_stream(current)  # if the capture fails, leave its stream
     return graph

@@ -1,4 +1,4 @@
-"""Whether a case may be timed: errors against float64, agreement with the peer, repeatability."""
+"""Checks before a case is timed: errors against float64, agreement with the peer, equal bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.core.case import Contender
 from benchmarks.core.seeds import normal
 
 SLACK = 1.25
-"""How much larger than its yardstick's an error may be, beside the floor of its type."""
+"""Largest ratio of an error to the yardstick's error, in addition to the floor of its dtype."""
 FLOOR = {torch.float32: 1e-5, torch.bfloat16: 1e-3, torch.float64: 1e-10}
 APART = 1e-4
 JUMPS = 1e-2
@@ -24,14 +24,13 @@ Outcome = dict[str, Tensor]
 
 
 class CheckFailed(Exception):
-    """A contender computes something else: there is nothing to time."""
+    """A contender computes a different result, so that the case is not timed."""
 
 
 def step(contender: Contender, rounded: torch.dtype | None = None) -> Outcome:
-    """One forward and backward: the output and every gradient.
+    """Run forward and backward, and return the output and all gradients.
 
-    The gradient of the output is random, and holds the numbers of ``rounded`` or of the output's
-    own dtype.
+    The gradient of the output is random, with the rounding of dtype ``rounded`` or of the output.
     """
     out = contender.forward()
     weights = normal(*out.shape, seed=9, dtype=rounded or out.dtype, device=out.device)
@@ -53,28 +52,28 @@ def on_reference() -> Iterator[None]:
 
 
 def largest(tensor: Tensor) -> float:
-    """Largest magnitude."""
+    """Return the largest magnitude."""
     return tensor.double().abs().max().item() if tensor.numel() else 0.0
 
 
 def norm(tensor: Tensor) -> float:
-    """Root of the sum of squares."""
+    """Return the Euclidean norm."""
     return float(torch.linalg.vector_norm(tensor.double()))
 
 
-def error(found: Outcome, exact: Outcome, size: Callable[[Tensor], float] = largest) -> float:
-    """Size of the difference over the size of what is exact, the worst of output and gradients.
+def error(outcome: Outcome, exact: Outcome, size: Callable[[Tensor], float] = largest) -> float:
+    """Return the largest relative error of the output and the gradients.
 
-    A gradient that is zero but for rounding (a softmax does not feel a bias of the key) is
-    measured against the largest gradient.
+    A gradient that is zero up to rounding (a bias of the key does not change a softmax) is divided
+    by the largest gradient.
     """
     sizes = {name: size(want) for name, want in exact.items()}
     most = max(sizes.values())
     worst = 0.0
     for name, want in exact.items():
-        if name not in found:
+        if name not in outcome:
             raise CheckFailed(f"{name} has no gradient")
-        have = found[name]
+        have = outcome[name]
         if have.shape != want.shape:
             raise CheckFailed(f"{name} has shape {tuple(have.shape)}, not {tuple(want.shape)}")
         difference = size(have.double() - want.double())
@@ -88,7 +87,7 @@ def error(found: Outcome, exact: Outcome, size: Callable[[Tensor], float] = larg
 def against_float64(
     sides: Mapping[str, Contender], exact: Mapping[str, Contender], dtype: torch.dtype
 ) -> dict[str, float]:
-    """Errors of gattn and of a yardstick against float64; gattn's must be about as small.
+    """Compare the errors of gattn and of a yardstick against float64. Both must be similar.
 
     The exact values are those of gattn's reference in float64, which must be the peer's in
     float64 where the peer computes the same. The yardstick is the peer or, in 16 bits or where
@@ -99,48 +98,48 @@ def against_float64(
     if "pyg" in exact:
         apart = error(step(exact["pyg"]), want)
         require(apart <= FLOOR[torch.float64], f"float64 reference and PyG differ by {apart:.1e}")
-    found = error(step(sides["gattn"]), want)
+    deviation = error(step(sides["gattn"]), want)
     if "pyg" in sides and dtype == torch.float32:
         yardstick = error(step(sides["pyg"]), want)
     else:
         with on_reference():
             yardstick = error(step(sides["gattn"]), want)
     bound = SLACK * yardstick + FLOOR[dtype]
-    require(found <= bound, f"error {found:.1e} against float64; {bound:.1e} allowed")
-    return {"error": found, "yardstick": yardstick}
+    require(deviation <= bound, f"error {deviation:.1e} against float64; {bound:.1e} allowed")
+    return {"error": deviation, "yardstick": yardstick}
 
 
-def against_peer(found: Outcome, want: Outcome, apart: float = APART) -> dict[str, float]:
-    """How far gattn's numbers are from a peer's at full size.
+def against_peer(outcome: Outcome, want: Outcome, apart: float = APART) -> dict[str, float]:
+    """Return the differences of gattn's results from a peer's at full size.
 
     Outputs are compared element by element. Gradients are compared in norm: a LeakyReLU's slope
     jumps at zero, and among hundreds of millions of scores some lie within rounding of it.
     """
-    difference = error({"out": found["out"]}, {"out": want["out"]})
+    difference = error({"out": outcome["out"]}, {"out": want["out"]})
     require(difference <= apart, f"outputs differ by {difference:.1e}; {apart:.0e} allowed")
     most = max(norm(gradient) for gradient in want.values())
     for name, gradient in want.items():
-        jumps = norm(found[name] - gradient) / max(norm(gradient), JUMPS * most)
+        jumps = norm(outcome[name] - gradient) / max(norm(gradient), JUMPS * most)
         require(jumps <= JUMPS, f"{name} differs by {jumps:.1e}; {JUMPS:.0e} allowed")
     return {"apart": difference}
 
 
 def differing(contender: Contender) -> list[str]:
-    """What two runs do not give the same bits of."""
+    """Return the names of results that differ in their bits between two runs."""
     first, second = step(contender), step(contender)
     return [name for name, tensor in first.items() if not torch.equal(tensor, second[name])]
 
 
 def repeatable(contender: Contender) -> None:
-    """Two runs must give the same bits."""
+    """Raise CheckFailed unless two runs give the same bits."""
     names = differing(contender)
     require(not names, f"two runs differ in {', '.join(names)}")
 
 
-def within_rounding(found: float, problem: str, dtype: torch.dtype = torch.float32) -> float:
-    """An error, which must be one of rounding in this type; ``problem`` begins what is raised."""
-    require(found <= FLOOR[dtype], f"{problem} by {found:.1e}")
-    return found
+def within_rounding(deviation: float, problem: str, dtype: torch.dtype = torch.float32) -> float:
+    """Return an error, or raise ``problem`` if it exceeds the rounding of this dtype."""
+    require(deviation <= FLOOR[dtype], f"{problem} by {deviation:.1e}")
+    return deviation
 
 
 def require(condition: bool, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""Graphs of the data sets that gattn reads."""
+"""Graphs from the data sets that gattn reads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.core.seeds import generator
 
 
 def root() -> Path:
-    """Where the raw data sets lie: ``GATTN_DATA``, else ``shared/data`` beside the checkout."""
-    given = os.environ.get("GATTN_DATA")
+    """Return the folder of data sets: ``GATTN_DATA``, or ``shared/data`` beside the checkout."""
+    folder = os.environ.get("GATTN_DATA")
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    return Path(given) if given else beside
+    return Path(folder) if folder else beside
 
 
 def esol(count: int, seed: int = 0) -> Topology:
-    """A batch of molecules of ESOL, the same ones in every run."""
+    """Return a batch of ESOL molecules, the same in every run."""
     every: Any = gattn.data.load_molecules("esol", root(), download=False).graphs
     chosen = torch.randperm(len(every), generator=generator(seed))[:count].tolist()
     batch: Any = gattn.data.batch_molecules([every[position] for position in chosen])

@@ -1,4 +1,4 @@
-"""Graphs of every size and kind, drawn anew and alike in every run, on any device."""
+"""Random graphs of several sizes and kinds, equal in every run and on every device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EDGES = {
     "sets": 64 * 256**2,
     "hub": 2_000_000,
 }
-"""About so many edges at scale 1."""
+"""Approximate number of edges at scale 1."""
 NAMES = tuple(EDGES)
 
 
@@ -85,7 +85,7 @@ def molecules(count: int, seed: int = 0, device: torch.device | str = "cpu") -> 
 
 
 def sets(count: int, size: int, device: torch.device | str = "cpu") -> Topology:
-    """Complete graphs, as self-attention over sets has them."""
+    """Complete graphs, as in self-attention over sets."""
     place = torch.arange(count * size, device=device)
     source = place.view(count, 1, size).expand(count, size, size).reshape(-1)
     edges = torch.stack([source, place.repeat_interleave(size)])
@@ -93,7 +93,7 @@ def sets(count: int, size: int, device: torch.device | str = "cpu") -> Topology:
 
 
 def hub(num_nodes: int, device: torch.device | str = "cpu") -> Topology:
-    """All nodes to one and back."""
+    """Star graphs: edges between one node and all others, in both directions."""
     others = torch.arange(1, num_nodes, device=device)
     one = torch.zeros_like(others)
     return Topology(torch.stack([torch.cat([others, one]), torch.cat([one, others])]), num_nodes)

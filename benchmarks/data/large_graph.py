@@ -1,6 +1,6 @@
 """The graph of ogbn-products' size, read from the folder that ``benchmarks.sampling.make`` wrote.
 
-Nothing of gattn is imported here: the graph is read for its peers, too.
+This module does not import gattn, because the graph is also read for its peers.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def pairs(folder: Path, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
 
 
 def features(folder: Path) -> torch.Tensor:
-    """What the nodes hold, [n, 100] float32, in memory."""
+    """Node features in memory, [n, 100] float32."""
     return torch.from_numpy(np.load(folder / "x.npy"))
 
 
 def mapped_features(folder: Path, dtype: torch.dtype) -> torch.Tensor:
-    """The same, mapped: from another file where it is another dtype, made when first asked for."""
+    """Memory-mapped node features. Other dtypes have a separate file, written on first use."""
     x = np.load(folder / "x.npy", mmap_mode="c")
     if dtype == torch.float32:
         return torch.from_numpy(x)
     path = folder / f"x.{str(dtype).removeprefix('torch.')}"
     if not path.exists():
         part = path.with_suffix(".part")
-        made = torch.from_file(str(part), shared=True, size=x.size, dtype=dtype).view(x.shape)
+        mapped = torch.from_file(str(part), shared=True, size=x.size, dtype=dtype).view(x.shape)
         for start in range(0, len(x), _PIECE):
-            made[start : start + _PIECE] = torch.from_numpy(x[start : start + _PIECE])
+            mapped[start : start + _PIECE] = torch.from_numpy(x[start : start + _PIECE])
         part.replace(path)
     return torch.from_file(str(path), size=x.size, dtype=dtype).view(x.shape)

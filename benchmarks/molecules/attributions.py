@@ -63,22 +63,22 @@ def compare(smiles: Sequence[str], weights: Sequence[Tensor], truth: str) -> dic
     """Mean correlation with each truth over the molecules that have one, and how many do not."""
     from rdkit import Chem
 
-    found: dict[str, list[float]] = {}
+    correlations: dict[str, list[float]] = {}
     alike = 0
-    for text, given in zip(smiles, weights):
-        known = contributions(Chem.MolFromSmiles(text), truth)
-        if any(values.std() < 1e-9 for values in known.values()):
+    for text, atoms in zip(smiles, weights):
+        exact = contributions(Chem.MolFromSmiles(text), truth)
+        if any(values.std() < 1e-9 for values in exact.values()):
             alike += 1
             continue
-        for name, values in known.items():
-            found.setdefault(name, []).append(_correlation(given.numpy(), values))
-    means = {name: float(np.mean(values)) for name, values in found.items()}
+        for name, values in exact.items():
+            correlations.setdefault(name, []).append(_correlation(atoms.numpy(), values))
+    means = {name: float(np.mean(values)) for name, values in correlations.items()}
     return {**means, "molecules": len(smiles) - alike, "left_out": alike}
 
 
-def _correlation(given: np.ndarray, values: np.ndarray) -> float:
-    """Pearson's; weights that are all alike tell nothing: 0."""
-    return float(np.corrcoef(given, values)[0, 1]) if given.std() > 1e-12 else 0.0
+def _correlation(atoms: np.ndarray, values: np.ndarray) -> float:
+    """Return Pearson's correlation, or 0 if all weights are equal."""
+    return float(np.corrcoef(atoms, values)[0, 1]) if atoms.std() > 1e-12 else 0.0
 
 
 def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> record.Record:
@@ -120,14 +120,14 @@ def _total(molecule: Mol, truth: str) -> float:
     return rd.CalcTPSA(molecule) if truth == "tpsa" else rd.CalcCrippenDescriptors(molecule)[0]
 
 
-def table(found: Sequence[record.Record]) -> str:
+def table(entries: Sequence[record.Record]) -> str:
     """One line a model, data set and truth, one column a method; the last line is the mean."""
     lines = ["| model | data | truth | RMSE | " + " | ".join(METHODS) + " |", "|---" * 8 + "|"]
-    for one in found:
+    for one in entries:
         numbers = " | ".join(f"{one['methods'][method]['exact']:.3f}" for method in METHODS)
-        told = f"{one['model']} | {one['data']} | {one['truth']} | {one['rmse']:.3g}"
-        lines.append(f"| {told} | {numbers} |")
-    means = [np.mean([one["methods"][method]["exact"] for one in found]) for method in METHODS]
+        cells = f"{one['model']} | {one['data']} | {one['truth']} | {one['rmse']:.3g}"
+        lines.append(f"| {cells} | {numbers} |")
+    means = [np.mean([one["methods"][method]["exact"] for one in entries]) for method in METHODS]
     lines.append("| mean | | | | " + " | ".join(f"{mean:.3f}" for mean in means) + " |")
     return "\n".join(lines)
 
@@ -135,7 +135,7 @@ def table(found: Sequence[record.Record]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Train, compare, print the table, and record the runs if a file is named."""
     options = _parser().parse_args(arguments)
-    known, found = record.environment("benchmarks.molecules.attributions", arguments), []
+    environment, entries = record.environment("benchmarks.molecules.attributions", arguments), []
     torch.set_num_threads(options.threads)
     for model in options.model:
         settings = MoleculeSettings(
@@ -143,11 +143,11 @@ def main(arguments: Sequence[str]) -> int:
         )
         for data in options.data:
             for truth in TRUTHS:
-                found.append(measure(data, truth, settings, options.molecules))
-                print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+                entries.append(measure(data, truth, settings, options.molecules))
+                print(json.dumps(entries[-1]), file=sys.stderr, flush=True)
                 if options.out:
-                    record.append(options.out, {**found[-1], "environment": known})
-    print(table(found))
+                    record.append(options.out, {**entries[-1], "environment": environment})
+    print(table(entries))
     return 0
 
 
@@ -157,11 +157,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.molecules.attributions", description=main.__doc__
     )
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--model", nargs="+", choices=(*MODELS, "ridge"), default=MODELS)
+    parser.add_argument("--model", nargs="+", choices=(*MODELS, "gp"), default=MODELS)
     parser.add_argument("--epochs", type=int, default=default.epochs)
     parser.add_argument("--ensemble", type=int, default=default.ensemble)
-    parser.add_argument("--seed", type=int, default=default.seed, help="of the networks")
-    parser.add_argument("--molecules", type=int, default=1000, help="of the test part, at most")
+    parser.add_argument("--seed", type=int, default=default.seed, help="seed of the networks")
+    parser.add_argument(
+        "--molecules", type=int, default=1000, help="maximum number of test molecules"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="file that gets a JSON line for each model")
     return parser

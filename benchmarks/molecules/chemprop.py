@@ -48,10 +48,10 @@ def main(arguments: list[str]) -> None:
         if options.environment is None or not _has_chemprop(options.environment):
             raise SystemExit(HOW.format(options.environment))
         _measure(options, arguments)
-    made = table(record.every(options.output))
-    print(made)
+    markdown = table(record.every(options.output))
+    print(markdown)
     if options.page:
-        tables.write(PAGE, "chemprop", made)
+        tables.write(PAGE, "chemprop", markdown)
 
 
 def _measure(options: argparse.Namespace, arguments: list[str]) -> None:
@@ -77,7 +77,7 @@ def _measure(options: argparse.Namespace, arguments: list[str]) -> None:
 
 
 def _has_chemprop(environment: Path) -> bool:
-    """Whether an environment has that version of Chemprop."""
+    """Check that an environment has the expected version of Chemprop."""
     python = environment / "bin" / "python"
     if not python.exists():
         return False
@@ -87,7 +87,7 @@ def _has_chemprop(environment: Path) -> bool:
 
 
 def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
-    """How well Chemprop predicts the test part."""
+    """Train Chemprop and return its metrics on the test part."""
     out = path.parent / "chemprop"
     _run(
         options.environment / "bin" / "chemprop", "train", "--data-path", path,
@@ -102,7 +102,7 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
 
 
 def _gattn(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
-    """How well gattn predicts the test part."""
+    """Train gattn and return its metrics on the test part."""
     out = path.parent / "run"
     _run(
         sys.executable, "-m", "gattn.cli", "molecules", "train", path, "--smiles", "smiles",
@@ -134,18 +134,18 @@ def _run(*command: object) -> None:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def table(found: list[record.Record]) -> str:
+def table(entries: list[record.Record]) -> str:
     """Every data set's test errors and seconds, side by side, with the means of random splits."""
-    newest = {row["case"]: row for row in found}
-    made = []
+    newest = {row["case"]: row for row in entries}
+    rows = []
     for dataset in parts.DATASETS.values():
         for which in (*SPLITS[:-1], "mean", SPLITS[-1]):
             sides = [_cells(newest, dataset, which, side) for side in ("chemprop", "gattn")]
             if all(sides):
                 errors, seconds = zip(*sides)
-                made.append([dataset.name, dataset.metric, which, *errors, *seconds])
+                rows.append([dataset.name, dataset.metric, which, *errors, *seconds])
     head = ["data", "metric", "split", "Chemprop", "gattn", "Chemprop, s", "gattn, s"]
-    return tables.markdown(head, made, text=3)
+    return tables.markdown(head, rows, text=3)
 
 
 def _cells(
@@ -154,23 +154,25 @@ def _cells(
     """The metric and the seconds of one run, or their means over the random splits."""
     splits = SPLITS[:-1] if which == "mean" else (which,)
     rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
-    known = [row for row in rows if row is not None]
-    if len(known) < len(splits):
+    complete = [row for row in rows if row is not None]
+    if len(complete) < len(splits):
         return None
-    metric = statistics.mean(row["test"][dataset.metric] for row in known)
-    return f"{metric:.3f}", f"{statistics.mean(row['seconds'] for row in known):.1f}"
+    metric = statistics.mean(row["test"][dataset.metric] for row in complete)
+    return f"{metric:.3f}", f"{statistics.mean(row['seconds'] for row in complete):.1f}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.chemprop", description=main.__doc__
     )
-    parser.add_argument("environment", type=Path, nargs="?", help="one that has Chemprop")
+    parser.add_argument("environment", type=Path, nargs="?", help="environment with Chemprop")
     parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=[*SPLITS])
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
     parser.add_argument("--table", action="store_true", help="print what was measured before")
-    parser.add_argument("--page", action="store_true", help="write it into the documentation")
+    parser.add_argument(
+        "--page", action="store_true", help="write the table into the documentation"
+    )
     parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-chemprop.jsonl")
     return parser
 

@@ -1,7 +1,7 @@
 """Measure how often intervals contain the truth, and how wide they are, over many random splits.
 
     python -m benchmarks.molecules.coverage                               # ESOL and FreeSolv
-    python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=ridge
+    python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=gp
     python -m benchmarks.molecules.coverage --csv LIPO.csv --target exp   # any table of SMILES
     python -m benchmarks.molecules.coverage --table                       # earlier measurements
     python -m benchmarks.molecules.coverage --page                        # them, in the docs
@@ -26,9 +26,9 @@ import torch
 from benchmarks.core import record, tables
 from benchmarks.molecules import parts
 from gattn.data import random_split
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules import MoleculeRegressor
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 
 COVERAGE = 0.9
 DATASETS = ("esol", "freesolv")
@@ -69,7 +69,9 @@ def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[flo
     return sources
 
 
-def _measure(regressor: MoleculeRegressor, molecules: Labelled, seed: int) -> record.Record:
+def _measure(
+    regressor: MoleculeRegressor, molecules: LabelledMolecules, seed: int
+) -> record.Record:
     """Coverage, mean width and RMSE on the test part of the seed's split."""
     split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
     train, val, test = (molecules[part] for part in (split.train, split.val, split.test))
@@ -122,12 +124,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.molecules.coverage", description=main.__doc__
     )
     parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*DATASETS])
-    parser.add_argument("--csv", help="a table to measure on in place of the data sets")
+    parser.add_argument("--csv", help="table to use instead of the data sets")
     parser.add_argument("--smiles", default="smiles", help="the SMILES column of --csv")
     parser.add_argument("--target", default="y", help="the label column of --csv")
     parser.add_argument("--seeds", type=int, default=20, help="number of splits")
     parser.add_argument("--first", type=int, default=0, help="seed of the first split")
-    parser.add_argument("--settings", nargs="*", default=[], help="NAME=VALUE of the regressor")
+    parser.add_argument(
+        "--settings", nargs="*", default=[], help="setting of the regressor as NAME=VALUE"
+    )
     parser.add_argument("--label", default="now", help="name of this version in the table")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="print earlier measurements only")

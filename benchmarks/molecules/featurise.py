@@ -1,9 +1,17 @@
 """Measure how fast SMILES become inputs of models, and in how much memory.
 
     python -m benchmarks.molecules.featurise            # a minute
+    python -m benchmarks.molecules.featurise --side rdkit --molecules 4000 --workers 1
+    python -m benchmarks.molecules.featurise --side scikit-fingerprints --workers 1
 
-Reads the SMILES of HIV (below GATTN_DATA) again and again, one in a hundred of them spoilt. Wall
-time needs a machine that does nothing else; the processors' time less so. A JSON line goes to
+Reads the SMILES of HIV (below GATTN_DATA) repeatedly; one in a hundred is invalid. The
+sides make the same kind of inputs:
+
+    gattn                 graphs, Morgan counts and descriptors, as models read them
+    rdkit                 the same numbers, atom by atom and descriptor by descriptor with RDKit
+    scikit-fingerprints   Morgan counts alone; it makes no graphs
+
+Wall time needs an idle machine; CPU time is less sensitive. A JSON line goes to
 benchmarks/results/featurise.jsonl.
 """
 
@@ -17,9 +25,18 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.core import record
-from gattn.data import data_root, dataset, open_table
+from gattn.data import atom_features, bond_features, data_root, get_dataset, open_table
+from gattn.data.molecules.descriptors import descriptor_row
+from gattn.data.molecules.fingerprints import COUNTS, morgan_counter
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles import MAX_ATOMS, parse_or_reason
 from gattn.molecules.inputs import stream
+
+Totals = tuple[int, int, int]
+"""Rows, invalid rows and atoms."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -27,22 +44,20 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.featurise", description=main.__doc__
     )
-    parser.add_argument("--molecules", type=int, default=40_000, help="how many texts to read")
+    parser.add_argument(
+        "--side", choices=SIDES, default="gattn", help="library that makes the inputs"
+    )
+    parser.add_argument("--molecules", type=int, default=40_000, help="number of SMILES to read")
     parser.add_argument("--workers", type=int, default=2, help="processes that read")
-    parser.add_argument("--canonical", action="store_true", help="write canonical SMILES, too")
+    parser.add_argument("--canonical", action="store_true", help="also write canonical SMILES")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "featurise.jsonl")
     options = parser.parse_args(arguments)
     start, used = time.perf_counter(), processor_seconds()
-    rows = bad = atoms = 0
-    for piece in stream(
-        spoilt_texts(options.molecules), workers=options.workers, canonical=options.canonical
-    ):
-        rows += len(piece.errors)
-        bad += sum(map(bool, piece.errors))
-        atoms += len(piece.inputs.molecules.arrays.x)
+    rows, bad, atoms = SIDES[options.side](spoilt_texts(options.molecules), options)
     seconds, used = time.perf_counter() - start, processor_seconds() - used
-    found = {
+    result = {
         "case": f"featurise/{options.workers} workers",
+        "side": options.side,
         "rows": rows,
         "bad": bad,
         "atoms_per_molecule": round(atoms / (rows - bad), 1),
@@ -52,32 +67,85 @@ def main(arguments: Sequence[str]) -> None:
         "peak_mib_of_a_worker": peak_mib(resource.RUSAGE_CHILDREN),
     }
     environment = record.environment("benchmarks.molecules.featurise", arguments)
-    record.append(options.out, {**found, "environment": environment})
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
+    record.append(options.out, {**result, "environment": environment})
+    print(", ".join(f"{name} {value}" for name, value in result.items()))
     print(f"{rows / seconds:.0f} rows a second")
 
 
+def with_gattn(texts: Iterator[str], options: argparse.Namespace) -> Totals:
+    """Read with gattn's featuriser, which looks up the kinds of many atoms at once."""
+    rows = bad = atoms = 0
+    for piece in stream(texts, workers=options.workers, canonical=options.canonical):
+        rows += len(piece.errors)
+        bad += sum(map(bool, piece.errors))
+        atoms += len(piece.inputs.molecules.arrays.x)
+    return rows, bad, atoms
+
+
+def with_rdkit(texts: Iterator[str], options: argparse.Namespace) -> Totals:
+    """Make the same numbers with RDKit's accessors, one atom, bond and descriptor after another."""
+    rows = bad = atoms = 0
+    for text in texts:
+        rows += 1
+        molecule = parse_or_reason(text, MAX_ATOMS)
+        if isinstance(molecule, str):
+            bad += 1
+            continue
+        molecule = plain(molecule, text)
+        x = np.array([atom_features(atom) for atom in molecule.GetAtoms()], np.float32)
+        np.array([bond_features(bond) for bond in molecule.GetBonds()], np.float32).repeat(2, 0)
+        counts = np.zeros(COUNTS, np.uint8)
+        environments = morgan_counter().GetCountFingerprint(molecule).GetNonzeroElements()
+        counts[[*environments]] = [min(2 * count, 255) for count in environments.values()]
+        descriptor_row(molecule)
+        atoms += len(x)
+    return rows, bad, atoms
+
+
+def with_scikit_fingerprints(texts: Iterator[str], options: argparse.Namespace) -> Totals:
+    """Make Morgan counts with scikit-fingerprints, which takes valid molecules only."""
+    from skfp.fingerprints import ECFPFingerprint
+
+    rows = bad = atoms = 0
+    while piece := list(itertools.islice(texts, 1024)):
+        molecules = [parse_or_reason(text, MAX_ATOMS) for text in piece]
+        valid = [molecule for molecule in molecules if not isinstance(molecule, str)]
+        ECFPFingerprint(fp_size=COUNTS, count=True, n_jobs=options.workers).transform(valid)
+        rows, bad = rows + len(piece), bad + len(piece) - len(valid)
+        atoms += sum(molecule.GetNumAtoms() for molecule in valid)
+    return rows, bad, atoms
+
+
+SIDES = {
+    "gattn": with_gattn,
+    "rdkit": with_rdkit,
+    "scikit-fingerprints": with_scikit_fingerprints,
+}
+
+
 def spoilt_texts(count: int) -> Iterator[str]:
-    """The texts of HIV's file again and again, of which every hundredth is no SMILES."""
+    """Yield the SMILES of HIV repeatedly; every hundredth is invalid."""
     repeated = itertools.islice(itertools.cycle(hiv_texts()), count)
     return ("C1CC(" if i % 100 == 99 else text for i, text in enumerate(repeated))
 
 
 def hiv_texts() -> list[str]:
     """The SMILES of HIV's file."""
-    known = dataset("hiv")
-    table = open_table(data_root() / known.folder / known.files[0].name, [known.smiles])
-    return [row.cells[table.place(known.smiles)] for row in table.rows()]
+    data_record = get_dataset("hiv")
+    table = open_table(
+        data_root() / data_record.folder / data_record.files[0].name, [data_record.smiles]
+    )
+    return [row.cells[table.place(data_record.smiles)] for row in table.rows()]
 
 
 def processor_seconds() -> float:
-    """Seconds that this process and those that it waited for have computed."""
+    """Return the CPU seconds of this process and its finished children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def peak_mib(who: int) -> int:
-    """The most memory that this process, or the largest of those it waited for, has taken."""
+    """Return the peak memory of this process and of its largest finished child."""
     return resource.getrusage(who).ru_maxrss // 1024
 
 

@@ -1,4 +1,4 @@
-"""Trees on descriptors and fingerprints, which others begin with."""
+"""Baselines with trees on descriptors and fingerprints."""
 
 from __future__ import annotations
 

@@ -31,40 +31,40 @@ from gattn.molecules.settings import MoleculeSettings
 MODULE = "benchmarks.molecules.large"
 HEADS = ("C", "O", "N", "F", "Cl", "Br", "S")
 INTERVAL = 0.05
-"""Seconds between two looks at the memory."""
+"""Seconds between two samples of the memory."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Make a table and train on it, and print the rows a second and the peaks of memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="of the table")
+    parser.add_argument("--rows", type=int, default=20_000, help="rows of the table")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2, help="processes that read SMILES")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "molecules-large.jsonl")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        found = _measure(options.rows, Path(folder), options.epochs, options.workers)
+        entry = _measure(options.rows, Path(folder), options.epochs, options.workers)
     environment = record.environment(MODULE, arguments)
-    record.append(options.out, {**found, "environment": environment})
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
+    record.append(options.out, {**entry, "environment": environment})
+    print(", ".join(f"{name} {value}" for name, value in entry.items()))
 
 
 def different_texts(count: int) -> Iterator[str]:
-    """So many different texts: those of HIV, then the same behind a head and a chain."""
-    known = list(dict.fromkeys(hiv_texts()))
+    """Return different SMILES: those of HIV, then the same with a head and a chain in front."""
+    texts = list(dict.fromkeys(hiv_texts()))
     chains = (head + "C" * length for length in itertools.count() for head in HEADS)
     fronts = itertools.chain([""], chains)
-    return itertools.islice((front + text for front in fronts for text in known), count)
+    return itertools.islice((front + text for front in fronts for text in texts), count)
 
 
 def label(text: str) -> int:
-    """What the network is to learn of a text: its letters C and c, less those of N and O."""
+    """Label of a text: the number of letters C and c minus the number of N and O."""
     count = text.lower().count
     return count("c") - count("n") - count("o")
 
 
 class PeakOfAnonymousMemory:
-    """Looks at this process's anonymous memory while a block runs; Linux alone tells it."""
+    """Samples the anonymous memory of this process during a block (Linux only)."""
 
     def __enter__(self) -> PeakOfAnonymousMemory:
         self.mib, self._over = anonymous_mib(), threading.Event()
@@ -82,7 +82,7 @@ class PeakOfAnonymousMemory:
 
 
 def anonymous_mib() -> int:
-    """The anonymous memory that this process holds now."""
+    """Return the anonymous memory of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
 
@@ -101,7 +101,7 @@ def _measure(rows: int, folder: Path, epochs: int, workers: int) -> record.Recor
     )
     before, start, used = anonymous_mib(), time.perf_counter(), processor_seconds()
     with PeakOfAnonymousMemory() as peak:
-        metrics = train_run(settings, folder / "run", say=lambda line: print(line, flush=True))
+        metrics = train_run(settings, folder / "run", log=lambda line: print(line, flush=True))
     seconds = time.perf_counter() - start
     cache = sum(path.stat().st_size for path in (folder / ".gattn").iterdir())
     return {

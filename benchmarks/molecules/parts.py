@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is predicted, and how it is measured: ROC-AUC grows and RMSE falls with quality."""
+    """Data set with its target and metric (ROC-AUC or RMSE)."""
 
     name: str
     task: Task
@@ -37,7 +37,7 @@ class Dataset:
 
     @property
     def sign(self) -> int:
-        """1 where more is better, else -1."""
+        """Return 1 if a higher metric is better, else -1."""
         return 1 if self.metric == "roc_auc" else -1
 
 

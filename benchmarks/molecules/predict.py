@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.core import record
 from benchmarks.molecules.featurise import peak_mib, processor_seconds, spoilt_texts
-from gattn.data import data_root, dataset
+from gattn.data import data_root, get_dataset
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.predict import predict_table
@@ -34,28 +34,30 @@ from gattn.molecules.runs.train import train_run
 
 MODULE = "benchmarks.molecules.predict"
 ASKED_ALONE = 200
-"""How many rows are predicted again, by themselves."""
+"""Number of rows that are predicted again separately."""
 DIGITS = 1e-4
-"""How far, in standard deviations, two predictions of one molecule may lie apart by rounding."""
+"""Largest difference of two predictions of one molecule, in standard deviations."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Predict a file of many rows, and print the rate and the peaks of memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--rows", type=int, default=100_000, help="of the file")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the file")
     parser.add_argument("--workers", type=int, default=2, help="processes that predict")
-    parser.add_argument("--run", type=Path, help="a trained regressor; else one of ESOL")
+    parser.add_argument(
+        "--run", type=Path, help="folder of a trained regressor (default: train one on ESOL)"
+    )
     parser.add_argument("--out", type=Path, default=record.RESULTS / "predict.jsonl")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         if options.run is None:  # in another process, as training takes memory, too
-            told = [*arguments, "--run", str(_train(Path(scratch) / "run"))]
-            subprocess.run([sys.executable, "-m", MODULE, *told], check=True)
+            child_arguments = [*arguments, "--run", str(_train(Path(scratch) / "run"))]
+            subprocess.run([sys.executable, "-m", MODULE, *child_arguments], check=True)
             return
-        found = _measure(options.run, Path(scratch), options.rows, options.workers)
-    told = ["--rows", str(options.rows), "--workers", str(options.workers)]
-    record.append(options.out, {**found, "environment": record.environment(MODULE, told)})
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
+        entry = _measure(options.run, Path(scratch), options.rows, options.workers)
+    settings = ["--rows", str(options.rows), "--workers", str(options.workers)]
+    record.append(options.out, {**entry, "environment": record.environment(MODULE, settings)})
+    print(", ".join(f"{name} {value}" for name, value in entry.items()))
 
 
 def _measure(run: Path, folder: Path, rows: int, workers: int) -> record.Record:
@@ -80,9 +82,9 @@ def _measure(run: Path, folder: Path, rows: int, workers: int) -> record.Record:
 
 
 def _train(folder: Path) -> Path:
-    known = dataset("esol")
-    data = data_root() / known.folder / known.files[0].name
-    train_run(RunSettings(data=str(data), smiles=known.smiles, target=known.targets), folder)
+    esol = get_dataset("esol")
+    data = data_root() / esol.folder / esol.files[0].name
+    train_run(RunSettings(data=str(data), smiles=esol.smiles, target=esol.targets), folder)
     return folder
 
 

@@ -1,7 +1,7 @@
 """Train models of molecules by several settings, to choose the default among them.
 
     python -m benchmarks.molecules.search                      # every variant, data set and split
-    python -m benchmarks.molecules.search stacked ridge --datasets esol --splits 0 1
+    python -m benchmarks.molecules.search stacked gp --datasets esol --splits 0 1
     python -m benchmarks.molecules.search --table val          # what was measured before
     python -m benchmarks.molecules.search --page               # the same, into the documentation
 
@@ -25,10 +25,9 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
-from gattn.data.splits import murcko_scaffold
+from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.molecules.baselines import baseline_predictions
-from gattn.molecules.expanded import ExpandedInputs
-from gattn.molecules.inputs import MoleculeInputs, featurise
+from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator
@@ -36,10 +35,10 @@ from gattn.training.conformal import IntervalCalibrator
 COVERAGE = 0.9
 PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
 CHOSEN = (
-    *("mean", "kernel_ridge", "stacked-before", "stacked/attention", "stacked/ridge"),
-    *("stacked", "stacked-5", "ridge"),
+    *("mean", "kernel_ridge", "stacked-before", "stacked/attention", "stacked/gp"),
+    *("stacked", "stacked-5", "gp"),
 )
-"""Of what the test parts are shown: baselines, the default and what it was, and its ensemble."""
+"""Variants with test results in the documentation: baselines, the default and its ensemble."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,9 @@ VARIANTS = {
     "stacked-fast": _of(epochs=30, learning_rate=2e-3),
     "stacked-5": _of(ensemble=5),
     "attentive_fp": _of(model="attentive_fp"),
-    "ridge": _of(model="ridge"),
-    "ridge-counts": Variant(MoleculeSettings(model="ridge"), _without_descriptors),
-    "ridge-descriptors": Variant(MoleculeSettings(model="ridge"), _without_counts),
+    "gp": _of(model="gp"),
+    "ridge-counts": Variant(MoleculeSettings(model="gp"), _without_descriptors),
+    "ridge-descriptors": Variant(MoleculeSettings(model="gp"), _without_counts),
 }
 
 
@@ -93,14 +92,14 @@ def main(arguments: list[str]) -> None:
                     print(f"{name} {which}: {variant} ...", file=sys.stderr, flush=True)
                     for row in _try(variant, data, which, options.seed):
                         record.append(options.output, row | {"environment": environment})
-    found = record.every(options.output)
-    print(table(found, options.table or "val"))
+    entries = record.every(options.output)
+    print(table(entries, options.table or "val"))
 
 
-def _write(page: Path, found: list[record.Record]) -> None:
+def _write(page: Path, entries: list[record.Record]) -> None:
     """The tables of the page that says what was tried."""
-    chosen = [row for row in found if row["variant"] in CHOSEN]
-    tables.write(page, "search", table(found, "val"))
+    chosen = [row for row in entries if row["variant"] in CHOSEN]
+    tables.write(page, "search", table(entries, "val"))
     tested = (table(chosen, "test"), table(chosen, "test", parts.OTHER_SPLITS), intervals(chosen))
     tables.write(page, "test", "\n\n".join(tested))
 
@@ -122,14 +121,14 @@ class _Data:
 
 
 def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record]:
-    """What one variant gives on one split; with several parts a row each, too."""
+    """Return the records of one variant on one split, including one for each component."""
     split, task = parts.split(data.molecules, which), data.dataset.task
     head = {"dataset": data.dataset.name, "split": which, "seed": seed}
     begun, cpu = time.perf_counter(), time.process_time()
     if variant in _OTHERS:
-        found = _OTHERS[variant](data, split, seed)
+        predictions = _OTHERS[variant](data, split, seed)
         used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
-        return [head | {"variant": variant} | _metrics(data, split, found) | used]
+        return [head | {"variant": variant} | _metrics(data, split, predictions) | used]
     shown = VARIANTS[variant].shown(data.inputs)
     settings = replace(VARIANTS[variant].settings, seed=seed)
     texts = [data.molecules.smiles[row] for row in split.val.tolist()]
@@ -138,34 +137,35 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
         settings, groups=list(map(murcko_scaffold, texts)) if which == "scaffold" else None,
     )  # fmt: skip
     used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
-    made = {"val": model.validation, "test": model.predict(shown[split.test])}
+    predictions = {"val": model.validation, "test": model.predict(shown[split.test])}
     rows = [
         {**head, "variant": variant, "weights": model.weights, **used}
-        | _metrics(data, split, {name: of.mean for name, of in made.items()})
+        | _metrics(data, split, {name: of.mean for name, of in predictions.items()})
     ]
     if task == "regression":
-        rows[0]["intervals"] = _intervals(data, split, made)
+        rows[0]["intervals"] = _intervals(data, split, predictions)
     if len(model.weights) > 1:
+        means = {name: prediction.component_means for name, prediction in predictions.items()}
         rows += [
             {**head, "variant": f"{variant}/{part}"}
-            | _metrics(data, split, {name: of.parts[part] for name, of in made.items()})
+            | _metrics(data, split, {name: each[part] for name, each in means.items()})
             for part in model.weights
         ]
-        equal = {n: torch.stack([*of.parts.values()]).mean(0) for n, of in made.items()}
+        equal = {name: torch.stack([*each.values()]).mean(0) for name, each in means.items()}
         rows.append(head | {"variant": f"{variant}/equal"} | _metrics(data, split, equal))
     return rows
 
 
 def _baseline(name: str) -> Callable[[_Data, parts.Split, int], dict[str, Tensor]]:
     def predict(data: _Data, split: parts.Split, seed: int) -> dict[str, Tensor]:
-        # For the test part it learns the validation part, too: it chooses nothing by it.
-        learned = {"val": split.train, "test": torch.cat([split.train, split.val])}
+        # Baselines choose nothing, so that they also learn the validation part for the test part.
+        training = {"val": split.train, "test": torch.cat([split.train, split.val])}
         return {
             part: baseline_predictions(
                 data.inputs[rows], data.y[rows], data.inputs[getattr(split, part)],
                 data.dataset.task, seed=seed,
             )[name]
-            for part, rows in learned.items()
+            for part, rows in training.items()
         }  # fmt: skip
 
     return predict
@@ -192,34 +192,36 @@ _OTHERS = {
 }
 
 
-def _metrics(data: _Data, split: parts.Split, made: dict[str, Tensor]) -> record.Record:
+def _metrics(data: _Data, split: parts.Split, predictions: dict[str, Tensor]) -> record.Record:
     return {
         name: parts.metrics_of(data.dataset.task, data.y[getattr(split, name)], predicted)
-        for name, predicted in made.items()
+        for name, predicted in predictions.items()
     }
 
 
-def _intervals(data: _Data, split: parts.Split, made: dict[str, Prediction]) -> record.Record:
+def _intervals(data: _Data, split: parts.Split, predicted: dict[str, Prediction]) -> record.Record:
     """Coverage and mean width on the test part, of intervals by the standard deviation and even."""
     y_val, y = data.y[split.val], data.y[split.test]
-    found = {}
+    results = {}
     for kind in ("normalised", "constant"):
-        stds = [of.std if kind == "normalised" else torch.ones_like(of.std) for of in made.values()]
-        calibrator = IntervalCalibrator.fit(y_val, made["val"].mean, stds[0])
-        low, high = calibrator.interval(made["test"].mean, stds[1], coverage=COVERAGE)
-        held = ((y >= low) & (y <= high)).double().mean()
-        found[kind] = {"coverage": float(held), "width": float((high - low).mean())}
-    return found
+        stds = [
+            of.std if kind == "normalised" else torch.ones_like(of.std) for of in predicted.values()
+        ]
+        calibrator = IntervalCalibrator.fit(y_val, predicted["val"].mean, stds[0])
+        low, high = calibrator.interval(predicted["test"].mean, stds[1], coverage=COVERAGE)
+        covered = ((y >= low) & (y <= high)).double().mean()
+        results[kind] = {"coverage": float(covered), "width": float((high - low).mean())}
+    return results
 
 
-def table(found: list[record.Record], part: str, splits: tuple[str, ...] = parts.SPLITS) -> str:
+def table(entries: list[record.Record], part: str, splits: tuple[str, ...] = parts.SPLITS) -> str:
     """Every variant's metric on every data set: three random splits, their mean, and others."""
-    newest = {(row["variant"], row["dataset"], row["split"]): row for row in found}
+    newest = {(row["variant"], row["dataset"], row["split"]): row for row in entries}
     rows = []
     for dataset in parts.DATASETS.values():
-        for variant in dict.fromkeys(row["variant"] for row in found):
-            known = [newest.get((variant, dataset.name, which)) for which in splits]
-            values = [None if row is None else row[part][dataset.metric] for row in known]
+        for variant in dict.fromkeys(row["variant"] for row in entries):
+            selected = [newest.get((variant, dataset.name, which)) for which in splits]
+            values = [None if row is None else row[part][dataset.metric] for row in selected]
             if any(value is not None for value in values):
                 random = [value for value in values[:3] if value is not None]
                 mean = statistics.mean(random) if len(random) == 3 else None
@@ -229,21 +231,21 @@ def table(found: list[record.Record], part: str, splits: tuple[str, ...] = parts
     return tables.markdown(head, rows, text=3)
 
 
-def intervals(found: list[record.Record]) -> str:
+def intervals(entries: list[record.Record]) -> str:
     """Coverage and width of the default's intervals on the test parts, and their means."""
-    rows = [row for row in found if row["variant"] == "stacked" and "intervals" in row]
+    rows = [row for row in entries if row["variant"] == "stacked" and "intervals" in row]
     newest = {(row["dataset"], row["split"]): row for row in rows}.values()
-    made = [(row["dataset"], row["split"], *_measured(row["intervals"])) for row in newest]
-    if not made:
+    measurements = [(row["dataset"], row["split"], *_measured(row["intervals"])) for row in newest]
+    if not measurements:
         return ""
-    means = [statistics.mean(row[column] for row in made) for column in (2, 3, 4)]
+    means = [statistics.mean(row[column] for row in measurements) for column in (2, 3, 4)]
     head = ["data", "split", "coverage", "width / constant width", "coverage, constant width"]
-    cells = [(*row[:2], *map(_cell, row[2:])) for row in [*made, ("mean", "", *means)]]
+    cells = [(*row[:2], *map(_cell, row[2:])) for row in [*measurements, ("mean", "", *means)]]
     return tables.markdown(head, cells, text=2)
 
 
-def _measured(found: record.Record) -> tuple[float, float, float]:
-    scaled, constant = found["normalised"], found["constant"]
+def _measured(entry: record.Record) -> tuple[float, float, float]:
+    scaled, constant = entry["normalised"], entry["constant"]
     return scaled["coverage"], scaled["width"] / constant["width"], constant["coverage"]
 
 
@@ -261,7 +263,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--splits", nargs="+", choices=[*parts.SPLITS, *parts.OTHER_SPLITS], default=[*parts.SPLITS]
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the model")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the model")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--table", choices=["val", "test"], help="print what was measured before")
     parser.add_argument(

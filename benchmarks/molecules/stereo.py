@@ -35,8 +35,7 @@ from torch import Tensor
 
 from benchmarks.core import record
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, random_split
-from gattn.molecules.expanded import ExpandedInputs
-from gattn.molecules.inputs import featurise
+from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
 
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 GRAPHS = ("cip", "tag", "none")
 COUNTS = ("plain", "chiral", "cip", "both")
 VARIANTS = [
-    *(("ridge", "cip", counts) for counts in COUNTS),
+    *(("gp", "cip", counts) for counts in COUNTS),
     *(("attention", graph, "both") for graph in GRAPHS),
 ]
 """The model, the graph that its network reads, and the counts that its kernel reads."""
@@ -207,10 +206,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--smiles", default="smiles", help="its column of SMILES")
     parser.add_argument("--target", required=True, help="its column of measured numbers")
     parser.add_argument("--log", action="store_true", help="take the logarithm of the numbers")
-    parser.add_argument("--rows", type=int, default=10**9, help="at most about so many molecules")
-    parser.add_argument("--models", nargs="+", default=["ridge", "attention"])
-    parser.add_argument("--epochs", type=int, default=30, help="of the network")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one split each")
+    parser.add_argument(
+        "--rows", type=int, default=10**9, help="approximate maximum number of molecules"
+    )
+    parser.add_argument("--models", nargs="+", default=["gp", "attention"])
+    parser.add_argument("--epochs", type=int, default=30, help="epochs of the network")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, one split each")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="append the runs to this file")
     return parser

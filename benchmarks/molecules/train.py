@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.core import record
 from benchmarks.molecules.featurise import peak_mib, processor_seconds
-from gattn.data import data_root, dataset
+from gattn.data import data_root, get_dataset
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import train_run
 from gattn.molecules.settings import MoleculeSettings
@@ -37,29 +37,29 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=record.RESULTS / "train.jsonl")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        found = _measure(options.data, Path(folder), options.epochs, options.workers)
+        entry = _measure(options.data, Path(folder), options.epochs, options.workers)
     environment = record.environment(MODULE, arguments)
-    record.append(options.out, {**found, "environment": environment})
-    print(", ".join(f"{name} {value}" for name, value in found.items()))
+    record.append(options.out, {**entry, "environment": environment})
+    print(", ".join(f"{name} {value}" for name, value in entry.items()))
 
 
 def _measure(name: str, folder: Path, epochs: int, workers: int) -> record.Record:
-    known = dataset(name)
+    source = get_dataset(name)
     settings = RunSettings(
-        data=str(data_root() / known.folder / known.files[0].name),
-        smiles=known.smiles,
-        target=known.targets,
+        data=str(data_root() / source.folder / source.files[0].name),
+        smiles=source.smiles,
+        target=source.targets,
         workers=workers,
         model=MoleculeSettings(epochs=epochs),
     )
     start, used = time.perf_counter(), processor_seconds()
-    metrics = train_run(settings, folder / "run", say=lambda line: print(line, flush=True))
+    metrics = train_run(settings, folder / "run", log=lambda line: print(line, flush=True))
     seconds = time.perf_counter() - start
     rows = sum(metrics["molecules"].values())
     return {
         "case": f"train/{name}",
         "rows": rows,
-        "targets": len(known.targets),
+        "targets": len(source.targets),
         "epochs": epochs,
         "seconds": seconds,
         "rows_per_second": rows / seconds,

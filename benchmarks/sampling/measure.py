@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.measure")
     parser.add_argument("folder", type=Path)
     parser.add_argument("sides", nargs="+", choices=sorted(SIDES))
-    parser.add_argument("--features", action="store_true", help="features of the nodes, too")
+    parser.add_argument(
+        "--features", action="store_true", help="also load the features of the nodes"
+    )
     parser.add_argument("--workers", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -40,11 +42,11 @@ def main(arguments: Sequence[str]) -> None:
         for workers in options.workers:
             torch.manual_seed(0)
             batches = SIDES[name](options.folder, options.features, workers)
-            found = {"side": name, "workers": workers, "features": options.features}
-            found |= _rates(batches, options.seconds) | {"threads": options.threads}
+            entry = {"side": name, "workers": workers, "features": options.features}
+            entry |= _rates(batches, options.seconds) | {"threads": options.threads}
             if workers:
-                del found["edges_per_cpu_second"]  # of which processes of their own have a part
-            print(json.dumps(found | _environment()), flush=True)
+                del entry["edges_per_cpu_second"]  # of which processes of their own have a part
+            print(json.dumps(entry | _environment()), flush=True)
 
 
 def _rates(batches: Iterator[int], seconds: float) -> dict[str, float]:
@@ -65,7 +67,7 @@ def _rates(batches: Iterator[int], seconds: float) -> dict[str, float]:
 
 
 def _environment() -> dict[str, str]:
-    installed = {found.metadata["Name"]: found.version for found in metadata.distributions()}
+    installed = {package.metadata["Name"]: package.version for package in metadata.distributions()}
     versions = {name: installed[name] for name in _PACKAGES if name in installed}
     return {"python": platform.python_version(), **versions}
 

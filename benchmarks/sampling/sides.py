@@ -87,8 +87,8 @@ def graphbolt_side(folder: Path, with_features: bool, workers: int) -> Iterator[
     pipe = pipe.sample_neighbor(graph, FAN_OUTS[::-1])
     if with_features:
         store = graphbolt.TorchBasedFeature(features(folder))
-        held = graphbolt.BasicFeatureStore({("node", None, "x"): store})
-        pipe = pipe.fetch_feature(held, node_feature_keys=["x"])
+        feature_store = graphbolt.BasicFeatureStore({("node", None, "x"): store})
+        pipe = pipe.fetch_feature(feature_store, node_feature_keys=["x"])
     loader = graphbolt.DataLoader(pipe, num_workers=workers)
     for batch in _for_ever(loader):
         sampled = batch.sampled_subgraphs

@@ -1,1 +1,1 @@
-"""What is put side by side in a case, with the same parameters and inputs."""
+"""Implementations that a case compares, with the same parameters and inputs."""

@@ -43,6 +43,6 @@ def operator(shape: Shape, topology: Topology) -> Function:
 
 
 def _offsets(index: Tensor, size: int) -> Tensor:
-    """Where the edges of each node begin: [size + 1]."""
+    """First edge of each node, [size + 1]."""
     counts = torch.bincount(index, minlength=size)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Floor(NamedTuple):
-    """What forward + backward must move, in rows of a node, numbers per head, and bytes."""
+    """Minimum memory traffic of forward + backward: rows of a node, numbers per head, bytes."""
 
     once: tuple[int, int, int]
     """For a node, each tensor once: rows, bytes a head, bytes."""
@@ -30,7 +30,7 @@ class Family:
     """Rows that an edge gathers in forward."""
     floor: Floor
     takes_edge_features: bool = True
-    """Whether edge_attr and edge_proj are among its inputs, too."""
+    """True if edge_attr and edge_proj are also inputs."""
     shared: Mapping[str, str] = field(default_factory=dict)
     """Inputs that are another one's tensor unless they are given."""
 
@@ -60,7 +60,7 @@ FAMILIES = {
 """By the name that its operators have. Whether a peer computes the same, its own file says."""
 
 EDGES = "+edges"
-"""What the name of an operator ends in where edges have features."""
+"""Suffix of an operator's name if edges have features."""
 OPERATORS = tuple(
     f"{name}{edges}"
     for name, family in FAMILIES.items()

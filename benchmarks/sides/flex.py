@@ -40,7 +40,7 @@ def operator(shape: Shape, topology: Topology) -> Function:
 
 
 def _dense_mask(topology: Topology) -> Tensor:
-    """Which node attends to which, [n, n] bool; for graphs that have no repeated edge."""
+    """Dense mask of attention, [n, n] bool, for graphs without repeated edges."""
     n = topology.num_nodes
     if n > MOST_NODES:
         raise CannotRun("a dense mask of the graph does not fit")

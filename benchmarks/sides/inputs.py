@@ -32,7 +32,7 @@ class Shape:
 
     @property
     def has_edges(self) -> bool:
-        """Whether edges have features."""
+        """True if edges have features."""
         return self.operator.endswith(EDGES)
 
 

@@ -106,7 +106,7 @@ def tiles() -> ModuleType:
 def layout_of(
     tensors: list[Tensor], *, is_runs: bool = False, graph_ptr: Tensor | None = None
 ) -> list[Tensor]:
-    """What a launcher is given for a layout of these six index tensors.
+    """Arguments of a launcher for a layout of these six index tensors.
 
     Args:
         tensors: of a layout.
@@ -139,7 +139,7 @@ def triton_on_cpu() -> Iterator[None]:
 
 
 def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
-    """Which blocks go to torch's dense attention: by the rule, or all of these kinds."""
+    """Select the blocks for torch's dense attention: by the rule, or all of the given kinds."""
     sdpa = _sdpa()
     return sdpa.cut(blocks) if every is None else sdpa.cut(blocks, every, 1)
 

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 import gattn
 from gattn.cli import main
 from gattn.nodes import network
-from gattn.nodes.runs import repeat
+from gattn.nodes.runs import trials
 
 
 class Dropping(pyg.GATConv):
-    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.stack` does."""
+    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.network` does."""
 
-    def propagate(self, edge_index: Any, size: Any = None, **given: Any) -> Tensor:
+    def propagate(self, edge_index: Any, size: Any = None, **options: Any) -> Tensor:
         """Sum the weighted values."""
-        value, of_destination = given.pop("x")
+        value, of_destination = options.pop("x")
         value = F.dropout(value, self.dropout, self.training)
-        return super().propagate(edge_index, size, x=(value, of_destination), **given)
+        return super().propagate(edge_index, size, x=(value, of_destination), **options)
 
 
 class GATConv(nn.Module):
@@ -51,5 +51,5 @@ if __name__ == "__main__":
     del sys.argv[1:3]
     if layers == "pyg":
         network.CONVOLUTIONS["gat"] = GATConv  # pyright: ignore[reportArgumentType]
-    repeat.stack_size = lambda settings, x: stack
+    trials.batch_size = lambda settings, x: stack
     main()

@@ -22,8 +22,8 @@ def graph_of(topology: Topology) -> gattn.Graph:
 
 def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:
     """An attention on a graph, as a function of its projected inputs by name."""
-    known = FAMILIES[family]
-    attention, shared = getattr(gattn.functional, known.attention), known.shared
+    entry = FAMILIES[family]
+    attention, shared = getattr(gattn.functional, entry.attention), entry.shared
 
     def attend(**inputs: Tensor) -> Tensor:
         for name, other in shared.items():

@@ -16,7 +16,7 @@ MOST_EDGES = 12_000_000
 
 
 def operator(shape: Shape, topology: Topology) -> Function:
-    """What PyG computes of the operator's inputs."""
+    """PyG's computation on the operator's inputs."""
     edge_index = topology.edge_index
     options: dict[str, Any] = {"heads": shape.heads, "bias": False}
     if shape.has_edges:
@@ -60,7 +60,7 @@ def _give_projection(layer: Any, weight: Tensor | None) -> None:
 
 
 def on_card(shape: Shape, topology: Topology) -> Function:
-    """The same, where a card holds what it forms."""
+    """PyG's operator, if its intermediate tensors fit on the card."""
     check_fits(topology)
     return operator(shape, topology)
 

@@ -1,4 +1,4 @@
-"""Scores of a user's own: gattn's attention in chunks, PyG's messages, and gattn's fused kernel."""
+"""Custom scores: gattn's attention in chunks, PyG's messages, and gattn's fused kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Gaussian(nn.Module):
     """The logarithm of a Gaussian kernel."""
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor | None) -> Tensor:
-        """Of b edges: [b, h]."""
+        """Return the scores of b edges, [b, h]."""
         return -(query - key).square().sum(-1)
 
 
@@ -29,7 +29,7 @@ class Perceptron(nn.Module):
         self.weight = nn.Parameter(torch.randn(HEADS, CHANNELS))
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor | None) -> Tensor:
-        """Of b edges: [b, h]."""
+        """Return the scores of b edges, [b, h]."""
         return (self.weight * nn.functional.leaky_relu(query + key, 0.2)).sum(-1)
 
 
@@ -37,7 +37,7 @@ SCORES = {"gaussian": Gaussian, "perceptron": Perceptron}
 
 
 class _Messages(MessagePassing):
-    """The same as one writes it with PyG."""
+    """The same layer written with PyG's MessagePassing."""
 
     def __init__(self, score: nn.Module) -> None:
         super().__init__(aggr="add", node_dim=0)

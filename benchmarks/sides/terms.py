@@ -27,12 +27,12 @@ def layer(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Co
     module = getattr(gattn.nn, name)(WIDTH, CHANNELS, HEADS).to(dtype)
     x = leaf(topology.num_nodes, WIDTH, seed=1, dtype=dtype)
     leaves = {"x": x, **dict(module.named_parameters())}
-    given: dict[str, Tensor] = {}
+    terms: dict[str, Tensor] = {}
     if side != PLAIN:
         argument, per_head = TERMS[side.removesuffix(LEARNT)]
         shape = (topology.num_edges, HEADS) if per_head else (topology.num_edges,)
         term = normal(*shape, seed=2, dtype=dtype)
-        given[argument] = term
+        terms[argument] = term
         if side.endswith(LEARNT):
             leaves[argument] = term.requires_grad_()
-    return Contender(lambda: module(x, topology.edge_index, **given), leaves)
+    return Contender(lambda: module(x, topology.edge_index, **terms), leaves)

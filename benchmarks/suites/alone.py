@@ -12,7 +12,7 @@ from benchmarks.core.verify import Outcome
 
 @dataclass(frozen=True)
 class Alone:
-    """What gattn computes in a case, and what is timed of it."""
+    """gattn's side of a case and its timed functions."""
 
     outcome: Callable[[], Outcome]
     runs: Mapping[str, Run]
@@ -24,7 +24,7 @@ class HasOneSide(Protocol):
     name: str
 
     def inputs(self, scale: float) -> Any:
-        """What it runs on: a data class or named tuple of tensors and numbers."""
+        """Inputs of the case: a data class or named tuple of tensors and numbers."""
         ...
 
     def alone(self, inputs: Any) -> Alone:

@@ -28,7 +28,7 @@ def measure(kind: str, tokens: int, width: int) -> dict[str, float]:
         name: leaf(tokens, HEADS, CHANNELS, seed=seed, dtype=torch.float32)
         for seed, name in enumerate(("query", "key", "value"))
     }
-    with memory.peak() as found:
+    with memory.peak() as peak:
         start = time.perf_counter()
         attend = _band(tokens, width) if kind == "band" else _dense(tokens, width)
         prepared = time.perf_counter() - start
@@ -39,7 +39,7 @@ def measure(kind: str, tokens: int, width: int) -> dict[str, float]:
         "edges": pairs,
         "prepare_seconds": prepared,
         "seconds": statistics.median(samples),
-        "peak_bytes": found.bytes,
+        "peak_bytes": peak.bytes,
     }
     if tokens <= CHECKED:
         with torch.no_grad():
@@ -85,7 +85,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [f"{row['tokens']:,}", *laid_out, *_costs(band), *_costs(row["dense"])]
 
 
-def _costs(found: dict[str, Any]) -> list[str]:
-    if "stopped" in found:
-        return [found["stopped"], ""]
-    return [f"{found['seconds']:.3f}", f"{found['peak_bytes'] / 1e6:,.0f}"]
+def _costs(entry: dict[str, Any]) -> list[str]:
+    if "stopped" in entry:
+        return [entry["stopped"], ""]
+    return [f"{entry['seconds']:.3f}", f"{entry['peak_bytes'] / 1e6:,.0f}"]

@@ -39,12 +39,12 @@ class Comparison:
         """
         small = self.topology(scale * CHECK_SCALE if self.large else scale)
         exact = self.contenders(small, torch.float64)
-        found = verify.against_float64(self.contenders(small, self.dtype), exact, self.dtype)
+        errors = verify.against_float64(self.contenders(small, self.dtype), exact, self.dtype)
         sides = self.contenders(self.topology(scale), self.dtype)
         if "pyg" in sides:
-            found |= verify.against_peer(verify.step(sides["gattn"]), verify.step(sides["pyg"]))
+            errors |= verify.against_peer(verify.step(sides["gattn"]), verify.step(sides["pyg"]))
         verify.repeatable(sides["gattn"])
-        return found
+        return errors
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         """Verify, time and, on a large graph, measure the peak memory."""
@@ -97,8 +97,8 @@ class Comparison:
 
     def _run_once(self, side: str, what: str, scale: float) -> int:
         contender = self.make(side, self.topology(scale), self.dtype)
-        with memory.peak() as found, torch.set_grad_enabled(what == "training"):
+        with memory.peak() as peak, torch.set_grad_enabled(what == "training"):
             out = contender.forward()
             if what == "training":
                 contender.gradients(out, torch.ones_like(out))
-        return found.bytes
+        return peak.bytes

@@ -51,12 +51,12 @@ class Epoch:
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         data = datasets.cora()
-        found = self._check(data)
+        check = self._check(data)
         epochs = {side: self._epoch(side, data) for side in SIDES}
         return {
             **data.topology.sizes(),
             "dtype": "float32",
-            "check": found,
+            "check": check,
             "seconds": {"training": timing.alternate(epochs, settings.seconds)},
         }
 

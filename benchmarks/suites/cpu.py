@@ -87,23 +87,23 @@ READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
 @functools.cache
 def comparisons() -> dict[str, Comparison]:
     """The cases of two sides on one graph."""
-    found = []
+    suite = []
     for name, make in {**ALL_LAYERS, **OTHER_LAYERS, **EXPHORMER, **TRANSFORMERS}.items():
-        found.append(Comparison(f"power-law/{name}", power_law, make, large=True))
+        suite.append(Comparison(f"power-law/{name}", power_law, make, large=True))
     for name, make in OPERATORS.items():
-        found.append(Comparison(f"power-law/operator/{name}", power_law, make, large=True))
+        suite.append(Comparison(f"power-law/operator/{name}", power_law, make, large=True))
     for name in scores.SCORES:
         make = functools.partial(scores.attention, name=name)
-        found.append(Comparison(f"power-law/attention/{name}", power_law, make, large=True))
+        suite.append(Comparison(f"power-law/attention/{name}", power_law, make, large=True))
     fused = functools.partial(scores.attention, name="perceptron")
-    found.append(
+    suite.append(
         Comparison(
             "power-law/attention/fused", power_law, fused, ("gattn", "gattn_fused"), large=True
         )
     )
     for name, make in ALL_LAYERS.items():
         for group, topology in {"power-law": power_law, "esol-64": esol_64}.items():
-            found.append(
+            suite.append(
                 Comparison(
                     f"{group}/bf16/{name}",
                     topology,
@@ -116,12 +116,12 @@ def comparisons() -> dict[str, Comparison]:
     for group, topology in {"esol-64": esol_64, "esol-512": esol_512}.items():
         of_batches = {name: make for name, make in TRANSFORMERS.items() if name != "SGFormer"}
         for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS, **of_batches}.items():
-            found.append(Comparison(f"{group}/{name}", topology, make))
+            suite.append(Comparison(f"{group}/{name}", topology, make))
         for name, make in OPERATORS.items():
-            found.append(Comparison(f"{group}/operator/{name}", topology, make))
+            suite.append(Comparison(f"{group}/operator/{name}", topology, make))
         for name, (make, sides) in READOUTS.items():
-            found.append(Comparison(f"{group}/{name}", topology, make, sides=sides))
-    return {case.name: case for case in found}
+            suite.append(Comparison(f"{group}/{name}", topology, make, sides=sides))
+    return {case.name: case for case in suite}
 
 
 EPOCH = Epoch("cora/epoch", sparse=("gattn",))
@@ -153,7 +153,7 @@ def with_one_side() -> dict[str, HasOneSide]:
 
 def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """The names that match one of the patterns; none is a mistake."""
-    found = [name for name in names if any(fnmatch.fnmatch(name, p) for p in patterns)]
-    if not found:
+    selected = [name for name in names if any(fnmatch.fnmatch(name, p) for p in patterns)]
+    if not selected:
         raise SystemExit(f"no case matches {' '.join(patterns)}; --list shows them")
-    return found
+    return selected

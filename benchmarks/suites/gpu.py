@@ -41,7 +41,7 @@ SPACE: list[dict[str, int]] = [
 ]  # fmt: skip
 """Tiles to try, as what differs from the rule's."""
 LEAST_GAIN = 1.05
-"""How much faster a tile must be than the rule's to be kept."""
+"""Minimum speedup of a tile over the rule's tile."""
 
 
 def pyg_compiled(shape: Shape, topology: Topology) -> Function:
@@ -59,16 +59,16 @@ PEERS: dict[str, Callable[[Shape, Topology], Function]] = {
 
 
 class Bench:
-    """One run of the benchmark: what it is asked, where it runs, and how many cases failed."""
+    """One run of the benchmark: its settings, its device and its number of failed cases."""
 
-    def __init__(self, options: argparse.Namespace, known: Record) -> None:
+    def __init__(self, options: argparse.Namespace, machine: Record) -> None:
         self.options = options
         self.device = torch.device("cpu" if options.dry_run else "cuda")
         self.clock = timing.clock(self.device)
-        self.environment = environment(self.device, known)
+        self.environment = environment(self.device, machine)
         self.failed = self.left = 0
         self.end = time.monotonic() + 60 * options.minutes
-        self.asked = {"scale": options.scale, "runs": options.runs, "peers": list(options.peers)}
+        self.settings = {"scale": options.scale, "runs": options.runs, "peers": list(options.peers)}
         self.done = self.finished() if options.resume and options.out.exists() else set()
 
     def run(self) -> None:
@@ -80,24 +80,24 @@ class Bench:
             for name in self.options.graphs:
                 self.tune(name) if self.options.tune else self.graph(name)
 
-    def write(self, case: str, **found: Any) -> None:
+    def write(self, case: str, **fields: Any) -> None:
         """Record one line."""
-        line = {"case": case, **found, "asked": self.asked, "environment": self.environment}
+        line = {"case": case, **fields, "asked": self.settings, "environment": self.environment}
         record.append(self.options.out, line)
-        print(case, json.dumps(found), flush=True)
+        print(case, json.dumps(fields), flush=True)
 
     def finished(self) -> set[str]:
-        """The cases that an earlier run measured as this one would: same commit, card, question."""
+        """Return the cases that an earlier run measured with the same commit, card and settings."""
 
-        def is_same(found: dict[str, Any]) -> bool:
-            there = found["environment"]
+        def is_same(entry: dict[str, Any]) -> bool:
+            there = entry["environment"]
             same = all(there[what] == self.environment[what] for what in ("commit", "card"))
-            return same and found["asked"] == self.asked and "raised" not in found
+            return same and entry["asked"] == self.settings and "raised" not in entry
 
         newest = record.newest(self.options.out)
         return {
-            name for name, found in newest.items()
-            if ("sides" in found or name == "roofs") and is_same(found)
+            name for name, entry in newest.items()
+            if ("sides" in entry or name == "roofs") and is_same(entry)
         }  # fmt: skip
 
     def roofs(self) -> None:
@@ -105,14 +105,14 @@ class Bench:
         if "roofs" in self.done:
             return
         size = 2**12 if self.options.dry_run else 2**30
-        found = {"copy": 2 * size / self.median(copying(size, self.device))}
+        rates = {"copy": 2 * size / self.median(copying(size, self.device))}
         count = 64 * (2 if self.options.dry_run else 2**17)
         for nodes in (2**15, 2**18, 2**21):
             for width in (256, 512, 1024):
                 rows = max(4, int(nodes * self.options.scale))
                 seconds = self.median(gathering(rows, width, count, self.device))
-                found[f"gather {nodes}x{width}B"] = count * width / seconds
-        self.write("roofs", bytes_per_second=found)
+                rates[f"gather {nodes}x{width}B"] = count * width / seconds
+        self.write("roofs", bytes_per_second=rates)
 
     def median(self, function: timing.Run, *, cold: bool = False) -> float:
         """Median seconds, after a run that is not timed."""
@@ -131,28 +131,28 @@ class Bench:
                 options.operators, options.shapes, options.dtypes
             )
         }
-        wanted = {key: shape for key, shape in shapes.items() if key not in self.done}
-        if not wanted or self.is_late(len(wanted)):
+        missing = {key: shape for key, shape in shapes.items() if key not in self.done}
+        if not missing or self.is_late(len(missing)):
             return
         try:
             ground = self.ground(name)
         except Exception as problem:
             self.give_up(name, problem)
             return
-        for number, (key, shape) in enumerate(wanted.items()):
-            if self.is_late(len(wanted) - number):
+        for number, (key, shape) in enumerate(missing.items()):
+            if self.is_late(len(missing) - number):
                 return
             try:
-                found = self.case(ground, shape)
+                entry = self.case(ground, shape)
             except Exception as problem:
                 self.give_up(key, problem)
                 continue
-            self.failed += "sides" not in found
-            self.write(key, **found)
+            self.failed += "sides" not in entry
+            self.write(key, **entry)
             memory.free(self.device)
 
     def is_late(self, left: int) -> bool:
-        """Whether the time is over; counts what is left then."""
+        """Return True if the time is over, and count the remaining cases."""
         late = time.monotonic() > self.end
         self.left += left * late
         return late
@@ -173,23 +173,23 @@ class Bench:
         return Ground(topology, ours.graph_of(topology), small, seconds)
 
     def scale(self, name: str) -> float:
-        """What to multiply a graph's size by."""
+        """Return the factor for the size of a graph."""
         return DRY_EDGES / graphs.EDGES[name] if self.options.dry_run else self.options.scale
 
     def case(self, ground: Ground, shape: Shape) -> dict[str, Any]:
         """Check one case, and measure it where the check passed."""
-        found: dict[str, Any] = {
+        entry: dict[str, Any] = {
             **ground.topology.sizes(), "layout": ground.layout_seconds,
             "check": check(ground, shape),
         }  # fmt: skip
-        if found["check"]["passed"]:
-            found["floor_bytes"] = floor_bytes(ground.topology, shape)
-            found["sides"] = self.sides(ground, shape)
-        return found
+        if entry["check"]["passed"]:
+            entry["floor_bytes"] = floor_bytes(ground.topology, shape)
+            entry["sides"] = self.sides(ground, shape)
+        return entry
 
     def sides(self, ground: Ground, shape: Shape) -> dict[str, Any]:
         """Times and memory of gattn and of every peer that can run."""
-        found: dict[str, Any] = {}
+        sides: dict[str, Any] = {}
         topology = ground.topology
         makers: dict[str, Callable[[], Function]] = {
             "gattn": lambda: ours.operator(shape.family, ground.graph, "triton")
@@ -201,41 +201,41 @@ class Bench:
             makers[side] = lambda make=PEERS[side]: make(shape, topology)
         for side, maker in makers.items():
             if self.options.dry_run and side in ("pyg_compiled", "flex_attention"):
-                found[side] = {"cannot_run": "not in a dry run: it would compile for minutes"}
+                sides[side] = {"cannot_run": "not in a dry run: it would compile for minutes"}
                 continue
             inputs = operator_inputs(topology, shape, edge_gradient=True)
             try:
-                found[side] = self.measure(Contender.of(maker(), inputs))
+                sides[side] = self.measure(Contender.of(maker(), inputs))
             except CannotRun as reason:
-                found[side] = {"cannot_run": str(reason)}
+                sides[side] = {"cannot_run": str(reason)}
             except Exception as problem:
                 if side.startswith("gattn"):
                     raise
-                found[side] = {"cannot_run": f"{type(problem).__name__}: {str(problem)[:200]}"}
+                sides[side] = {"cannot_run": f"{type(problem).__name__}: {str(problem)[:200]}"}
             memory.free(self.device)
-        return found
+        return sides
 
     def measure(self, contender: Contender) -> dict[str, Any]:
         """Seconds of forward and of forward + backward, and peak bytes of the latter."""
         forward, both = (prepare(contender) for prepare in timing.PASSES.values())
         first = self.times(forward)
         second = self.times(both, captures=not isinstance(first.get("graph"), str))
-        with memory.peak(self.device) as found:
+        with memory.peak(self.device) as peak:
             both()
-        return {"forward": first, "both": second, "peak_bytes": found.bytes}
+        return {"forward": first, "both": second, "peak_bytes": peak.bytes}
 
     def times(self, function: timing.Run, captures: bool = True) -> dict[str, float | str]:
         """Seconds with warm caches, with the L2 cache overwritten, and as a CUDA graph."""
-        found: dict[str, float | str] = {
+        times: dict[str, float | str] = {
             "warm": self.median(function),
             "cold": self.median(function, cold=True),
         }
         if self.device.type == "cuda" and captures:
             try:
-                found["graph"] = self.median(timing.captured(function).replay)
+                times["graph"] = self.median(timing.captured(function).replay)
             except RuntimeError as problem:
-                found["graph"] = f"cannot be captured: {str(problem)[:100]}"
-        return found
+                times["graph"] = f"cannot be captured: {str(problem)[:100]}"
+        return times
 
     def tune(self, name: str) -> None:
         """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
@@ -266,9 +266,9 @@ class Bench:
             gain = times[()] / times[best]
             tiles.tuned[shape_class] = dict(best) if gain > LEAST_GAIN else before
             if gain > LEAST_GAIN:
-                found = {"shape_class": shape_class, "fields": dict(best), "gain": gain}
-                record.append(self.options.tiles, {**found, "card": self.environment["card"]})
-                print(json.dumps(found), flush=True)
+                entry = {"shape_class": shape_class, "fields": dict(best), "gain": gain}
+                record.append(self.options.tiles, {**entry, "card": self.environment["card"]})
+                print(json.dumps(entry), flush=True)
 
 
 def floor_bytes(topology: Topology, shape: Shape) -> dict[str, int]:
@@ -311,7 +311,7 @@ def gathering(rows: int, width: int, count: int, device: torch.device) -> timing
     return lambda: launch(table, index, out, width // 4, 64, num_warps=4)
 
 
-def environment(device: torch.device, known: Record) -> Record:
+def environment(device: torch.device, machine: Record) -> Record:
     """Card, driver and versions beside what is known of the machine."""
     card, driver = "none: dry run in Triton's interpreter", ""
     if device.type == "cuda":
@@ -320,7 +320,7 @@ def environment(device: torch.device, known: Record) -> Record:
         with contextlib.suppress(FileNotFoundError):
             done = subprocess.run(query, capture_output=True, text=True, check=False)
             driver = done.stdout.strip().splitlines()[0] if done.stdout.strip() else ""
-    versions = {**known["versions"], "triton": triton.__version__}
+    versions = {**machine["versions"], "triton": triton.__version__}
     return {
-        **known, "versions": versions, "card": card, "driver": driver, "cuda": torch.version.cuda
+        **machine, "versions": versions, "card": card, "driver": driver, "cuda": torch.version.cuda
     }  # fmt: skip

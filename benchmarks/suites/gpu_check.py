@@ -20,12 +20,12 @@ from benchmarks.sides.inputs import Shape, in_float64, operator_inputs
 
 SAMPLED_ROWS = 64
 SLACK = 2
-"""How many times the reference's own error the kernels' may be, beside one rounding."""
+"""Largest ratio of the kernels' error to the reference's, in addition to one rounding."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What the cases of one graph share."""
+    """Data that the cases of one graph share."""
 
     topology: Topology
     graph: gattn.Graph
@@ -55,14 +55,14 @@ def check(ground: Ground, shape: Shape) -> dict[str, Any]:
 
 
 def errors(
-    found: verify.Outcome, reference: verify.Outcome, exact: verify.Outcome, dtype: torch.dtype
+    outcome: verify.Outcome, reference: verify.Outcome, exact: verify.Outcome, dtype: torch.dtype
 ) -> dict[str, float]:
-    """Of the kernels and of the reference in the same type, both against float64."""
-    own = verify.error(reference, exact, verify.norm)
+    """Errors of the kernels and of the reference in the same dtype against float64."""
+    baseline = verify.error(reference, exact, verify.norm)
     return {
-        "ours": verify.error(found, exact, verify.norm),
-        "reference": own,
-        "bound": SLACK * own + torch.finfo(dtype).eps,
+        "ours": verify.error(outcome, exact, verify.norm),
+        "reference": baseline,
+        "bound": SLACK * baseline + torch.finfo(dtype).eps,
     }
 
 
@@ -79,6 +79,9 @@ def sampled_rows(ground: Ground, shape: Shape) -> dict[str, float]:
     chosen = torch.isin(topology.edge_index[1], rows).nonzero().squeeze(1)
     graph = gattn.Graph(topology.edge_index[:, chosen], topology.num_nodes)
     reference = ours.operator(shape.family, graph, "reference")
-    kept = {name: x[chosen] if name == "edge_attr" else x for name, x in inputs.items()}
-    exact, own = ({"out": reference(**numbers)[rows]} for numbers in (in_float64(kept), kept))
-    return errors({"out": full[rows]}, own, exact, shape.dtype)
+    inputs_of_rows = {name: x[chosen] if name == "edge_attr" else x for name, x in inputs.items()}
+    exact, base = (
+        {"out": reference(**numbers)[rows]}
+        for numbers in (in_float64(inputs_of_rows), inputs_of_rows)
+    )
+    return errors({"out": full[rows]}, base, exact, shape.dtype)

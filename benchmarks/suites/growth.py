@@ -37,8 +37,8 @@ class Growth:
 
     @staticmethod
     def _row(name: str, power: int, settings: Settings) -> dict[str, Any]:
-        found = isolate.call(grow, name, 10**power, threads=settings.threads)
-        return {"operator": name, **found}
+        entry = isolate.call(grow, name, 10**power, threads=settings.threads)
+        return {"operator": name, **entry}
 
 
 def grow(name: str, edges: int) -> dict[str, float]:

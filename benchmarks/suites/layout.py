@@ -17,7 +17,7 @@ from benchmarks.suites.alone import Alone
 
 @dataclass(frozen=True)
 class LayoutBuilding:
-    """What a layer pays once for each edge_index."""
+    """Time of computing the layout, once for each edge_index."""
 
     name: str
     topology: Callable[[float], Topology]

@@ -31,15 +31,15 @@ class Products:
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         topology = self.topology(settings.scale)
-        found = {
+        products = {
             name: self._measure_one(make, topology, settings.seconds / len(self.layers))
             for name, make in self.layers.items()
         }
         return {
             **topology.sizes(),
             "dtype": "float32",
-            "check": {"products": min(row["count"] for row in found.values())},
-            "products": found,
+            "check": {"products": min(row["count"] for row in products.values())},
+            "products": products,
         }
 
     @staticmethod

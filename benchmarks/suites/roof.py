@@ -24,7 +24,7 @@ ROWS_PER_EDGE = {name: family.rows_per_edge for name, family in FAMILIES.items()
 
 @dataclass(frozen=True)
 class Roof:
-    """What share of the gather's speed the operators' forward reaches."""
+    """Share of the gather's speed that the operators' forward reaches."""
 
     topology: Callable[[float], Topology]
     operators: Mapping[str, Maker]

@@ -1,4 +1,4 @@
-"""What a weight or a bias of single edges costs a layer."""
+"""Cost of edge weights and biases in a layer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Terms:
     def measure(self, settings: Settings) -> dict[str, Any]:
         """Check each in float64, then time forward and backward."""
         small = self.topology(settings.scale * CHECK_SCALE)
-        found = [self._check(side, small) for side in terms.SIDES]
+        errors = [self._check(side, small) for side in terms.SIDES]
         topology = self.topology(settings.scale)
         runs: dict[str, timing.Run] = {
             side: timing.training(terms.layer(side, topology, torch.float32, name=self.layer))
@@ -42,7 +42,7 @@ class Terms:
         return {
             **topology.sizes(),
             "dtype": "float32",
-            "check": {"error": max(found)},
+            "check": {"error": max(errors)},
             "seconds": {"training": timing.alternate(runs, settings.seconds)},
         }
 
@@ -52,5 +52,5 @@ class Terms:
             for dtype in (torch.float32, torch.float64)
         )
         verify.repeatable(ours)
-        found = verify.against_float64({"gattn": ours}, {"gattn": exact}, torch.float32)
-        return found["error"]
+        check = verify.against_float64({"gattn": ours}, {"gattn": exact}, torch.float32)
+        return check["error"]

@@ -1,4 +1,4 @@
-"""What more threads bring: forward and backward of whole layers."""
+"""Speedup by threads: forward and backward of layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.sides.layers import Maker
 
 @dataclass(frozen=True)
 class Threads:
-    """One thread beside as many as asked for."""
+    """Compare one thread with several."""
 
     topology: Callable[[float], Topology]
     layers: Mapping[str, Maker]
@@ -23,7 +23,7 @@ class Threads:
     def measure(self, settings: Settings) -> dict[str, Any]:
         topology = self.topology(settings.scale)
         counts = {"one": 1, "all": settings.threads}
-        found, apart = {}, 0.0
+        layers, apart = {}, 0.0
         for name, make in self.layers.items():
             contender = make("gattn", topology, torch.float32)
             steps = [_on(n, lambda c=contender: verify.step(c))() for n in counts.values()]
@@ -35,12 +35,12 @@ class Threads:
                 settings.seconds / len(self.layers),
             )
             speedup = times["one"]["median"] / times["all"]["median"]
-            found[name] = {**times, "speedup": speedup}
+            layers[name] = {**times, "speedup": speedup}
         return {
             **topology.sizes(),
             "dtype": "float32",
             "check": {"apart": apart},
-            "threads": found,
+            "threads": layers,
         }
 
 

@@ -24,7 +24,7 @@ from benchmarks.suites.alone import Alone, HasOneSide
 FEWEST = 5
 """Rounds of a case, so that the quartiles of its ratios say something."""
 APART_IN_16_BITS = 0.03
-"""How far outputs of the two may be apart that are rounded to 16 bits."""
+"""Largest difference between two outputs that are rounded to 16 bits."""
 
 
 class Turns:
@@ -43,7 +43,7 @@ class Turns:
             "other": Process(threads=threads, gattn=other.resolve()),
         }
         try:
-            self.known = {name: side.call(_introduce) for name, side in self.sides.items()}
+            self.descriptions = {name: side.call(_introduce) for name, side in self.sides.items()}
             self._check_sides()
         except BaseException:
             self.close()
@@ -51,10 +51,10 @@ class Turns:
 
     def _check_sides(self) -> None:
         """This side must be this tree's gattn, and both must run on the same kind of kernels."""
-        found = Path(self.known["this"]["gattn"])
-        if found != ROOT / "gattn":
-            raise SystemExit(f"this tree is {ROOT}, but Python imports gattn from {found}")
-        backends = {name: known["backend"] for name, known in self.known.items()}
+        folder = Path(self.descriptions["this"]["gattn"])
+        if folder != ROOT / "gattn":
+            raise SystemExit(f"this tree is {ROOT}, but Python imports gattn from {folder}")
+        backends = {name: description["backend"] for name, description in self.descriptions.items()}
         if len({backend.startswith("available") for backend in backends.values()}) > 1:
             raise SystemExit(f"C++ kernels on one side only: {backends}")
 
@@ -99,8 +99,8 @@ class Turns:
         verify.require(ours.keys() == theirs.keys(), f"{set(ours) ^ set(theirs)} on one side only")
         differing = [name for name in ours if not torch.equal(ours[name], theirs[name])]
         narrow = ours["out"].dtype.itemsize == 2
-        found = verify.against_peer(ours, theirs, APART_IN_16_BITS if narrow else verify.APART)
-        return {"differing": differing, **found}
+        check = verify.against_peer(ours, theirs, APART_IN_16_BITS if narrow else verify.APART)
+        return {"differing": differing, **check}
 
     def _alternate(
         self, run: str, calls: dict[str, dict[str, int]], seconds: float
@@ -113,13 +113,13 @@ class Turns:
 
         samplers = {name: sampler(side) for name, side in self.sides.items()}
         samples = timing.take_turns(samplers, seconds, FEWEST)
-        found = {name: timing.summary(values) for name, values in samples.items()}
+        summaries = {name: timing.summary(values) for name, values in samples.items()}
         pairs = zip(samples["this"], samples["other"])
-        return {**found, "ratio": timing.summary([this / other for this, other in pairs])}
+        return {**summaries, "ratio": timing.summary([this / other for this, other in pairs])}
 
 
 def _fields(inputs: Any) -> dict[str, Any]:
-    """What a data class or a named tuple holds, by name."""
+    """Return the fields of a data class or a named tuple by name."""
     if dataclasses.is_dataclass(inputs):
         return {field.name: getattr(inputs, field.name) for field in dataclasses.fields(inputs)}
     return inputs._asdict()
@@ -132,7 +132,7 @@ _now: list[Alone] = []
 
 
 def _introduce() -> dict[str, str]:
-    """Which gattn this process has, and what it runs on."""
+    """Return the gattn package of this process and its backend."""
     return {
         "gattn": str(Path(gattn.__file__).resolve().parent),
         "backend": gattn.backend_info()["cpu"],

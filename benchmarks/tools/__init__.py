@@ -1,1 +1,1 @@
-"""What the commands do beside measuring cases."""
+"""Tools of the commands that do not measure cases."""

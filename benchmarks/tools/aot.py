@@ -63,7 +63,7 @@ def compiling_only() -> Iterator[list[tuple[str, Any]]]:
 
 @dataclass(frozen=True)
 class ShapeClass:
-    """What decides which kernels a call compiles."""
+    """Properties that determine the kernels that a call compiles."""
 
     heads: int
     channels: int
@@ -71,7 +71,7 @@ class ShapeClass:
     degree: int
     """Edges of a destination, on average."""
     options: bool
-    """Whether the operator has every option it can have."""
+    """True if the operator uses all of its options."""
     path: str = "general"
     """"general"; "runs", as for complete and causal graphs; "graphs", as for small graphs."""
 
@@ -82,15 +82,15 @@ BANDED = ("dot_product",)
 
 def call_all(shape: ShapeClass) -> None:
     """Call every launcher that serves a shape class, on what its operator is declared to take."""
-    known = families()
-    call_families(shape, known)
+    launched = families()
+    call_families(shape, launched)
     if shape.path != "general":
         return
     launchers, operators, layout = internals.launchers(), internals.operators(), layout_of(shape)
     for name in launchers.__all__:
         operator = operators[name]
         has_options = any(letters.endswith("?") for letters in operator.shapes.values())
-        if name.rsplit("_", 1)[0] in known and name.endswith(("_forward", "_backward")):
+        if name.rsplit("_", 1)[0] in launched and name.endswith(("_forward", "_backward")):
             continue
         if has_options or not shape.options:
             call(launchers, operator, shape, {"layout": layout, "transposed": False})
@@ -108,17 +108,17 @@ def call_families(shape: ShapeClass, chosen: Iterable[str]) -> None:
     """Call the forward and the backward of the chosen families that serve a shape class."""
     launchers, operators, layout = internals.launchers(), internals.operators(), layout_of(shape)
     for family in BANDED if shape.path == "runs" else chosen:
-        given: dict[str, Any] = {"layout": layout}
+        arguments: dict[str, Any] = {"layout": layout}
         forward, backward = (operators[f"{family}_{part}"] for part in ("forward", "backward"))
-        found = call(launchers, forward, shape, given)
-        found["out_acc"] = internals.value_sum(found["out"], found["out_acc"])
-        call(launchers, backward, shape, {**given, **found})
+        outputs = call(launchers, forward, shape, arguments)
+        outputs["out_acc"] = internals.value_sum(outputs["out"], outputs["out_acc"])
+        call(launchers, backward, shape, {**arguments, **outputs})
         if len(forward.flags) > 1:  # more than needs_backward: they are kernels of their own
-            call(launchers, forward, shape, {**given, **dict.fromkeys(forward.flags, False)})
+            call(launchers, forward, shape, {**arguments, **dict.fromkeys(forward.flags, False)})
 
 
 def call(
-    launchers: ModuleType, operator: Any, shape: ShapeClass, given: Mapping[str, Any]
+    launchers: ModuleType, operator: Any, shape: ShapeClass, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Call an operator's launcher on empty tensors and on what is given; its outputs by name."""
     n = m = nodes(shape)
@@ -139,10 +139,10 @@ def call(
         args[name] = kind[-1 if shape.options else 0] if isinstance(kind, tuple) else 0.25
     args["dropout"] = 0.5 if shape.options else 0.0
     args |= {f"wants_{name}": args[name] is not None for name in operator.shapes}
-    args |= given
+    args |= arguments
     launch = getattr(launchers, operator.name)
-    found = launch(*(args[name] for name in operator.parameters if name != "backend"))
-    return dict(zip(operator.outputs, found if isinstance(found, tuple) else (found,)))
+    outputs = launch(*(args[name] for name in operator.parameters if name != "backend"))
+    return dict(zip(operator.outputs, outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
 def nodes(shape: ShapeClass) -> int:
@@ -170,11 +170,11 @@ def resources(kernel: Any) -> dict[str, int]:
         file.write(kernel.asm["cubin"])
         file.flush()
         listing = dump("--dump-resource-usage", file.name)
-        found = {name: int(value) for name, value in re.findall(r"(REG|STACK):(\d+)", listing)}
+        usage = {name: int(value) for name, value in re.findall(r"(REG|STACK):(\d+)", listing)}
         # some compilers reserve a frame and do not use it
-        code = dump("--dump-sass", file.name) if found["STACK"] else ""
+        code = dump("--dump-sass", file.name) if usage["STACK"] else ""
     return {
-        "registers": found["REG"],
+        "registers": usage["REG"],
         "spills": len(re.findall(r"\b(?:LDL|STL)\b", code)),
         "shared": kernel.metadata.shared,
         "warps": kernel.metadata.num_warps,
@@ -182,7 +182,7 @@ def resources(kernel: Any) -> dict[str, int]:
 
 
 def dump(*arguments: str) -> str:
-    """What cuobjdump prints."""
+    """Return the output of cuobjdump."""
     command = [str(CUOBJDUMP), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -222,9 +222,9 @@ def compile_class(shape: ShapeClass, compiled: list[tuple[str, Any]]) -> Iterato
     compiled.clear()
     call_all(shape)
     for name, kernel in compiled:
-        known = {**asdict(shape), "dtype": str(shape.dtype).removeprefix("torch.")}
+        shape_fields = {**asdict(shape), "dtype": str(shape.dtype).removeprefix("torch.")}
         yield {
-            "kernel": name, **known, **resources(kernel),
+            "kernel": name, **shape_fields, **resources(kernel),
             "target": "sm_90", "triton": triton.__version__,
         }  # fmt: skip
 
@@ -232,20 +232,20 @@ def compile_class(shape: ShapeClass, compiled: list[tuple[str, Any]]) -> Iterato
 def table(records: Iterable[Record]) -> str:
     """Markdown: each kernel's registers, shared memory and spills over its shape classes."""
     kernels: dict[str, list[Record]] = {}
-    for found in records:
-        kernels.setdefault(found["kernel"].rpartition(".")[2], []).append(found)
+    for entry in records:
+        kernels.setdefault(entry["kernel"].rpartition(".")[2], []).append(entry)
     head = ["kernel", "compiled", "registers", "shared memory, bytes", "spilling"]
     rows = [
-        [f"`{name}`", f"{len(found)}", *(_span(found, what) for what in ("registers", "shared")),
-         f"{sum(one['spills'] > 0 for one in found)}"]
-        for name, found in sorted(kernels.items())
+        [f"`{name}`", f"{len(entries)}", _span(entries, "registers"), _span(entries, "shared"),
+         f"{sum(entry['spills'] > 0 for entry in entries)}"]
+        for name, entries in sorted(kernels.items())
     ]  # fmt: skip
     first = next(iter(kernels.values()))[0]
-    known = f"For {first['target']}, Triton {first['triton']}."
-    return f"{known}\n\n{tables.markdown(head, rows, text=len(head))}"
+    caption = f"For {first['target']}, Triton {first['triton']}."
+    return f"{caption}\n\n{tables.markdown(head, rows, text=len(head))}"
 
 
 def _span(records: list[Record], what: str) -> str:
     """From the least to the most."""
-    values = [found[what] for found in records]
+    values = [entry[what] for entry in records]
     return " to ".join(map(str, dict.fromkeys((min(values), max(values)))))

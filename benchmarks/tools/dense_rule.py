@@ -1,4 +1,4 @@
-"""Where torch's dense attention beats the operator on edges: the rule of gattn/ops/dense.py.
+"""Compare torch's dense attention with the edge kernels to find the rule for dense blocks.
 
 Both are timed on complete, bipartite and causal graphs, in blocks of one size and of many.
 """
@@ -51,10 +51,10 @@ def run(sizes: Sequence[int], device: str, seconds: float) -> Iterator[Record]:
         ASPECTS, (False, True), SHAPES, sizes
     ):
         graph = graph_of(kind, mean, ragged, device)
-        found = compare(graph, Shape("dot_product", heads, channels), seconds)
+        times = compare(graph, Shape("dot_product", heads, channels), seconds)
         yield {
             "kind": kind, "ragged": ragged, "mean": mean, "heads": heads, "channels": channels,
-            **found,
+            **times,
         }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 import gattn
 from benchmarks.core import memory
 from benchmarks.core.record import Record
-from gattn.data import NeighborLoader, map_edges
+from gattn.data import NeighborLoader, open_edges
 
 SEEDS, FAN_OUTS, BATCHES = 1024, [15, 10, 5], 100
 _PIECE = 1 << 20
@@ -50,7 +50,7 @@ def steps(path: Path, nodes: int) -> dict[str, Record]:
 
     Peaks are above what the process held before it read; pages of mapped files count.
     """
-    found: dict[str, Record] = {}
+    results: dict[str, Record] = {}
     base = 0
 
     def measured(name: str, run: Callable[[], _T]) -> _T:
@@ -58,12 +58,12 @@ def steps(path: Path, nodes: int) -> dict[str, Record]:
         start = time.perf_counter()
         with memory.peak() as peak:
             result = run()
-        base = base or peak.held
+        base = base or peak.baseline
         seconds = time.perf_counter() - start
-        found[name] = {"seconds": seconds, "bytes": peak.bytes + peak.held - base}
+        results[name] = {"seconds": seconds, "bytes": peak.bytes + peak.baseline - base}
         return result
 
-    edges = measured("read", lambda: map_edges(path, folder=path.parent))
+    edges = measured("read", lambda: open_edges(path, folder=path.parent))
     graph = measured("laid out", lambda: gattn.Graph(edges, nodes))
     torch.manual_seed(0)
     data = Data(num_nodes=nodes)
@@ -73,5 +73,5 @@ def steps(path: Path, nodes: int) -> dict[str, Record]:
         return sum(batch.graph.num_edges for batch in islice(loader, BATCHES))
 
     drawn = measured("sampled", sample)
-    found["sampled"] |= {"edges": drawn, "batches": min(BATCHES, len(loader))}
-    return found
+    results["sampled"] |= {"edges": drawn, "batches": min(BATCHES, len(loader))}
+    return results

@@ -30,14 +30,14 @@ def step(side: str, folder: Path, dtype: str, average: bool) -> Record:
     nodes = x.shape[0]
     torch.manual_seed(1)
     y = torch.randint(CLASSES, (nodes,))
-    known = (torch.rand(nodes) < KNOWN).nonzero().squeeze(1)
+    labelled = (torch.rand(nodes) < KNOWN).nonzero().squeeze(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     built, losses, seconds = memory.highest(), [], 0.0
     for _ in range(STEPS):
         start = time.perf_counter()
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-            loss = F.cross_entropy(model(x, edges)[known], y[known])
+            loss = F.cross_entropy(model(x, edges)[labelled], y[labelled])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

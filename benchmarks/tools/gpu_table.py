@@ -10,32 +10,32 @@ from benchmarks.core.tables import markdown
 
 def table(records: dict[str, Record]) -> str:
     """Markdown: forward + backward of every side, the share of the roof, peak memory."""
-    cases = {name: found for name, found in records.items() if "sides" in found}
+    cases = {name: entry for name, entry in records.items() if "sides" in entry}
     roofs = records.get("roofs", {}).get("bytes_per_second", {})
-    sides = sorted({side for found in cases.values() for side in found["sides"]} - {"gattn"})
+    sides = sorted({side for entry in cases.values() for side in entry["sides"]} - {"gattn"})
     head = ["case", "gattn ms", "of roof", *sides, "peak MB, gattn / PyG"]
-    return markdown(head, [row(name, found, sides, roofs) for name, found in cases.items()])
+    return markdown(head, [row(name, entry, sides, roofs) for name, entry in cases.items()])
 
 
-def row(name: str, found: Record, sides: list[str], roofs: dict[str, float]) -> list[str]:
+def row(name: str, entry: Record, sides: list[str], roofs: dict[str, float]) -> list[str]:
     """One case of the table; peers as multiples of gattn's time."""
-    seconds = found["sides"]["gattn"]["both"]["warm"]
-    cells = [name, f"{1e3 * seconds:.3f}", f"{roof_seconds(found, roofs) / seconds:.0%}"]
+    seconds = entry["sides"]["gattn"]["both"]["warm"]
+    cells = [name, f"{1e3 * seconds:.3f}", f"{roof_seconds(entry, roofs) / seconds:.0%}"]
     for side in sides:
-        peer = found["sides"].get(side, {})
+        peer = entry["sides"].get(side, {})
         cells.append(f"{peer['both']['warm'] / seconds:.1f}x" if "both" in peer else "-")
-    peaks = [found["sides"].get(side, {}).get("peak_bytes") for side in ("gattn", "pyg")]
+    peaks = [entry["sides"].get(side, {}).get("peak_bytes") for side in ("gattn", "pyg")]
     cells.append(" / ".join("-" if peak is None else f"{peak / 2**20:.0f}" for peak in peaks))
     return cells
 
 
-def roof_seconds(found: Record, roofs: dict[str, float]) -> float:
+def roof_seconds(entry: Record, roofs: dict[str, float]) -> float:
     """The longer of: every tensor once at copy speed, every gather at the speed of gathers."""
-    floors = found["floor_bytes"]
+    floors = entry["floor_bytes"]
     if not roofs:
         return float("nan")
     gathers = list(gather_roofs(roofs))
-    nearest = min(gathers, key=lambda roof: abs(roof[0] - found["nodes"]))
+    nearest = min(gathers, key=lambda roof: abs(roof[0] - entry["nodes"]))
     return max(floors["both_once"] / roofs["copy"], floors["both_gathered"] / nearest[1])
 
 

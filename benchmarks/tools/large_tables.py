@@ -17,26 +17,26 @@ MODELS = {
 def training(records: dict[str, Record]) -> str:
     """Memory of a step on the whole graph, beside PyG's."""
     rows, lines = [], []
-    for found in records.values():
-        _, head, dtype = found["case"].split("/")
-        ours = found["gattn"]
-        pyg = _gib(found["pyg_bytes"]) if found["pyg"] else ""
+    for entry in records.values():
+        _, head, dtype = entry["case"].split("/")
+        ours = entry["gattn"]
+        pyg = _gib(entry["pyg_bytes"]) if entry["pyg"] else ""
         name = f"{MODELS[head]}, {dtype}"
         rows.append([name, seconds(ours["seconds"]), _gib(ours["peak_bytes"]), pyg])
-        if found["pyg"]:
-            small = [f"{_gib(p['peak_bytes'])} at {p['edges']:,} edges" for p in found["pyg"]]
+        if entry["pyg"]:
+            small = [f"{_gib(p['peak_bytes'])} at {p['edges']:,} edges" for p in entry["pyg"]]
             lines.append(f"PyG's {pyg} lie on the line through {' and '.join(small)}.")
     head = ["a step of training", "time", "peak memory", "PyG, float32"]
     return "\n\n".join([markdown(head, rows), *lines])
 
 
-def inference(found: Record) -> str:
+def inference(entry: Record) -> str:
     """Memory of inference layer by layer, beside the model at once."""
     ways = {"layerwise": "layer by layer", "once": "the model at once"}
     rows = [
-        [name, seconds(found[way]["seconds"]), _gib(found[way]["bytes"])]
+        [name, seconds(entry[way]["seconds"]), _gib(entry[way]["bytes"])]
         for way, name in ways.items()
-        if way in found
+        if way in entry
     ]
     return markdown(["inference", "time", "peak memory above the graph"], rows)
 
@@ -44,12 +44,12 @@ def inference(found: Record) -> str:
 def sampling(records: Iterable[Record]) -> str:
     """The medians of the rounds of each side, with the workers that served it best."""
     rounds: dict[tuple[str, int], list[Record]] = {}
-    for found in records:
-        rounds.setdefault((found["side"], found["workers"]), []).append(found)
+    for entry in records:
+        rounds.setdefault((entry["side"], entry["workers"]), []).append(entry)
     best: dict[str, tuple[float, float, int, int]] = {}
     for (side, workers), of_side in rounds.items():
         edges, batches = (
-            median(found[name] for found in of_side)
+            median(entry[name] for entry in of_side)
             for name in ("edges_per_second", "batches_per_second")
         )
         best[side] = max(best.get(side, (0.0, 0.0, 0, 0)), (edges, batches, workers, len(of_side)))
@@ -66,20 +66,20 @@ def sampling(records: Iterable[Record]) -> str:
 def edge_tables(records: dict[str, Record]) -> str:
     """Seconds and memory of each step from a table of edges to batches."""
     rows = []
-    for found in records.values():
-        kind = found["case"].rpartition("/")[2]
-        for name, step in found["steps"].items():
+    for entry in records.values():
+        kind = entry["case"].rpartition("/")[2]
+        for name, step in entry["steps"].items():
             cells = seconds(step["seconds"]), size(step["bytes"])
-            rows.append([f"{kind}, {size(found['file_bytes'])}", name, *cells])
+            rows.append([f"{kind}, {size(entry['file_bytes'])}", name, *cells])
     return markdown(["file", "step", "time", "peak memory"], rows, text=2)
 
 
 def distributed(records: Iterable[Record]) -> str:
     """Bytes by the formula, handed over and on the wire; time and memory of the worst process."""
-    newest = {(found["case"], found["processes"]): found for found in records}
+    newest = {(entry["case"], entry["processes"]): entry for entry in records}
     rows = []
-    for (case, count), found in newest.items():
-        ranks = found["ranks"]
+    for (case, count), entry in newest.items():
+        ranks = entry["ranks"]
         formula, handed, gradients = (
             sum(rank[name] for rank in ranks) for name in ("formula", "handed", "gradients")
         )

@@ -1,4 +1,4 @@
-"""What a call of each operator on a GPU takes of the host, measured without a GPU.
+"""Host time of a GPU call of each operator, measured without a GPU.
 
 Everything happens as for a CUDA tensor, from the checks to the kernel's arguments, but that tensors
 are taken from torch's CPU allocator and a prepared launch is counted and dropped: what the driver
@@ -39,7 +39,7 @@ class IdleCard(aot.NoCard):
     )
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
-        """What launches a compiled kernel."""
+        """Launcher of a compiled kernel."""
 
         def launch(*arguments: Any) -> None:
             self.launches += 1
@@ -87,17 +87,17 @@ def measure(card: IdleCard, operator: str, path: str, seconds: float) -> Record:
 def table(records: list[Record]) -> str:
     """Markdown: host time and launches of every operator."""
     environment = records[0]["environment"]
-    known = (
+    caption = (
         f"{environment['cpu']}, torch {environment['versions']['torch']}, "
         f"Triton {environment['triton']}: {MOLECULES} molecules, {HEADS} heads of {CHANNELS} "
         "channels, fp32."
     )
     head = ["operator", "path", "forward", "launches", "forward + backward", "launches"]
     rows = []
-    for found in records:
-        operator, path = found["case"].split("/")
+    for entry in records:
+        operator, path = entry["case"].split("/")
         cells = [f"`{operator}`", path]
-        for name, spread in found["seconds"].items():
-            cells += [f"{spread['median'] * 1e6:.0f} us", str(found["launches"][name])]
+        for name, spread in entry["seconds"].items():
+            cells += [f"{spread['median'] * 1e6:.0f} us", str(entry["launches"][name])]
         rows.append(cells)
-    return f"{known}\n\n{tables.markdown(head, rows, text=len(head))}"
+    return f"{caption}\n\n{tables.markdown(head, rows, text=len(head))}"

@@ -17,61 +17,61 @@ PEERS = {
 
 
 def lines(record: Record) -> str:
-    """What one case gave, for reading while it runs."""
-    found = [f"{record['case']}  {_sizes(record)}  check {_numbers(record['check'])}"]
+    """Return the lines that the terminal shows for one case."""
+    rows = [f"{record['case']}  {_sizes(record)}  check {_numbers(record['check'])}"]
     for what, times in record.get("seconds", {}).items():
         first = times["gattn"]["median"] if "gattn" in times else None
         for side, spread in times.items():
             ratio = f"  x{spread['median'] / first:.2f}" if first and side != "gattn" else ""
-            found.append(
+            rows.append(
                 f"  {what:9} {PEERS.get(side, side):22} {seconds(spread['median']):>9}"
                 f"  [{seconds(spread['low'])}, {seconds(spread['high'])}]"
                 f"  {spread['runs']} runs{ratio}"
             )
     for side, peaks in record.get("peak_bytes", {}).items():
         text = ", ".join(f"{what} {size(peak)}" for what, peak in peaks.items())
-        found.append(f"  peak      {PEERS.get(side, side):22} {text}")
+        rows.append(f"  peak      {PEERS.get(side, side):22} {text}")
     if "share_of_roof" in record:
         speed = record["gather_bytes_per_second"] / 1e9
-        found.append(f"  {record['fastest_gather']} gathers {speed:.1f} GB/s; of it the forward of")
-        found += [f"    {name:12} {share:.0%}" for name, share in record["share_of_roof"].items()]
+        rows.append(f"  {record['fastest_gather']} gathers {speed:.1f} GB/s; of it the forward of")
+        rows += [f"    {name:12} {share:.0%}" for name, share in record["share_of_roof"].items()]
     for name, row in record.get("threads", {}).items():
-        found.append(f"  {name:16} {row['speedup']:.2f} times as fast on all threads as on one")
+        rows.append(f"  {name:16} {row['speedup']:.2f} times as fast on all threads as on one")
     for name, row in record.get("products", {}).items():
-        found.append(
+        rows.append(
             f"  {name:22} products alone {seconds(row['products']['median'])} of"
             f" {seconds(row['gattn']['median'])}, PyG {seconds(row['pyg']['median'])}:"
             f" x{row['ratio']:.2f} of at most x{row['ceiling']:.2f}"
         )
     for row in record.get("growth", []):
-        found.append(
+        rows.append(
             f"  {row['operator']:12} {row['edges']:>10,} edges {seconds(row['seconds']):>9}"
             f"  {1e9 * row['seconds'] / row['edges']:6.1f} ns/edge  peak {size(row['peak_bytes'])}"
         )
-    return "\n".join(found)
+    return "\n".join(rows)
 
 
 def compared(record: Record) -> str:
-    """What one case gave in two commits."""
+    """Return the lines that compare two commits in one case."""
     check, bits = record["check"], "the same bits"
     if check["differing"]:
         names = ", ".join(check["differing"])
         bits = f"outputs apart by {check['apart']:.1e}; other bits in {names}"
-    found = [f"{record['case']}  {bits}"]
+    rows = [f"{record['case']}  {bits}"]
     for what, spreads in record["seconds"].items():
         this, other, ratio = (spreads[name] for name in ("this", "other", "ratio"))
-        found.append(
+        rows.append(
             f"  {what:16} this {_milliseconds(this)}  other {_milliseconds(other)}"
             f"  this/other {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
             f"  {ratio['runs']} rounds"
         )
-    return "\n".join(found)
+    return "\n".join(rows)
 
 
 def overall(records: list[Record]) -> str:
     """The middle of all cases' ratios."""
     ratios = [
-        spreads["ratio"]["median"] for found in records for spreads in found["seconds"].values()
+        spreads["ratio"]["median"] for entry in records for spreads in entry["seconds"].values()
     ]
     return f"{len(ratios)} ratios this/other, median {statistics.median(ratios):.3f}"
 

@@ -12,23 +12,24 @@ from benchmarks.tools.lines import PEERS
 
 TITLES = {
     "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
-    "power-law/attention": "A score of one's own on that graph beside PyG's MessagePassing; fused: "
-    "the perceptron as one's own score beside gattn's kernel for it, `gatv2_attention`",
-    "power-law/operator": "The operators alone on that graph, given projected inputs",
-    "power-law/bf16": "bf16 beside fp32 on that graph",
-    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels, +edges: 16 numbers a bond",
-    "esol-64/bf16": "bf16 beside fp32 on that batch",
+    "power-law/attention": "Custom scores on that graph, compared with PyG's MessagePassing; "
+    "fused: the perceptron as a custom score, compared with gattn's kernel `gatv2_attention`",
+    "power-law/operator": "Operators on that graph, with projected inputs",
+    "power-law/bf16": "bf16 compared with fp32 on that graph",
+    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels; "
+    "+edges: 16 features per bond",
+    "esol-64/bf16": "bf16 compared with fp32 on that batch",
     "esol-512": "A batch of 512 molecules",
-    "cora": "Cora, the GAT paper's model, an epoch of training and evaluation: with the sparse "
-    "features of gattn's data set beside the dense ones of PyG's; +sparse: sparse ones on both "
-    "sides, dropped by gattn's SparseDropout; +dense: dense ones on both",
+    "cora": "The GAT paper's model on Cora, an epoch of training and evaluation, with the data set "
+    "of each library: sparse features in gattn, dense features in PyG; +sparse: sparse features on "
+    "both sides, with gattn's SparseDropout; +dense: dense features on both sides",
 }
 HEAD = ["", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
 METHOD = (
-    "Forward + backward, medians of alternating runs in one process; peak memory above the inputs, "
-    "each side in a process of its own (blank where it was not measured). Every case was first "
-    "checked against float64, and against its peer where that computes the same. The rows come "
-    "from several runs, listed below: compare within a row, not between rows."
+    "Times are medians of forward + backward, in alternating runs in one process. Peak memory is "
+    "above the inputs, with each side in a separate process (blank if not measured). Every case "
+    "was first checked against float64, and against its peer if the peer computes the same. The "
+    "rows come from several runs, listed below: compare within a row, not between rows."
 )
 
 
@@ -39,7 +40,7 @@ CHOSEN = {
     "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
     "cora/epoch": "an epoch of the GAT paper's model on Cora",
 }
-"""What the README shows."""
+"""Cases in the README."""
 
 
 def report(records: dict[str, Record]) -> str:
@@ -48,11 +49,11 @@ def report(records: dict[str, Record]) -> str:
     parts = [METHOD]
     for group, title in TITLES.items():
         table = comparison_table(
-            found for name, found in full.items() if name.rpartition("/")[0] == group
+            entry for name, entry in full.items() if name.rpartition("/")[0] == group
         )
         if table:
             parts += [f"**{title}**", table]
-    of_terms = {n: found for n, found in full.items() if n.startswith("power-law/terms/")}
+    of_terms = {n: entry for n, entry in full.items() if n.startswith("power-law/terms/")}
     if of_terms:
         parts.append(_terms(of_terms))
     for count in (64, 512):
@@ -68,30 +69,30 @@ def report(records: dict[str, Record]) -> str:
 
 
 def chosen(records: dict[str, Record]) -> str:
-    """The README's rows, with what they were taken on."""
+    """Return the README's rows and the environment of the measurements."""
     full = full_size(records)
     rows = [_row(full[name], title) for name, title in CHOSEN.items() if name in full]
     table = markdown(HEAD, [row for row in rows if row])
     machines = dict.fromkeys(_machine(full[name]) for name in CHOSEN if name in full)
     return (
         f"{table}\n\nForward + backward on {' and '.join(machines)}; peak memory above the inputs, "
-        "where it was measured. [All cases, and how](docs/benchmarks.md)."
+        "if measured. [All cases and methods](docs/benchmarks.md)."
     )
 
 
 def _machine(record: Record) -> str:
-    known: dict[str, Any] = record["environment"]
-    versions = known["versions"]
+    machine: dict[str, Any] = record["environment"]
+    versions = machine["versions"]
     return (
-        f"{known['threads']} threads of {known['cpu']}, torch {versions['torch']}, PyTorch "
+        f"{machine['threads']} threads of {machine['cpu']}, torch {versions['torch']}, PyTorch "
         f"Geometric {versions['torch_geometric']}"
     )
 
 
 def full_size(records: dict[str, Record]) -> dict[str, Record]:
-    """The cases that were measured at their whole size, in the order of the suite."""
+    """Return the cases that were measured at full size, in the order of the suite."""
     full = {name: records[name] for name in cpu.cases() if name in records}
-    full = {name: found for name, found in full.items() if found["scale"] == 1}
+    full = {name: entry for name, entry in full.items() if entry["scale"] == 1}
     if not full:
         raise SystemExit("no full-size results: run python -m benchmarks first")
     return full
@@ -137,69 +138,68 @@ def growth_table(record: Record) -> str:
 
 
 def _terms(records: dict[str, Record]) -> str:
-    """The time of layers with terms of their edges as multiples of the time without."""
+    """Return the times of layers with edge terms as multiples of the times without."""
     rows: list[list[str]] = []
     times: dict[str, float] = {}
-    for name, found in records.items():
-        times = {side: spread["median"] for side, spread in found["seconds"]["training"].items()}
+    for name, entry in records.items():
+        times = {side: spread["median"] for side, spread in entry["seconds"]["training"].items()}
         alone = times.pop("gattn")
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
-        "`edge_weight` and `attn_bias` on the power-law graph, whose edges are in a random order: "
-        "forward + backward with a term over forward + backward of the layer alone, without and "
-        "with the term's gradient. The last column is a gather of [e, h] numbers by torch, as each "
-        "pass must read them once.\n\n" + markdown(["", "alone", *times], rows)
+        "`edge_weight` and `attn_bias` on the power-law graph, whose edges are in random order. "
+        "The columns show forward + backward with a term as a multiple of the layer alone, without "
+        "and with the gradient of the term. The last column is torch's gather of [e, h] numbers, "
+        "which each pass must read once.\n\n" + markdown(["", "alone", *times], rows)
     )
 
 
 def _circumstances(records: list[Record]) -> str:
-    """Hardware and versions, and the commands that were run there."""
+    """Return the hardware and versions, and the commands that were run."""
     runs: dict[str, dict[str, None]] = {}
-    for found in records:
-        known: dict[str, Any] = found["environment"]
-        versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
-        where = (
-            f"{known['cpu']}, {known['threads']} thread{'s' * (known['threads'] > 1)}; {versions}"
-        )
-        run = f"`{known['command']}` ({known['date']}, commit {known['commit']})"
+    for entry in records:
+        machine: dict[str, Any] = entry["environment"]
+        versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+        threads = f"{machine['threads']} thread{'s' * (machine['threads'] > 1)}"
+        where = f"{machine['cpu']}, {threads}; {versions}"
+        run = f"`{machine['command']}` ({machine['date']}, commit {machine['commit']})"
         runs.setdefault(where, {})[run] = None
     seen = [
-        f"- {where}:\n" + ",\n".join(f"  {run}" for run in found) + "."
-        for where, found in runs.items()
+        f"- {where}:\n" + ",\n".join(f"  {run}" for run in commands) + "."
+        for where, commands in runs.items()
     ]
     return "Measured on:\n\n" + "\n".join(seen)
 
 
-def _roof(found: Record) -> str:
-    speed = found["gather_bytes_per_second"] / 1e9
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in found["share_of_roof"].items())
+def _roof(entry: Record) -> str:
+    speed = entry["gather_bytes_per_second"] / 1e9
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in entry["share_of_roof"].items())
     return (
-        f"Gathering and summing the same rows and doing nothing else ({found['fastest_gather']}) "
-        f"runs at {speed:.1f} GB/s; of that speed the operators' forward reaches: {shares}."
+        f"Only gathering and summing the same rows ({entry['fastest_gather']}) runs at {speed:.1f} "
+        f"GB/s. The forward of the operators reaches these shares of it: {shares}."
     )
 
 
-def _products(found: Record, count: int) -> str:
-    rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in found["products"].items())
+def _products(entry: Record, count: int) -> str:
+    rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in entry["products"].items())
     return (
-        f"Dense matrix products are torch's on either side. Were everything else free, a batch of "
-        f"{count} molecules would run faster than PyG by: {rows}."
+        f"Both sides use torch's dense matrix products. They limit the speedup over PyG on a batch "
+        f"of {count} molecules to: {rows}."
     )
 
 
-def _threads(found: Record) -> str:
-    count = found["environment"]["threads"]
-    speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in found["threads"].items())
-    return f"{count} threads against one, forward + backward: {speedups}."
+def _threads(entry: Record) -> str:
+    count = entry["environment"]["threads"]
+    speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in entry["threads"].items())
+    return f"Speedup of {count} threads over one, forward + backward: {speedups}."
 
 
-def band_report(found: Record) -> str:
-    """The guide's table of band attention beside dense attention."""
-    known: dict[str, Any] = found["environment"]
+def band_report(entry: Record) -> str:
+    """Return the guide's table that compares band attention with dense attention."""
+    machine: dict[str, Any] = entry["environment"]
     return (
-        f"{band.table(found['rows'])}\n\n*{found['width']} tokens to either side, "
-        f"{found['heads']} heads of {found['channels']} channels, {found['dtype']}; dense: torch's "
-        f"attention with the band as its mask. {known['cpu']}, {known['threads']} threads, torch "
-        f"{known['versions']['torch']}. Made by `{known['command']}`.*\n"
+        f"{band.table(entry['rows'])}\n\n*{entry['width']} tokens on each side, "
+        f"{entry['heads']} heads of {entry['channels']} channels, {entry['dtype']}; dense: torch's "
+        f"attention with the band as its mask. {machine['cpu']}, {machine['threads']} threads, "
+        f"torch {machine['versions']['torch']}. Generated by `{machine['command']}`.*\n"
     )

@@ -1,4 +1,4 @@
-"""What the machine code of a kernel does in its loop over edges, read from the disassembly.
+"""Analyse the machine code of a kernel's loops over edges from the disassembly.
 
 Kernels are compiled for sm_90 without a GPU (:mod:`benchmarks.tools.aot`), and Triton's own
 disassembler lists them. A loop is counted along the way round it that loads the most and, among
@@ -41,7 +41,7 @@ SHAPES = ((8, 16), (1, 128), (4, 25), (1, 7))
 DEGREES = {"general": 16, "graphs": 2, "runs": 64}
 PATHS = {"general": "rows", "graphs": "whole graphs", "runs": "matrix products"}
 REGISTERS, WARPS, BLOCKS, SHARED = 65536, 64, 32, 227 * 1024
-"""What a multiprocessor has, and may hold at once."""
+"""Resources and limits of a multiprocessor."""
 LINE = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(?:@!?U?P\w+ )?\s*([A-Z0-9_.]+)([^;]*);")
 
 
@@ -55,9 +55,9 @@ class Instruction:
     is_conditional: bool
 
     def target(self) -> int | None:
-        """Where a branch leads."""
-        found = re.search(r"(0x[0-9a-f]+)\s*$", self.operands)
-        return int(found[1], 16) if found and self.name.split(".")[0] == "BRA" else None
+        """Return the target address of a branch, or None."""
+        match = re.search(r"(0x[0-9a-f]+)\s*$", self.operands)
+        return int(match[1], 16) if match and self.name.split(".")[0] == "BRA" else None
 
     def load_bytes(self) -> int:
         """Bytes that a lane loads from global memory; 0 if it is no such load."""
@@ -70,8 +70,8 @@ class Instruction:
 def parse(listing: str) -> list[Instruction]:
     """The instructions, without the cold copies for warps that have diverged."""
     code = [
-        Instruction(int(found[1], 16), found[2], found[3], "@" in found[0].split("*/")[1])
-        for found in LINE.finditer(listing)
+        Instruction(int(match[1], 16), match[2], match[3], "@" in match[0].split("*/")[1])
+        for match in LINE.finditer(listing)
     ]
     cold = [one.target() for one in code if one.name == "BRA.DIV"]
     end = min((target for target in cold if target is not None), default=None)
@@ -112,10 +112,10 @@ def way_round(body: list[Instruction]) -> list[Instruction]:
         if target <= i or one.is_conditional:
             after.append(i + 1)
         for j in after:
-            found = (reached[0] - (body[j].load_bytes() > 0), reached[1] + 1, i)
-            known = best[j]
-            if known is None or found[:2] < known[:2]:
-                best[j] = found
+            candidate = (reached[0] - (body[j].load_bytes() > 0), reached[1] + 1, i)
+            previous = best[j]
+            if previous is None or candidate[:2] < previous[:2]:
+                best[j] = candidate
     way, i = [], len(body) - 1
     while i >= 0:
         way.append(body[i])
@@ -160,20 +160,20 @@ def loop_figures(
 
     narrow = sum(0 < one.load_bytes() < 16 for one in body)
     wide = sum(one.load_bytes() == 16 for one in body)
-    found: Record = {
+    counts: Record = {
         "instructions": len(body), "wide_loads": wide, "narrow_loads": narrow,
         "in_flight": loads_in_flight(body), "shuffles": count("SHFL"),
         "barriers": count("BAR"), "exponentials": count("MUFU"),
     }  # fmt: skip
     if not tables_read:
         pairs = constants["BLOCK_M"] * constants["BLOCK_N"]
-        return {**found, "per_pair": round(warps * len(body) / pairs, 3)}
+        return {**counts, "per_pair": round(warps * len(body) / pairs, 3)}
     edges = constants["SLOTS"] * constants["ROWS"] * constants["UNROLL"]
     heads = min(constants["H"], constants["HEADS"])
     row = heads * constants["CHANNELS"] * size
     gathered = edges * tables_read * row
     return {
-        **found, "edges": edges, "row_bytes": row,
+        **counts, "edges": edges, "row_bytes": row,
         "per_edge": round(warps * len(body) / edges, 1),
         "per_128_bytes": round(warps * len(body) * 128 / gathered, 1),
         # a row whose heads are whole pieces of 16 bytes needs no other load
@@ -199,8 +199,8 @@ def figures(kernel: Any, path: str) -> Record:
         loop_figures(body, constants, used["warps"], size, read)
         for body, read in zip(bodies, rows, strict=True)
     ]
-    held = blocks(used["registers"], used["warps"], used["shared"])
-    return {**used, "blocks": held, "loops": of_loops}
+    resident = blocks(used["registers"], used["warps"], used["shared"])
+    return {**used, "blocks": resident, "loops": of_loops}
 
 
 def table_type(kernel: Any) -> str:
@@ -224,12 +224,12 @@ def read(shape: aot.ShapeClass, families: Iterable[str] | None = None) -> Iterat
         shape: the shape class.
         families: of attention; all, if None.
     """
-    wanted = PAIRS if shape.path == "runs" else TABLES.keys()
+    expected = PAIRS if shape.path == "runs" else TABLES.keys()
     with aot.compiling_only() as compiled:
         aot.call_families(shape, aot.families() if families is None else families)
     for _, kernel in compiled:
         name = kernel.metadata.name
-        if name in wanted:
+        if name in expected:
             yield {
                 "kernel": name, "heads": shape.heads, "channels": shape.channels,
                 "dtype": str(shape.dtype).removeprefix("torch."), "path": PATHS[shape.path],
@@ -242,14 +242,14 @@ def table(records: Iterable[Record]) -> str:
     head = ["path", "kernel", "shape", "dtype", "instructions, per edge or pair", "per 128 bytes",
             "wide loads in flight", "barriers", "registers", "blocks"]  # fmt: skip
     rows = []
-    for found in records:
-        for loop in found["loops"]:
+    for entry in records:
+        for loop in entry["loops"]:
             cost = loop.get("per_edge", loop.get("per_pair"))
             rows.append([
-                found["path"], f"`{found['kernel'].removesuffix('_kernel')}`",
-                f"{found['heads']} x {found['channels']}", found["dtype"],
+                entry["path"], f"`{entry['kernel'].removesuffix('_kernel')}`",
+                f"{entry['heads']} x {entry['channels']}", entry["dtype"],
                 f"{cost}", f"{loop.get('per_128_bytes', '')}",
                 f"{loop['in_flight']}", f"{loop['barriers']}",
-                f"{found['registers']}", f"{found['blocks']}",
+                f"{entry['registers']}", f"{entry['blocks']}",
             ])  # fmt: skip
     return tables.markdown(head, rows, text=4)

@@ -1,10 +1,11 @@
-"""An extension of griffe: docstrings as they stand in the code, read as the site's Markdown.
+"""A griffe extension that converts the docstrings of the code to the site's Markdown.
 
 The docstrings write equations, references, tables and examples as Sphinx and doctest do; Markdown
 wants dollar signs, links, bars and fences.
 """
 
 import functools
+import inspect
 import pydoc
 import re
 import textwrap
@@ -30,7 +31,7 @@ PAGES = Path(__file__).parents[1] / "api"
 
 
 def to_markdown(text: str, owner: str = "") -> str:
-    """Markdown for one docstring, of the class ``owner`` or of a method of it."""
+    """Return the Markdown of a docstring of the class ``owner`` or of one of its methods."""
     text = EQUATION.sub(_equation, text)
     text = TABLE.sub(_table, text)
     text = ROLE.sub(functools.partial(_role, owner), text)
@@ -38,11 +39,15 @@ def to_markdown(text: str, owner: str = "") -> str:
 
 
 class MarkdownDocstrings(griffe.Extension):
-    """Rewrites every docstring on loading."""
+    """Converts every docstring when it is loaded."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of a module, class, function or attribute."""
+        """Convert the docstring of a module, class, function or attribute."""
+        if obj.is_attribute and str(getattr(obj, "annotation", "")).startswith("Annotated["):
+            obj.annotation = obj.annotation.slice.elements[0]  # the rest is in the docstring
         if obj.docstring is not None:
+            if "{settings}" in obj.docstring.value:
+                obj.docstring.value = inspect.getdoc(pydoc.locate(obj.path)) or ""
             owner = obj if obj.is_class else obj.parent
             name = owner.name if owner is not None and owner.is_class else ""
             obj.docstring.value = to_markdown(obj.docstring.value, name)
@@ -55,9 +60,9 @@ def _equation(match: re.Match[str]) -> str:
 
 
 def _table(match: re.Match[str]) -> str:
-    """A simple table: a row without a first cell continues the row above."""
+    """Convert a simple table. A row without a first cell continues the row above."""
     indent = match["indent"]
-    starts = [len(indent) + found.start() for found in re.finditer("=+", match["rule"])]
+    starts = [len(indent) + run.start() for run in re.finditer("=+", match["rule"])]
     columns = list(zip(starts, [*starts[1:], None]))
     rows: list[list[str]] = []
     for line in (match["head"] + match["body"]).splitlines():
@@ -83,7 +88,7 @@ def _role(owner: str, match: re.Match[str]) -> str:
 
 
 def _path(name: str, owner: str) -> str:
-    """Where on the site a name stands, if it does; in a class its methods go without its name."""
+    """Return the target of a name on the site, or an empty text. Methods may omit their class."""
     if name.startswith("gattn."):
         return name
     paths = _public()
@@ -95,14 +100,14 @@ def _path(name: str, owner: str) -> str:
 
 @functools.cache
 def _public() -> dict[str, str]:
-    """The whole name of each public one, by its last part."""
+    """Return the full path of each public name by its last part."""
     text = "\n".join(page.read_text() for page in PAGES.rglob("*.md"))
-    found = {}
+    paths = {}
     for path in re.findall(r"^::: (\S+)", text, re.MULTILINE):
         for name in getattr(pydoc.locate(path), "__all__", [""]):
             whole = f"{path}.{name}".rstrip(".")
-            found[whole.rsplit(".", 1)[-1]] = whole
-    return found
+            paths[whole.rsplit(".", 1)[-1]] = whole
+    return paths
 
 
 def _doctest(match: re.Match[str]) -> str:

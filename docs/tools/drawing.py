@@ -1,4 +1,4 @@
-"""Matplotlib, drawing into files, or one clear word on how to get it."""
+"""Matplotlib with a file backend, or an error that explains how to install it."""
 
 try:
     import matplotlib as mpl

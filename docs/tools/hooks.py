@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: files of the repository as pages, equations as MathML, outward links as text."""
+"""mkdocs hooks: repository files as pages, equations as MathML, external links as text."""
 
 import html
 import re
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """A page at the top may be a file of the repository; links to its sources become text."""
+    """Insert repository files into pages, and convert links to sources to text."""
     if "/" in page.file.src_uri:
         return markdown
     markdown = INCLUDED.sub(lambda match: (ROOT / match["path"]).read_text(), markdown)
@@ -26,7 +26,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Equations as MathML: no script is loaded to show them."""
+    """Convert equations to MathML, so that no script is needed."""
     return EQUATION.sub(_to_mathml, content)
 
 
@@ -34,7 +34,7 @@ def _to_mathml(match: re.Match[str]) -> str:
     latex = html.unescape(match["latex"]).strip()
     if match["tag"] == "span":
         return _convert(latex, "inline")
-    # On a narrow page what stands side by side goes one below the other.
+    # On a narrow page, adjacent parts of an equation are stacked.
     parts = [latex] if r"\begin" in latex else latex.split(r"\qquad")
     return (
         f'<div class="equation">{"".join(_convert(part.strip(), "block") for part in parts)}</div>'
@@ -42,8 +42,8 @@ def _to_mathml(match: re.Match[str]) -> str:
 
 
 def _convert(latex: str, display: str) -> str:
-    """MathML; an error where a command would be shown as it is written."""
-    made = convert(latex.replace(r"\Vert", "\N{DOUBLE VERTICAL LINE}"), display=display)
-    if "\\" in made:
+    """Convert LaTeX to MathML. Raises an error for unknown commands."""
+    mathml = convert(latex.replace(r"\Vert", "\N{DOUBLE VERTICAL LINE}"), display=display)
+    if "\\" in mathml:
         raise PluginError(f"an equation has a command that latex2mathml does not know: {latex}")
-    return made
+    return mathml

@@ -1,4 +1,4 @@
-"""Keep the pictures that the page on attention draws.
+"""Write the pictures of the page on attention.
 
     python -m docs.tools.howto
 
@@ -18,7 +18,7 @@ IMAGES = PAGE.parent / "images"
 
 
 def main() -> None:
-    """Run the page in an empty folder, from one seed, and keep its PNG files."""
+    """Run the page in an empty folder with a fixed seed, and copy its PNG files."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     seeded = "\n".join([f"import sys; sys.path.insert(0, {str(PAGE.parents[2])!r})",
                         "import torch; torch.manual_seed(0)", *blocks])  # fmt: skip

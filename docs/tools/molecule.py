@@ -1,4 +1,4 @@
-"""Draw the README's molecule: what each atom gives to a predicted activity.
+"""Draw the README's molecule: the contribution of each atom to a predicted activity.
 
     python -m docs.tools.molecule
 
@@ -20,10 +20,10 @@ EPOCHS = 20
 
 
 def main() -> None:
-    """Train, choose a molecule, explain and draw it."""
-    found = data.load_molecules("chembl2321810")
-    split = data.random_split(found, seed=0)
-    smiles, y = found.smiles, found.y[:, 0].double().numpy()
+    """Train, select a molecule, explain and draw it."""
+    molecules = data.load_molecules("chembl2321810")
+    split = data.random_split(molecules, seed=0)
+    smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
     train, val, test = split.train.tolist(), split.val.tolist(), split.test.tolist()
     model = MoleculeRegressor(epochs=EPOCHS).fit(
         [smiles[i] for i in train],

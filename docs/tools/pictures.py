@@ -26,12 +26,12 @@ COLOURS = mpl.colormaps["viridis"].with_extremes(bad="#ececec")
 
 
 def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
-    """Weights [e, h] as a matrix of queries by keys, averaged over heads; NaN where no edge is."""
+    """Return weights [e, h] as a matrix [queries, keys], averaged over heads; NaN without edge."""
     return attention_matrix(graph.edge_index, weight, graph.size)
 
 
 def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:
-    """One matrix with its scale; a square per pair, grey where the graph has no edge."""
+    """Draw a matrix with its scale: one square per pair, grey if the graph has no edge."""
     image = axes.imshow(dense, cmap=COLOURS, vmin=0, interpolation="nearest")
     highest = float(np.nanmax(dense))
     bar = axes.figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.04, pad=0.02)
@@ -51,20 +51,20 @@ def save(figure: plt.Figure, name: str) -> None:
 
 
 def panels(count: int, width: float = 3.6) -> tuple[plt.Figure, list[plt.Axes]]:
-    """A figure with axes beside one another."""
+    """Return a figure with adjacent axes."""
     figure, axes = plt.subplots(1, count, figsize=(width * count, 3.8), layout="constrained")
     return figure, list(np.atleast_1d(axes))
 
 
 def positions(size: int, channels: int = 32) -> Tensor:
-    """Sinusoidal encodings [n, 1, c]: close tokens have close encodings."""
+    """Return sinusoidal encodings [n, 1, c]: close tokens have similar encodings."""
     rate = 0.6 ** torch.arange(channels // 2)
     angle = torch.arange(size)[:, None] * rate
     return torch.cat([angle.sin(), angle.cos()], dim=1).unsqueeze(1)
 
 
 def graph_itself() -> None:
-    """Zachary's karate club: what a trained GATConv looks at, members ordered by faction."""
+    """Draw Zachary's karate club with the attention of a trained GATConv, ordered by faction."""
     club = networkx.karate_club_graph()
     label = torch.tensor([int(club.nodes[i]["club"] == "Officer") for i in club])
     graph = graphs.from_networkx(club).with_self_loops()
@@ -101,7 +101,7 @@ def graph_itself() -> None:
 
 
 def sets() -> None:
-    """Three sets whose members are of three kinds: a member looks at its own kind."""
+    """Draw three sets with members of three kinds: a member attends to its own kind."""
     sizes = [9, 4, 14]
     kind = torch.randint(0, 3, (sum(sizes),))
     x = (torch.eye(3)[kind] * 2.5 + 0.3 * torch.randn(sum(sizes), 3)).unsqueeze(1)
@@ -113,7 +113,7 @@ def sets() -> None:
 
 
 def sequences() -> None:
-    """Two sequences of tokens with sinusoidal positions."""
+    """Draw two sequences of tokens with sinusoidal positions."""
     sizes = [20, 12]
     x = torch.cat([positions(size) for size in sizes])
     figure, axes = panels(3)
@@ -131,7 +131,7 @@ def sequences() -> None:
 
 
 def grids() -> None:
-    """A digit: pixels attend to pixels of like brightness around them."""
+    """Draw a digit: pixels attend to neighbours of similar brightness."""
     image = torch.from_numpy(load_digits().images[0]).float() / 16
     angle = image.flatten() * torch.pi / 2
     x = torch.stack([angle.cos(), angle.sin()], dim=1).unsqueeze(1) * 2
@@ -149,7 +149,7 @@ def grids() -> None:
 
 
 def cross() -> None:
-    """Queries that look a memory up in reverse order, two pairs of sequences."""
+    """Draw two pairs of sequences: queries attend to the memory in reverse order."""
     query_sizes, key_sizes = [12, 7], [16, 9]
     memory = torch.cat([positions(size) for size in key_sizes])
     query = torch.cat(
@@ -166,7 +166,7 @@ def cross() -> None:
 
 
 def readouts() -> None:
-    """Three graphs, the middle one empty, read by two queries each."""
+    """Draw three graphs with two queries each; the second graph is empty."""
     index = torch.tensor([0] * 14 + [2] * 9)
     readout = LearnedQueryReadout(8, 16, num_queries=2, heads=1)
     with torch.no_grad():
@@ -180,7 +180,7 @@ def readouts() -> None:
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Draw all pictures."""
     FOLDER.mkdir(exist_ok=True)
     for picture in (graph_itself, sets, sequences, grids, cross, readouts):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Draw the README's chart: time and memory of three layers beside PyG's.
+"""Draw the README's chart: time and memory of three layers in gattn and PyG.
 
     python -m docs.tools.speed
 
@@ -21,8 +21,8 @@ NAMES = {"gattn": "gattn", "pyg": "PyG"}
 
 def main() -> None:
     """Read the records and draw a panel for time and one for memory."""
-    found = record.newest(record.RESULTS / "cpu.jsonl")
-    cases = [found[f"power-law/{layer}"] for layer in LAYERS]
+    entries = record.newest(record.RESULTS / "cpu.jsonl")
+    cases = [entries[f"power-law/{layer}"] for layer in LAYERS]
     times = [{side: case["seconds"]["training"][side]["median"] for side in NAMES}
              for case in cases]  # fmt: skip
     peaks = [{side: case["peak_bytes"][side]["training"] for side in NAMES} for case in cases]
@@ -40,7 +40,7 @@ def main() -> None:
 def _panel(
     axes: plt.Axes, title: str, values: list[dict[str, float]], write: Callable[[float], str]
 ) -> None:
-    """A pair of bars for each layer, the first at the top, with the numbers at their ends."""
+    """Draw a pair of bars for each layer, from top to bottom, with the numbers at their ends."""
     for place, (side, name) in enumerate(NAMES.items()):
         rows = [row + 0.4 * place for row in range(len(LAYERS))]
         lengths = [value[side] for value in values]

@@ -1,7 +1,7 @@
-"""The ``gattn`` command: arguments to calls of the library, errors to one line and exit code 2.
+"""The ``gattn`` command: it calls the library, and reports an error in one line with exit code 2.
 
-A signal that ends the command is one line, too, and the shell's code of it: 130 after an interrupt
-(SIGINT, ^C), 143 after SIGTERM, by which other programs stop one.
+A signal that ends the command is reported in one line, too, with the exit code of shells: 130 after
+an interrupt (SIGINT, Ctrl-C), 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 def main() -> None:
-    """Run the command that ``sys.argv`` asks for, and exit."""
+    """Run the command in ``sys.argv`` and exit."""
     try:
         with _terminable():
             from gattn.cli.app import app
@@ -28,7 +28,7 @@ def main() -> None:
     except SystemExit as end:
         if end.code not in WORDS:
             raise
-        _fail(WORDS[end.code], end.code)  # Typer ends the program, and says nothing
+        _fail(WORDS[end.code], end.code)  # Typer exits without a message
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
@@ -45,10 +45,10 @@ def main() -> None:
 
 
 def _signal_behind(error: BaseException) -> int | None:
-    """The exit code of the signal during whose handling an error was raised, or None.
+    """Return the exit code of the signal during whose handling an error was raised, or None.
 
-    A library that cleans up after an interrupt may fail at it and raise an error of its own:
-    Optuna's journal does, for a lock that the interrupt left half taken.
+    A library may fail when it cleans up after an interrupt and raise an error of its own: Optuna's
+    journal does so if the interrupt came while it acquired its lock.
     """
     context: BaseException | None = error
     while context is not None:
@@ -62,7 +62,7 @@ def _signal_behind(error: BaseException) -> int | None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM raise, as an interrupt does: files are put in order, other processes end."""
+    """Raise SystemExit on SIGTERM, so that files are cleaned up and child processes end."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield

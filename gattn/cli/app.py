@@ -1,4 +1,4 @@
-"""The commands by name."""
+"""The groups of commands."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ app.add_typer(molecules, name="molecules")
 app.add_typer(nodes, name="nodes")
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"gattn {gattn.__version__}")
         raise typer.Exit
 
@@ -32,7 +32,9 @@ def _tell_version(wanted: bool) -> None:
 def _commands(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show it and exit."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Keep the name of a group in the command, however many groups there are."""
+    """Accept the options of ``gattn`` itself."""

@@ -1,8 +1,9 @@
-"""What the commands show: notes and progress on stderr, results on stdout."""
+"""Output of the commands: notes and progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,57 +20,55 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from gattn.training.folder import is_first_process
-
 __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Seconds between two lines of progress in a log."""
-SHOWN = 5
-"""The most targets that have a line of their own."""
-QUIET = not is_first_process()
+MAX_TARGET_LINES = 5
+"""Number of targets that get a line of their own, at most."""
+QUIET = os.environ.get("RANK", "0") != "0"  # torchrun sets it: one process writes for all
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
 
 
 def say(line: str) -> None:
-    """Tell the user something in a line."""
+    """Print a line to stderr."""
     NOTES.print(line, markup=False, highlight=False)
 
 
 @contextmanager
-def counted(what: str) -> Iterator[Callable[[int], None]]:
-    """Show how many rows are done; gives what is to be called with the rows of each piece."""
+def counted(title: str) -> Iterator[Callable[[int], None]]:
+    """Show the number of processed rows; yield a function to call with the rows of each piece."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(title, total=None)
 
         def tick(rows: int) -> None:
             progress.advance(task, rows)
             done = int(progress.tasks[0].completed)
-            progress.update(task, description=f"{what}: {done:,} rows")
+            progress.update(task, description=f"{title}: {done:,} rows")
 
         yield tick
 
 
 @contextmanager
-def watched(what: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show how far some trainings are; gives what is to be called with news, and how many ended.
+def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
+    """Show the progress of trainings; yield a function to call with news and the number finished.
 
-    Where nobody sees a bar move (a file, a log) it is a line now and then.
+    If stderr is no terminal, a line is printed every ten seconds instead of a bar.
     """
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(title, total=total)
         last = time.monotonic()
 
         def tick(news: str, ended: int) -> None:
             nonlocal last
             progress.advance(task, ended)
             done = int(progress.tasks[0].completed)
-            line = f"{what}, {done:,} of {total:,} done, {news}"
+            line = f"{title}, {done:,} of {total:,} done, {news}"
             progress.update(task, description=line)
             if hidden and time.monotonic() - last >= PAUSE:
                 say(line)
@@ -79,45 +78,47 @@ def watched(what: str, total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def show_runs(metrics: Mapping[str, Any]) -> None:
-    """Show the means of several trainings and their spread; nothing for one training."""
+    """Print the means of several trainings and their spread; print nothing for one training."""
     runs = metrics["runs"]
-    for metric, found in runs["test"].items() if runs["count"] > 1 else ():
-        spreads = {"first weights": found["of_weights"], "splits": found["of_parts"]}
+    for metric, values in runs["test"].items() if runs["count"] > 1 else ():
+        spreads = {"first weights": values["of_weights"], "splits": values["of_parts"]}
         parts = [
-            f"{_shown(value)} over {name}" for name, value in spreads.items() if value == value
+            f"{_format(value)} over {name}" for name, value in spreads.items() if value == value
         ]
-        told = f" ({', '.join(parts)})" if parts else ""
-        mean, std = _shown(found["mean"]), _shown(found["std"])
-        RESULTS.print(f"{metric} of {runs['count']} trainings: {mean} ± {std}{told}")
+        detail = f" ({', '.join(parts)})" if parts else ""
+        mean, std = _format(values["mean"]), _format(values["std"])
+        RESULTS.print(f"{metric} of {runs['count']} trainings: {mean} ± {std}{detail}")
         if reason := metrics.get("undefined", {}).get("runs", {}).get(metric):
-            _tell(f"{metric} of {runs['count']} trainings: {reason}")
+            _print_plain(f"{metric} of {runs['count']} trainings: {reason}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
-    """Show the metrics of a run or an evaluation of molecules or nodes beside the baselines."""
-    from gattn.training.conformal import too_few  # which takes long to import
+    """Print the metrics of a run or an evaluation beside those of the baselines."""
+    from gattn.training.conformal import too_few  # importing it takes long
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
     table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")
     for name in ("", *columns):
         table.add_column(name.replace("_", " "))
     for metric in metrics["test"]:
-        table.add_row(metric, *(_shown(scores.get(metric)) for scores in columns.values()))
+        table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
-        _tell(f"{metric} of the test part: {reason}")
-    held = metrics["intervals"]
-    what = "intervals" if metrics["task"] == "regression" else "sets of classes"
-    RESULTS.print(f"{what} for {held['coverage']:.0%} hold {held['held']:.1%} of the labels")
-    if classes := held.get("in_every_set"):
-        RESULTS.print(too_few(classes, held["coverage"], item))
+        _print_plain(f"{metric} of the test part: {reason}")
+    intervals = metrics["intervals"]
+    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    RESULTS.print(
+        f"{noun} for {intervals['coverage']:.0%} hold {intervals['held']:.1%} of the labels"
+    )
+    if classes := intervals.get("in_every_set"):
+        RESULTS.print(too_few(classes, intervals["coverage"], item))
     if "labels" in metrics and metrics["task"] == "regression":
-        lines = list(_unbounded(metrics["labels"], held["coverage"]))
-        for line in lines[:SHOWN]:
+        lines = list(_unbounded(metrics["labels"], intervals["coverage"]))
+        for line in lines[:MAX_TARGET_LINES]:
             RESULTS.print(line)
-        if len(lines) > SHOWN:
-            RESULTS.print(f"and so it is for {len(lines) - SHOWN:,} more targets")
-    elif held.get("mean_width") == math.inf and (count := metrics[item].get("val")):
+        if len(lines) > MAX_TARGET_LINES:
+            RESULTS.print(f"and so it is for {len(lines) - MAX_TARGET_LINES:,} more targets")
+    elif intervals.get("mean_width") == math.inf and (count := metrics[item].get("val")):
         RESULTS.print(
             f"{count:,} validation {item} are too few to promise that: the intervals are infinite; "
             f"a --coverage of up to {math.floor(100 * count / (count + 1)) / 100} has finite ones"
@@ -125,7 +126,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Say of each target whether its validation labels are too few for a coverage."""
+    """Yield a line for each target with too few validation labels for a coverage."""
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
@@ -142,10 +143,10 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _tell(line: str) -> None:
-    """Print a line in which brackets, as those of a column's name, are no markup."""
+def _print_plain(line: str) -> None:
+    """Print a line without markup: names of columns may contain brackets."""
     RESULTS.print(line, markup=False, highlight=False)
 
 
-def _shown(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "–" if value is None or value != value else f"{value:.4g}"

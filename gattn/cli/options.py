@@ -1,22 +1,83 @@
-"""Options whose default stands in the settings, and is None to the command."""
+"""Command-line options made from declared settings."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
 from typer import Option
 
-__all__ = ["option"]
+from gattn.training.settings import Setting, check_value, declared
+
+__all__ = ["with_settings"]
 
 
-def option(help: str, default: object, *names: str, panel: str | None = None) -> Any:
-    """An option that says its default; Typer would write a text for one in parentheses.
+def with_settings(
+    *kinds: type, only: Collection[str] = (), as_trained: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each setting of some dataclasses to a command.
+
+    The command receives the options that the user gave as the dictionary ``settings``, checked and
+    converted; those that it did not get are left out.
 
     Args:
-        help: what it is, in a sentence.
-        default: what holds where it is not given, as shown.
-        names: as ``--directed/--undirected``; otherwise that of the parameter.
-        panel: the heading that it stands under.
+        kinds: the dataclasses.
+        only: the settings to add; all if empty. A parameter of the command is never added again.
+        as_trained: settings whose default is that of the trained model.
+
+    Returns:
+        A decorator.
     """
-    shown = rf"{help} [dim]\[default: {default}][/dim]"
-    return Option(*names, help=shown, show_default=False, rich_help_panel=panel)
+    owners = {name: kind for kind in kinds for name in declared(kind) if not only or name in only}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        hints = typing.get_type_hints(command, include_extras=True)
+        fixed = [
+            parameter.replace(annotation=hints[name])
+            for name, parameter in signature.parameters.items()
+            if name != "settings"
+        ]
+        names = [name for name in owners if name not in signature.parameters]
+        options = [_option(declared(owners[name])[name], name in as_trained) for name in names]
+        parameters = [*fixed, *options]
+
+        @functools.wraps(command)
+        def wrapper(**arguments: Any) -> None:
+            settings = {
+                name: check_value(owners[name], name, arguments[name])
+                for name in names
+                if arguments[name] not in (None, [])
+            }
+            command(**{p.name: arguments[p.name] for p in fixed}, settings=settings)
+
+        vars(wrapper)["__signature__"] = inspect.Signature(
+            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        )
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapper
+
+    return decorate
+
+
+def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
+    """Make the parameter of an option; its default is None, and its help names the setting's."""
+    hint = setting.hint
+    if typing.get_origin(hint) is tuple:
+        hint = list[typing.get_args(hint)[0]]
+    default = "as trained" if as_trained else setting.default_text
+    option = Option(
+        *([setting.flag] if setting.flag else []),
+        help=rf"{setting.description} [dim]\[default: {default}][/dim]",
+        show_default=False,
+        rich_help_panel=setting.panel,
+    )
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[hint | None, option],
+    )

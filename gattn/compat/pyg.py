@@ -3,7 +3,7 @@
 | part of PyG                                         | without it                                |
 |-----------------------------------------------------|-------------------------------------------|
 | ``MessagePassing._*_forward_hooks``, ``..pre_hooks``| hooks cannot be seen: layers run edge by  |
-|                                                     | edge, and their ``why_not_fused`` says so |
+|                                                     | edge; see ``slow_path_reason``            |
 | ``_user_args``, ``_fused_user_args``, ``inspector``,| not copied to a converted layer, but set  |
 | ``_edge_user_args``, ``fuse``, ``_explain``         | there by PyG's constructor                |
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | treated as a user's: layers run edge by   |

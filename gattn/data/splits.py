@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.molecules import Molecules, smiles_of
-from gattn.data.smiles import need_rdkit, parse_any_size
-
-__all__ = ["Split", "random_split", "scaffold_split", "split_by_names", "split_from_file"]
+__all__ = [
+    "EIGHT_ONE_ONE",
+    "Split",
+    "cuts",
+    "number_groups",
+    "random_split",
+    "ratio",
+    "split_by_names",
+    "split_from_file",
+]
 
 PARTS = ("train", "val", "test")
 NAMES = {
@@ -46,7 +51,7 @@ class Split:
         return f"Split({sizes}; {self.protocol})"
 
     def among(self, rows: Tensor) -> Split:
-        """Give the same split of some of what was split, as after bad rows are left out.
+        """Restrict the split to some of its items, for instance after bad rows are left out.
 
         Args:
             rows: [r] int64, the positions of those that there are, each once.
@@ -98,88 +103,30 @@ def random_split(
     tensor([0, 2])
     """
     count = items if isinstance(items, int) else len(items)
-    train, val = _cuts(count, fractions)
-    held = torch.arange(count) if groups is None else _numbered(groups, count)
-    sizes = held.bincount()
+    train, val = cuts(count, fractions)
+    numbers = torch.arange(count) if groups is None else number_groups(groups, count)
+    sizes = numbers.bincount()
     order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
     middle = torch.empty(len(sizes), dtype=torch.float64)
     in_order = sizes[order].double()
     middle[order] = in_order.cumsum(0) - in_order / 2
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order))
-    items = place[held].argsort(stable=True)
-    part = ((middle > train).long() + (middle > train + val))[held][items]
+    items = place[numbers].argsort(stable=True)
+    part = ((middle > train).long() + (middle > train + val))[numbers][items]
     by = "" if groups is None else " by group"
-    protocol = f"random {_ratio(fractions)}{by} (seed {seed})"
+    protocol = f"random {ratio(fractions)}{by} (seed {seed})"
     return Split(items[part == 0], items[part == 1], items[part == 2], protocol)
 
 
-def _numbered(groups: Iterable[Hashable], count: int) -> Tensor:
-    """The number of each item's group, [count] int64; groups are numbered as they come first."""
+def number_groups(groups: Iterable[Hashable], count: int) -> Tensor:
+    """Number the groups in order of appearance; return each item's group, [count] int64."""
     numbers: dict[Hashable, int] = {}
     # Into an array at once: lists of Python's numbers take many times the memory.
-    found = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
-    if len(found) != count:
-        raise ValueError(f"groups must hold {count} values, one an item; got {len(found)}")
-    return torch.from_numpy(found)
-
-
-def scaffold_split(
-    molecules: Sequence[str] | Molecules, *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
-) -> Split:
-    """Split so that no Bemis-Murcko scaffold is in two parts; nothing is drawn at random.
-
-    Protocol "scaffold 8:1:1". Molecules are grouped by scaffold (ring systems and the chains
-    between them, without stereo; molecules without a ring form one group). Groups are taken from
-    the largest to the smallest, of equal ones that first whose first molecule comes last, and each
-    goes whole into the training part while that has room, else into validation while the two have,
-    else into test: DeepChem's convention, which most published scores by scaffold follow. So the
-    test part holds the rare scaffolds: scores are worse than on a random split, and not comparable
-    with it.
-
-    Args:
-        molecules: what was read, or SMILES.
-        fractions: of train, val and test, adding up to 1; the most that the first two may hold.
-
-    Returns:
-        The split, each part in ascending order. Where one scaffold (or no ring at all) is that of
-        more molecules than train and val may hold, they are the test part; a warning says so where
-        others are left.
-
-    Raises:
-        ValueError: a SMILES that RDKit cannot read, or fractions that are no fractions.
-        ImportError: RDKit is not installed.
-
-    Reference: Bemis and Murcko, The Properties of Known Drugs. 1. Molecular Frameworks, J. Med.
-    Chem. 1996 (doi 10.1021/jm9602928); Wu et al., MoleculeNet, Chem. Sci. 2018.
-
-    >>> four = ["c1ccccc1", "Cc1ccccc1", "C1CC1", "CC"]
-    >>> split = scaffold_split(four, fractions=(0.5, 0.25, 0.25))
-    >>> split.train.tolist(), split.val.tolist(), split.test.tolist()
-    ([0, 1], [3], [2])
-    """
-    smiles = smiles_of(molecules)
-    train_room, val_room = _cuts(len(smiles), fractions)
-    held = _numbered((murcko_scaffold(text) for text in smiles), len(smiles))
-    groups = [group.tolist() for group in held.argsort(stable=True).split(held.bincount().tolist())]
-    train: list[int] = []
-    val: list[int] = []
-    test: list[int] = []
-    most = max(map(len, groups), default=0)
-    if train_room + val_room < most < len(smiles):
-        warnings.warn(
-            f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the test "
-            "part, as they fit into no other: a random split tells more of them",
-            stacklevel=2,
-        )
-    for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):
-        if len(train) + len(group) <= train_room:
-            train += group
-        elif len(train) + len(val) + len(group) <= train_room + val_room:
-            val += group
-        else:
-            test += group
-    return Split(_tensor(train), _tensor(val), _tensor(test), f"scaffold {_ratio(fractions)}")
+    numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
+    if len(numbered) != count:
+        raise ValueError(f"groups must hold {count} values, one an item; got {len(numbered)}")
+    return torch.from_numpy(numbered)
 
 
 def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
@@ -240,30 +187,30 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
 
 
 def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the file of :func:`split_from_file` holds: positions by part, and other keys.
+    """Read the file of :func:`split_from_file`: positions by part, and other keys.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is not such JSON.
     """
     try:
-        found = json.loads(Path(path).read_text("utf-8"))
+        content = json.loads(Path(path).read_text("utf-8"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise ValueError(f"{path} is not JSON: {error}") from None
-    if isinstance(found, list) and len(found) == 1:
-        found = found[0]
-    if not isinstance(found, dict) or not all(isinstance(found.get(p), list) for p in PARTS):
+    if isinstance(content, list) and len(content) == 1:
+        content = content[0]
+    if not isinstance(content, dict) or not all(isinstance(content.get(p), list) for p in PARTS):
         raise ValueError(f"{path} must hold lists of positions under train, val and test")
-    return found
+    return content
 
 
 def split_from_positions(
-    found: Mapping[str, Any], path: str | os.PathLike[str], count: int
+    positions: Mapping[str, Any], path: str | os.PathLike[str], count: int
 ) -> Split:
-    """Make the split of :func:`split_from_file` from what its file holds."""
+    """Make the split of :func:`split_from_file` from the content of its file."""
     seen: dict[int, str] = {}
     for part in PARTS:
-        for position in found[part]:
+        for position in positions[part]:
             if type(position) is not int or not 0 <= position < count:
                 raise ValueError(
                     f"{path}: positions must be whole numbers from 0 to {count - 1}; "
@@ -273,30 +220,16 @@ def split_from_positions(
                 first = seen[position]
                 raise ValueError(f"{path}: position {position} is in {first} and in {part}")
             seen[position] = part
-    train, val, test = (torch.tensor(found[part], dtype=torch.int64) for part in PARTS)
+    train, val, test = (torch.tensor(positions[part], dtype=torch.int64) for part in PARTS)
     return Split(train, val, test, Path(path).name)
-
-
-def murcko_scaffold(smiles: str) -> str:
-    """The Bemis-Murcko scaffold of a molecule as canonical SMILES, empty without a ring.
-
-    >>> murcko_scaffold("CCc1ccccc1")
-    'c1ccccc1'
-    """
-    need_rdkit()
-    from rdkit import rdBase
-    from rdkit.Chem.Scaffolds import MurckoScaffold
-
-    with rdBase.BlockLogs():
-        molecule = parse_any_size(smiles)
-        return MurckoScaffold.MurckoScaffoldSmiles(mol=molecule, includeChirality=False)
 
 
 def _tensor(part: list[int]) -> Tensor:
     return torch.tensor(sorted(part), dtype=torch.int64)
 
 
-def _cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
+def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
+    """Round fractions of a number of items to the sizes of the training and validation parts."""
     if count < 0:
         raise ValueError(f"count must not be negative; got {count}")
     if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
@@ -305,5 +238,6 @@ def _cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
     return train, min(round(count * fractions[1]), count - train)
 
 
-def _ratio(fractions: tuple[float, float, float]) -> str:
+def ratio(fractions: tuple[float, float, float]) -> str:
+    """Write fractions as in ``"8:1:1"``."""
     return ":".join(f"{10 * fraction:g}" for fraction in fractions)

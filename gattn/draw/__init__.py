@@ -1,7 +1,7 @@
-"""Pictures as bytes of SVG or PNG: takes molecules, edges and weights, and knows no model.
+"""Draw molecules, networks and attention matrices, as bytes of SVG or PNG files.
 
-RDKit, matplotlib and networkx are imported when something is drawn, not with this module; all come
-with ``pip install "gattn[draw]"``.
+RDKit, matplotlib and networkx, which ``pip install "gattn[draw]"`` installs, are imported at the
+first picture.
 """
 
 from gattn.draw.matrix import attention_matrix, draw_matrix

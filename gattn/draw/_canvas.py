@@ -1,6 +1,6 @@
-"""A picture that RDKit draws into, with text in any alphabet beside the molecules.
+"""A picture of RDKit drawings with text in any alphabet.
 
-RDKit's own text knows ASCII only, so text is set by SVG itself, and by Pillow in a PNG.
+RDKit writes ASCII only, so text is added as SVG elements, or by Pillow in a PNG.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from xml.sax.saxutils import escape
 
-from gattn.data.smiles import need_rdkit
+from gattn.data.molecules.smiles import need_rdkit
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
@@ -26,9 +26,9 @@ PictureFormat: TypeAlias = Literal["svg", "png"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 
 _PNG_ZOOM = 2.0
-"""Pixels of a PNG for each unit of length: sharp on paper and on dense screens."""
+"""Pixels of a PNG per unit of length, enough for print and high-resolution screens."""
 _SMALLEST = 9.0
-"""Size below which text is cut instead of being made smaller."""
+"""Smallest font size: text that is still too long is cut."""
 _FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
 _PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
@@ -45,16 +45,16 @@ class _Text:
 
 @dataclass(eq=False)
 class Canvas:
-    """A picture of some width and height, in units that are pixels of an SVG.
+    """A picture, measured in pixels of an SVG.
 
     Attributes:
-        width: of the whole picture.
-        height: of the whole picture.
-        panel: width and height of the part that one molecule is fitted into.
+        width: width of the picture.
+        height: height of the picture.
+        panel: width and height of the panel of one molecule.
         format: "svg" or "png".
-        palette: its colours.
-        drawer: RDKit's; its lengths are ``zoom`` times the canvas's.
-        zoom: its pixels for each unit.
+        palette: colours.
+        drawer: drawer of RDKit, which measures in output pixels.
+        zoom: output pixels per unit.
     """
 
     width: int
@@ -81,11 +81,11 @@ class Canvas:
         self.drawer.drawOptions().clearBackground = False
 
     def place(self, x: float, y: float) -> None:
-        """Say where the next molecule's panel begins."""
+        """Set the upper left corner of the next molecule's panel."""
         self.drawer.SetOffset(round(x * self.zoom), round(y * self.zoom))
 
     def disc(self, x: float, y: float, radius: float, fill: Colour, outline: Colour | None) -> None:
-        """Draw a disc beside the molecules, with a thin line around it where there is a colour."""
+        """Draw a disc outside the molecules, with a thin outline unless its colour is None."""
         from rdkit.Geometry import Point2D
 
         ends = [Point2D((x + r) * self.zoom, (y + r) * self.zoom) for r in (-radius, radius)]
@@ -103,25 +103,25 @@ class Canvas:
         self, text: str, x: float, y: float, *, size: float = 12.0, room: float,
         anchor: Anchor = "middle", bold: bool = False,
     ) -> None:  # fmt: skip
-        """Set a line of text on the base line y; one longer than ``room`` is set smaller or cut."""
+        """Write a line of text with baseline y; shrink or cut text wider than ``room``."""
         if not (text := _printable(text)):
             return
         size = max(size * min(1.0, room / _length(text, size, bold)), _SMALLEST)
         self._texts.append(_Text(_cut(text, size, room, bold), x, y, size, anchor, bold))
 
     def finish(self) -> bytes:
-        """Close the picture and give it as a file's bytes."""
+        """Finish the picture and return the bytes of its file."""
         self.drawer.FinishDrawing()
-        made = self.drawer.GetDrawingText()
-        return self._svg(made) if isinstance(made, str) else self._png(made)
+        drawing = self.drawer.GetDrawingText()
+        return self._svg(drawing) if isinstance(drawing, str) else self._png(drawing)
 
     @property
     def _ink(self) -> tuple[int, int, int]:
         red, green, blue = (round(255 * part) for part in self.palette.ink)
         return red, green, blue
 
-    def _svg(self, made: str) -> bytes:
-        _, _, rest = made.partition("?>")
+    def _svg(self, drawing: str) -> bytes:
+        _, _, rest = drawing.partition("?>")
         body, end, _ = rest.rpartition("</svg>")
         ink = "#" + bytes(self._ink).hex()
         texts = "".join(
@@ -132,22 +132,22 @@ class Canvas:
         )
         return f"<?xml version='1.0' encoding='UTF-8'?>{body}{texts}{end}\n".encode()
 
-    def _png(self, made: bytes) -> bytes:
+    def _png(self, drawing: bytes) -> bytes:
         from PIL import Image, ImageDraw
 
-        picture = Image.open(io.BytesIO(made)).convert("RGB")
+        picture = Image.open(io.BytesIO(drawing)).convert("RGB")
         pen = ImageDraw.Draw(picture)
         for t in self._texts:
-            place = (t.x * self.zoom, t.y * self.zoom)
+            position = (t.x * self.zoom, t.y * self.zoom)
             font = _font(t.size * self.zoom, t.bold)
-            pen.text(place, t.text, fill=self._ink, font=font, anchor=_PILLOW_ANCHORS[t.anchor])
+            pen.text(position, t.text, fill=self._ink, font=font, anchor=_PILLOW_ANCHORS[t.anchor])
         out = io.BytesIO()
         picture.save(out, "PNG", dpi=(96 * self.zoom, 96 * self.zoom))
         return out.getvalue()
 
 
 def _printable(text: str) -> str:
-    """The text on one line, without what XML forbids."""
+    """Join lines, and remove the characters that XML forbids."""
     return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
 
 
@@ -165,12 +165,12 @@ def _cut(text: str, size: float, room: float, bold: bool) -> str:
 
 @functools.cache
 def _font(size: float, bold: bool) -> FreeTypeFont:
-    """DejaVu Sans, which matplotlib brings along."""
+    """Load DejaVu Sans, which matplotlib ships."""
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:
         raise ImportError('pictures need matplotlib: pip install "gattn[draw]"') from error
     from PIL import ImageFont
 
-    wanted = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
-    return ImageFont.truetype(findfont(wanted), size)
+    properties = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
+    return ImageFont.truetype(findfont(properties), size)

@@ -1,4 +1,4 @@
-"""How a signed weight looks: orange above zero, blue with an outline below it."""
+"""Colours of weights: orange above zero and outlined blue below it, green where none is signed."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ Colour: TypeAlias = "tuple[float, float, float]"
 class Palette:
     """The colours of a picture.
 
-    Orange and blue differ for every common colour blindness, and letters of ``ink`` are readable on
-    both. A grey printer makes them alike: there the outline tells the sign.
+    Orange and blue can be told apart with every common colour blindness, and letters in ``ink`` are
+    readable on all colours. In greyscale print the outline marks the negative weights.
 
     Attributes:
-        ground: of the picture.
-        ink: of bonds, letters and text.
-        positive: the fullest of weights above zero.
-        negative: the fullest of those below.
-        outline: drawn around the disc of a negative weight.
+        ground: background of the picture.
+        ink: bonds, letters and text.
+        positive: the largest weight above zero.
+        negative: the largest weight below zero.
+        unsigned: the largest of weights that are never negative, such as attention.
+        outline: line around the disc of a negative weight.
     """
 
     ground: Colour
     ink: Colour
     positive: Colour
     negative: Colour
+    unsigned: Colour
     outline: Colour
 
-    def disc(self, weight: float) -> Colour:
-        """The colour of a weight between -1 and 1; near the ground around zero, never that."""
-        strong = self.positive if weight > 0 else self.negative
+    def disc(self, weight: float, *, signed: bool = True) -> Colour:
+        """Return the colour of a weight from -1 to 1, or of an unsigned one from 0 to 1.
+
+        The colour of a small weight is close to the background, but can be told from it.
+        """
+        strong = self.unsigned if not signed else self.positive if weight > 0 else self.negative
         share = _FAINTEST + (1 - _FAINTEST) * min(abs(weight), 1.0)
         red, green, blue = (
             below + share * (above - below) for below, above in zip(self.ground, strong)
@@ -46,13 +51,15 @@ LIGHT = Palette(
     ink=(0.0, 0.0, 0.0),
     positive=(0.96, 0.58, 0.18),
     negative=(0.40, 0.66, 0.90),
+    unsigned=(0.20, 0.70, 0.52),
     outline=(0.06, 0.25, 0.53),
 )
 DARK = Palette(
-    ground=(0.106, 0.125, 0.153),  # that of a card on a report's dark page
+    ground=(0.106, 0.125, 0.153),  # the background of a card on a dark report page
     ink=(0.92, 0.93, 0.95),
     positive=(0.66, 0.33, 0.02),
     negative=(0.10, 0.38, 0.66),
+    unsigned=(0.00, 0.42, 0.31),
     outline=(0.58, 0.79, 1.00),
 )
 
@@ -61,5 +68,5 @@ _SMALLEST, _LARGEST = 0.18, 0.56
 
 
 def radius(weight: float) -> float:
-    """The radius of a weight's disc, in Angstrom; bonds are 1.5 long, so that no two touch."""
+    """Return the radius of a weight's disc in Angstrom: less than half a bond of 1.5."""
     return _SMALLEST + (_LARGEST - _SMALLEST) * min(abs(weight), 1.0) ** 0.5

@@ -1,4 +1,4 @@
-"""Places for the nodes of a network: each part that hangs together by springs, in its own field."""
+"""Spring layout of a network, in a rectangle of its own for each connected component."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from numpy.typing import NDArray
 __all__ = ["lay_out"]
 
 
-class Field(NamedTuple):
-    """A rectangle: its left and lower ends, width and height."""
+class Rectangle(NamedTuple):
+    """A rectangle: the coordinates of its lower left corner, its width and its height."""
 
     x: float
     y: float
     width: float
     height: float
 
-    def cut(self, share: float) -> tuple[Field, Field]:
-        """Two fields, the first with a share of the area, cut across the longer side."""
+    def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
+        """Cut the longer side, and return two rectangles, the first with a share of the area."""
         if self.width >= self.height:
-            kept = share * self.width
-            return self._replace(width=kept), self._replace(
-                x=self.x + kept, width=self.width - kept
-            )
-        kept = share * self.height
-        return self._replace(height=kept), self._replace(y=self.y + kept, height=self.height - kept)
+            width = share * self.width
+            rest = self._replace(x=self.x + width, width=self.width - width)
+            return self._replace(width=width), rest
+        height = share * self.height
+        rest = self._replace(y=self.y + height, height=self.height - height)
+        return self._replace(height=height), rest
 
 
 def lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
-    """Place the nodes of a network in a square, with as much room for each node.
+    """Compute positions of the nodes of a network in a square.
 
-    Springs push what no edge holds far away, so that one node without an edge would leave little
-    of a picture to all others. Each connected component has a field of its own instead.
+    A spring layout pushes unconnected nodes far away, so that one node without an edge would leave
+    little room for all others. Each connected component gets a rectangle of its own instead, whose
+    area is proportional to its number of nodes.
 
     Args:
         pairs: [2, e] edges.
-        nodes: n, of which some may have no edge.
+        nodes: number of nodes, n; nodes may have no edge.
 
     Returns:
-        [n, 2]: the same at every call.
+        [n, 2] float64 positions, the same at every call.
 
     Raises:
         ImportError: networkx is not installed.
@@ -53,31 +54,32 @@ def lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
     graph = networkx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(pairs.T.tolist())
-    places = np.zeros((nodes, 2))
-    parts = [sorted(part) for part in networkx.connected_components(graph)]
-    parts.sort(key=len, reverse=True)
+    positions = np.zeros((nodes, 2))
+    components = [sorted(component) for component in networkx.connected_components(graph)]
+    components.sort(key=len, reverse=True)
     side = float(np.sqrt(nodes))
-    for part, field in zip(parts, _fields([len(part) for part in parts], Field(0, 0, side, side))):
-        spring = 1.5 / np.sqrt(len(part))
-        laid = networkx.spring_layout(graph.subgraph(part), seed=0, k=spring, iterations=60)
-        places[part] = _fitted(np.array([laid[node] for node in part]), field)
-    return places
+    rectangles = _divide([len(members) for members in components], Rectangle(0, 0, side, side))
+    for members, rectangle in zip(components, rectangles):
+        distance = 1.5 / np.sqrt(len(members))
+        spring = networkx.spring_layout(graph.subgraph(members), seed=0, k=distance, iterations=60)
+        positions[members] = _fit(np.array([spring[node] for node in members]), rectangle)
+    return positions
 
 
-def _fields(sizes: Sequence[int], field: Field) -> list[Field]:
-    """Divide a field in as many as there are sizes, their areas as these."""
+def _divide(sizes: Sequence[int], rectangle: Rectangle) -> list[Rectangle]:
+    """Divide a rectangle into rectangles whose areas are proportional to the sizes."""
     if len(sizes) < 2:
-        return [field][: len(sizes)]
+        return [rectangle][: len(sizes)]
     sums = np.cumsum(sizes)
     half = int(np.abs(sums[:-1] - sums[-1] / 2).argmin()) + 1
-    first, second = field.cut(sums[half - 1] / sums[-1])
-    return _fields(sizes[:half], first) + _fields(sizes[half:], second)
+    first, second = rectangle.cut(sums[half - 1] / sums[-1])
+    return _divide(sizes[:half], first) + _divide(sizes[half:], second)
 
 
-def _fitted(places: NDArray[np.float64], field: Field) -> NDArray[np.float64]:
-    """Stretch places [n, 2] over a field, half the room of a node away from its edge."""
-    room = np.array([field.width, field.height])
-    low, size = places.min(0), np.ptp(places, axis=0)
-    margin = np.minimum(0.5, room / 2)
-    inside = np.where(size > 0, (places - low) / np.where(size > 0, size, 1), 0.5)
-    return np.array([field.x, field.y]) + margin + inside * (room - 2 * margin)
+def _fit(positions: NDArray[np.float64], rectangle: Rectangle) -> NDArray[np.float64]:
+    """Scale positions [n, 2] to fill a rectangle up to a margin of 0.5."""
+    sides = np.array([rectangle.width, rectangle.height])
+    low, extent = positions.min(0), np.ptp(positions, axis=0)
+    margin = np.minimum(0.5, sides / 2)
+    share = np.where(extent > 0, (positions - low) / np.where(extent > 0, extent, 1), 0.5)
+    return np.array([rectangle.x, rectangle.y]) + margin + share * (sides - 2 * margin)

@@ -1,4 +1,4 @@
-"""Edges and their weights as the pictures of networks and matrices read them."""
+"""Check the edges and weights that pictures of networks and matrices take."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Numbers: TypeAlias = "ArrayLike | Tensor"
 
 
 def array(numbers: Numbers) -> NDArray:
-    """Numbers as NumPy's, from any device and without their gradient."""
+    """Convert to a NumPy array, from any device and without the gradient."""
     return np.asarray(numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers)
 
 
 def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
-    """Edges [2, e] as integers that are no node below 0.
+    """Convert edges to an array [2, e] of integers from 0 on.
 
     Raises:
-        ValueError: another shape, a number that is no integer, or one below 0.
+        ValueError: another shape, a number that is not an integer, or a negative number.
     """
     pairs = array(edge_index)
     if pairs.ndim != 2 or len(pairs) != 2:
@@ -33,16 +33,16 @@ def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
 
 
 def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
-    """Weights of the edges, [e], as their mean over heads; without any all are 1.
+    """Convert weights [e] or [e, h] to an array [e], the mean over heads; None gives ones.
 
     Raises:
-        ValueError: another number of them than of edges, or one that is not finite.
+        ValueError: the number of weights differs from that of edges, or one is not finite.
     """
     if weights is None:
         return np.ones(edges)
-    found = array(weights).astype(np.float64)
-    if found.ndim not in (1, 2) or len(found) != edges:
-        raise ValueError(f"weights must have shape ({edges},) or ({edges}, h); got {found.shape}")
-    if not np.isfinite(found).all():
+    values = array(weights).astype(np.float64)
+    if values.ndim not in (1, 2) or len(values) != edges:
+        raise ValueError(f"weights must have shape ({edges},) or ({edges}, h); got {values.shape}")
+    if not np.isfinite(values).all():
         raise ValueError("weights must be finite numbers")
-    return found if found.ndim == 1 else found.mean(1)
+    return values if values.ndim == 1 else values.mean(1)

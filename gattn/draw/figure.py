@@ -1,4 +1,4 @@
-"""One visual style for every plot, and the way from a drawing to PNG."""
+"""The style of all plots, and their rendering as PNG."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Draw", "line", "render"]
 
-WIDTH = 4.1  # inches: shown 325 pixels wide, as on a page of 400, 10 points are 11 pixels
-DOTS = 230
-LONGEST = 38  # letters that fit above a plot
+WIDTH = 4.1  # inches; on a page, where a plot is 325 pixels wide, 10 points are 11 pixels
+DOTS = 230  # per inch
+LONGEST = 38  # characters of a title that fit above a plot
 
-_TURN = threading.Lock()  # matplotlib's settings are those of the whole process
+_LOCK = threading.Lock()  # matplotlib has one set of settings per process
 
 Draw = Callable[["list[Axes]", Theme], None]
-"""Draws on the panels of a figure, in the colours of a theme."""
+"""Function that draws on the panels of a figure, in the colours of a theme."""
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """A text on one line, cut where it is long.
-
-    Dollars stay dollars: matplotlib would read them as mathematics.
+    """Join the lines of a text, cut it to a length, and escape dollar signs for matplotlib.
 
     >>> line("the price of wine", 12)
     'the price o…'
@@ -40,7 +38,7 @@ def line(text: str, longest: int = LONGEST) -> str:
 
 def _settings(theme: Theme) -> dict[str, object]:
     return {
-        "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
+        "font.family": "DejaVu Sans",  # shipped by matplotlib, so that pictures are reproducible
         "font.size": 10,
         "axes.titlesize": 10.5,
         "axes.titlelocation": "left",
@@ -77,10 +75,10 @@ def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[floa
     """Draw a figure and return it as PNG: the same bytes for the same drawing.
 
     Args:
-        draw: draws on the panels, which lie below one another and share their horizontal axis.
-        dark: for a dark page.
-        height: inches.
-        ratios: the heights of the panels to one another.
+        draw: function that draws on the panels, which are stacked and share the horizontal axis.
+        dark: use colours for a dark page.
+        height: height of the figure, in inches.
+        ratios: relative heights of the panels.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -95,14 +93,14 @@ def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[floa
 
     theme = DARK if dark else LIGHT
     stream = io.BytesIO()
-    # From matplotlib's own settings, so that a user's do not reach a report.
+    # Start from matplotlib's defaults, so that the user's settings do not change a report.
     with (
-        _TURN,
+        _LOCK,
         style.context("default"),
         rc_context(RcParams(_settings(theme))),
         warnings.catch_warnings(),
     ):
-        # A name in a script that the font lacks is drawn as boxes; the page has it as text.
+        # Characters that the font lacks are drawn as boxes; the page repeats them as text.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=(WIDTH, height), dpi=DOTS, layout=layout)

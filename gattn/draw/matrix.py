@@ -1,4 +1,4 @@
-"""The matrix of an attention: a row for each query, a column for each key."""
+"""Draw attention as a matrix with a row for each query and a column for each key."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["attention_matrix", "draw_matrix"]
 
 NAMED = 40
-"""More rows or columns have no names: they would overlap."""
+"""Most rows or columns that are named: more names would overlap."""
 LONGEST = 12
-"""Letters of a name."""
+"""Most characters of a name that are shown."""
 
 
 def attention_matrix(
     edge_index: Numbers, weights: Numbers, size: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Lay out the weights of edges as a matrix.
+    """Write the weights of edges into a matrix.
 
     Args:
-        edge_index: [2, e], sources and destinations.
-        weights: [e], or [e, h], of which the mean over heads is taken.
+        edge_index: [2, e] sources and destinations.
+        weights: [e], or [e, h], whose mean over heads is used.
         size: numbers of sources and of destinations, (m, n).
 
     Returns:
-        [n, m], row i column j the weight of the edge from j to i, summed where there are several,
-        and NaN where there is none.
+        [n, m] float64, with the weight of the edge from j to i in row i and column j: the sum where
+        there are several edges, and NaN where there is none.
 
     Raises:
         ValueError: shapes that do not fit, a node beyond the size, a weight that is not finite.
@@ -53,31 +53,32 @@ def attention_matrix(
         )
     dense = np.zeros((size[1], size[0]))
     np.add.at(dense, (destination, source), read_weights(weights, len(source)))
-    there = np.zeros(dense.shape, bool)
-    there[destination, source] = True
-    return np.where(there, dense, np.nan)
+    is_edge = np.zeros(dense.shape, bool)
+    is_edge[destination, source] = True
+    return np.where(is_edge, dense, np.nan)
 
 
 def draw_matrix(
     edge_index: Numbers, weights: Numbers, size: tuple[int, int] | None = None, *,
     queries: Sequence[str] = (), keys: Sequence[str] = (), title: str = "", dark: bool = False,
 ) -> bytes:  # fmt: skip
-    """Draw an attention as a matrix of queries by keys, grey where there is no edge.
+    """Draw attention as a matrix of queries and keys, grey where there is no edge.
 
     Args:
-        edge_index: [2, e], sources (keys) and destinations (queries).
-        weights: [e], or [e, h], of which the mean over heads is drawn.
-        size: numbers of sources and of destinations, (m, n); None for the largest in the edges.
-        queries: [n] names of the rows, such as words; empty for none. At most 40 are written.
+        edge_index: [2, e] sources (keys) and destinations (queries).
+        weights: [e], or [e, h], whose mean over heads is drawn.
+        size: numbers of sources and of destinations, (m, n); None to read them from the edges.
+        queries: [n] names of the rows, such as words; empty for no names. More than 40 are not
+            written.
         keys: [m] names of the columns.
-        title: above the matrix.
-        dark: for a dark page.
+        title: line above the matrix.
+        dark: use colours for a dark page.
 
     Returns:
-        A picture as PNG.
+        The bytes of a PNG file.
 
     Raises:
-        ValueError: as :func:`attention_matrix`; names of another number than rows or columns.
+        ValueError: as :func:`attention_matrix`; the number of names does not fit.
         ImportError: matplotlib is not installed.
 
     Example:
@@ -91,9 +92,9 @@ def draw_matrix(
         source, destination = read_edges(edge_index)
         size = int(source.max(initial=-1)) + 1, int(destination.max(initial=-1)) + 1
     dense = attention_matrix(edge_index, weights, size)
-    for name, given, count in (("queries", queries, size[1]), ("keys", keys, size[0])):
-        if len(given) not in (0, count):
-            raise ValueError(f"{name} must have {count} names; got {len(given)}")
+    for name, labels, count in (("queries", queries, size[1]), ("keys", keys, size[0])):
+        if len(labels) not in (0, count):
+            raise ValueError(f"{name} must have {count} names; got {len(labels)}")
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         from matplotlib.colors import LinearSegmentedColormap
@@ -110,7 +111,7 @@ def draw_matrix(
         axes.set_title(line(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
-    tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8  # beside the scale, above the names
+    tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8  # leaves room for scale and names
     return render(draw, dark=dark, height=min(max(tall, 2.2), 2 * WIDTH))
 
 

@@ -1,7 +1,7 @@
-"""A network: nodes in the colour of their class, edges as thick as their attention.
+"""Draw networks: nodes in the colour of their class, edges as thick as their attention.
 
-An edge has a direction, and its opposite another weight: the half of the line at a node is as thick
-as what this node takes from the other one.
+The two directions of an edge have different weights: the half of a line next to a node shows the
+weight of the edge into this node.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 __all__ = ["draw_network", "sample_network"]
 
 NODES = 250
-"""More nodes are a grey cloud."""
+"""Most nodes of a picture in which edges can be told apart."""
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
-"""Colours that the colour-blind tell apart (Okabe and Ito 2008, and two of Tol's)."""
+"""Colours for colour-blind readers (Okabe and Ito 2008, and two of Tol's)."""
 MARKERS = "os^"
-"""Shapes of nodes: the next one for every eight classes, which have the same colours again."""
+"""Shapes of nodes: every eight classes, where the colours repeat, the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
 THIN = 0.2
-"""The width of an edge without weight."""
+"""Line width of an edge of weight 0."""
 BESIDE = 16
-"""Letters of a class's name of which two stand beside each other below the picture."""
+"""Longest class name for a legend of two columns, in characters."""
 
 
 def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
-    """Choose some nodes of a large network that hang together.
+    """Choose connected nodes of a large network.
 
     Args:
         edges: [2, e] pairs of nodes.
-        nodes: how many there are.
-        most: how many to choose.
+        nodes: number of nodes.
+        most: number of nodes to choose.
 
     Returns:
-        The chosen nodes, ascending: breadth first around the node with the most edges, then around
-        the next that is left, until there are enough. All of a network that is small.
+        The chosen nodes in ascending order: breadth first from the node of highest degree, then
+        from the next one that is not chosen, until there are enough. All nodes if there are fewer.
 
     Example:
         >>> sample_network([[0, 1, 3], [1, 2, 4]], 5, most=3).tolist()
@@ -84,24 +84,24 @@ def draw_network(
 ) -> bytes:  # fmt: skip
     """Draw a network, its nodes laid out by springs and its edges as thick as they weigh.
 
-    Each part that hangs together has a field of its own, of an area as the number of its nodes.
-    The half of a line at its second node is as thick as the weight; the other half is thin, or as
-    thick as the edge that leads back.
+    Each connected component has a rectangle of its own, whose area is proportional to its number of
+    nodes. The half of a line at its second node is as thick as the weight; the other half is thin,
+    or as thick as the opposite edge.
 
     Args:
         edge_index: [2, e] pairs of nodes; self-loops are left out.
-        weights: [e] from 0 to 1, or [e, h], of which the mean over heads is drawn; None for 1.
-        colour: [n] of each node its class, a text or its position in names, or a number; None where
-            all are alike.
-        names: of the classes; empty where the colours are texts or numbers. More than 24 have no
-            legend.
-        labels: [n] texts beside the nodes; empty for none.
-        most: so many nodes are drawn, as :func:`sample_network` chooses them.
-        title: above the picture.
-        dark: for a dark page.
+        weights: [e] from 0 to 1, or [e, h], whose mean over heads is drawn; None for 1.
+        colour: [n] class of each node, as a text or an index into names, or a number; None to give
+            all nodes one colour.
+        names: names of the classes; empty if the colours are texts or numbers. More than 24 classes
+            have no legend.
+        labels: [n] texts beside the nodes; empty for no texts.
+        most: number of nodes to draw, which :func:`sample_network` chooses.
+        title: line above the picture.
+        dark: use colours for a dark page.
 
     Returns:
-        A picture as PNG.
+        The bytes of a PNG file.
 
     Raises:
         ValueError: shapes that do not fit, a node beyond the colours, a class beyond the names,
@@ -120,23 +120,23 @@ def draw_network(
     chosen = sample_network(pairs, nodes, most=most)
     pairs, strength = _among(pairs, strength, chosen, nodes)
     value, shown = value[chosen], [labels[int(i)] for i in chosen] if len(labels) else []
-    places = lay_out(pairs, len(chosen))
+    positions = lay_out(pairs, len(chosen))
     columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
     rows = -(-len(np.unique(value)) // columns) if 0 < len(names) <= LOOKS else 0
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
-        _draw_edges(axes, places[pairs.T], strength, theme)
+        _draw_edges(axes, positions[pairs.T], strength, theme)
         size = float(np.clip(2500 / max(len(value), 1), 8, 60))
         if len(names):
-            _draw_classes(axes, places, value, names, size, columns)
+            _draw_classes(axes, positions, value, names, size, columns)
         elif colour is None:
-            axes.scatter(*places.T, s=size, color=theme.first, zorder=2)
+            axes.scatter(*positions.T, s=size, color=theme.first, zorder=2)
         else:
-            found = axes.scatter(*places.T, c=value, s=size, cmap="viridis", zorder=2)
-            axes.figure.colorbar(found, ax=axes, shrink=0.7)
-        for place, text in zip(places, shown):
-            axes.annotate(line(text, 12), place, (4, 4), textcoords="offset points", fontsize=8)
+            dots = axes.scatter(*positions.T, c=value, s=size, cmap="viridis", zorder=2)
+            axes.figure.colorbar(dots, ax=axes, shrink=0.7)
+        for position, text in zip(positions, shown):
+            axes.annotate(line(text, 12), position, (4, 4), textcoords="offset points", fontsize=8)
         axes.set_axis_off()
         axes.set_title(line(title))
 
@@ -144,13 +144,13 @@ def draw_network(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Colours as numbers, and the names of classes; texts are classes in the order of letters."""
-    given = array(colour)
-    if given.dtype.kind not in "UO":
-        return given.astype(np.float64), names
+    """Return colours as numbers and the names of classes; texts are classes, sorted."""
+    values = array(colour)
+    if values.dtype.kind not in "UO":
+        return values.astype(np.float64), names
     if len(names):
         raise ValueError("colour must be positions in names, or texts without names; got both")
-    texts, value = np.unique(given.astype(str), return_inverse=True)
+    texts, value = np.unique(values.astype(str), return_inverse=True)
     return value.astype(np.float64), texts.tolist()
 
 
@@ -168,12 +168,12 @@ def _check(
 def _among(
     pairs: NDArray[np.int64], strength: NDArray[np.float64], chosen: NDArray[np.int64], nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The edges among some nodes, numbered anew, without self-loops."""
-    place = np.full(nodes, -1)
-    place[chosen] = np.arange(len(chosen))
-    inside = place[pairs]
-    kept = (inside >= 0).all(0) & (pairs[0] != pairs[1])
-    return inside[:, kept], strength[kept]
+    """Return the edges among the chosen nodes, renumbered and without self-loops."""
+    index = np.full(nodes, -1)
+    index[chosen] = np.arange(len(chosen))
+    renumbered = index[pairs]
+    mask = (renumbered >= 0).all(0) & (pairs[0] != pairs[1])
+    return renumbered[:, mask], strength[mask]
 
 
 def _draw_edges(
@@ -181,7 +181,7 @@ def _draw_edges(
 ) -> None:
     from matplotlib.collections import LineCollection
 
-    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # from the middle to the node that takes
+    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # from the middle to the destination
     for drawn, widths in ((ends, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
         lines = LineCollection(list(drawn), linewidths=widths, colors=theme.muted)
         lines.set_alpha(0.6)
@@ -189,14 +189,14 @@ def _draw_edges(
 
 
 def _draw_classes(
-    axes: Axes, places: NDArray[np.float64], value: NDArray[np.float64], names: Sequence[str],
+    axes: Axes, positions: NDArray[np.float64], value: NDArray[np.float64], names: Sequence[str],
     size: float, columns: int,
 ) -> None:  # fmt: skip
     for i, name in enumerate(names):
         if (rows := value == i).any():
             shade, shape = PALETTE[i % len(PALETTE)], MARKERS[i % LOOKS // len(PALETTE)]
             axes.scatter(
-                *places[rows].T, s=size, color=shade, marker=shape, label=line(name), zorder=2
+                *positions[rows].T, s=size, color=shade, marker=shape, label=line(name), zorder=2
             )
     if len(names) <= LOOKS:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)

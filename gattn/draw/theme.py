@@ -1,7 +1,7 @@
-"""The colours of plots and of the report page, for light and for dark screens.
+"""Colours of plots and of the report page, for light and dark screens.
 
-Told apart with every common form of colour blindness: the hues are those of Okabe and Ito, Color
-Universal Design, 2008.
+The hues are those of Okabe and Ito, Color Universal Design, 2008, which can be told apart with
+every common form of colour blindness.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ __all__ = ["DARK", "LIGHT", "Theme"]
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours as hexadecimal RGB; the defaults are those of a light page.
+    """Colours as hexadecimal RGB; the defaults are for a light page.
 
     Attributes:
-        ground: behind the page.
-        paper: behind a plot, a table, a card.
+        ground: background of the page.
+        paper: background of a plot, a table or a card.
         ink: text.
-        muted: text and lines of second rank: at least 4.5 to 1 against the paper.
+        muted: secondary text and lines, with a contrast of at least 4.5 to 1 to the paper.
         line: grids and borders.
-        first: the colour of the model.
-        second: the colour of what is put beside it, and of warnings.
-        best: behind the best number of a row.
-        density: of few points, of some, and of many; one hue, and brightness that only rises.
+        first: colour of the model.
+        second: colour of the baseline beside it, and of warnings.
+        best: background of the best number of a row.
+        density: colours of low, medium and high density, one hue of monotonic brightness.
     """
 
     ground: str = "#f5f6f8"

@@ -1,4 +1,4 @@
-"""What scikit-learn users hand over as molecules and labels, as lists and arrays of one form."""
+"""Conversion of SMILES and labels from lists, arrays, Series and frames to one form."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from pandas import isna
 
-from gattn.data.numbers import read_numbers
-from gattn.data.tables import LARGEST
+from gattn.data.tables.csv_table import LARGEST
+from gattn.data.tables.numbers import read_numbers
 
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 
@@ -99,13 +99,13 @@ def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
     numbers[texts] = read.values
     patterns = [pattern for pattern in read.patterns if pattern.kind != "infinite"]
     if patterns:
-        told = "; ".join(
-            pattern.sentence(lambda place: f"in row {texts[place]}, column {column}", None, "value")
+        problems = "; ".join(
+            pattern.sentence(lambda i: f"in row {texts[i]}, column {column}", None, "value")
             for pattern in patterns
         )
         raise ValueError(
-            f"y must hold numbers, NaN where nothing was measured: {told}. Convert them to numbers "
-            "(for a file, gattn molecules train has options for them)"
+            f"y must hold numbers, NaN where nothing was measured: {problems}. Convert them to "
+            "numbers (for a file, gattn molecules train has options for them)"
         )
     if read.unread:
         _refuse(texts[read.unread[0]], column, values[texts[read.unread[0]]])
@@ -123,17 +123,17 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
     Raises:
         ValueError: a column with more or fewer than two classes, or with classes of several types.
     """
-    found = []
+    classes = []
     for name, column in zip(names, table.T):
         kinds = set(column[~isna(column)].tolist())
         if len(kinds) != 2:
             shown = ", ".join(map(repr, list(kinds)[:5])) + ", ..." * (len(kinds) > 5)
             raise ValueError(f"{name} must have two classes; it has {len(kinds)}: {shown}")
         try:
-            found.append(np.array(sorted(kinds)))
+            classes.append(np.array(sorted(kinds)))
         except TypeError:
             raise ValueError(f"{name} must have classes of one type; it has {kinds}") from None
-    return found
+    return classes
 
 
 def as_classes(

@@ -72,8 +72,8 @@ def attribute(
 
     A gradient by a descriptor is divided among atoms as the descriptor is
     (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient: for both
-    gradient methods their part is divided exactly among the environments
-    (:meth:`gattn.molecules.kernel.KernelRidge.by_count`), whose atoms have equal shares.
+    gradient methods their part is divided exactly among the environments, whose atoms have equal
+    shares (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`).
 
     Args:
         predictor: the model.
@@ -180,8 +180,10 @@ def _gradients(
     members = torch.stack(networks) if networks else torch.zeros(0, sum(sizes)).double()
     parts: dict[str, Tensor] = {}
     for name in predictor.weights:
-        ridge = name == "ridge"
-        parts[name] = _kernel(predictor, inputs, target, atoms, path) if ridge else members.mean(0)
+        is_kernel = name == "gp"
+        parts[name] = (
+            _kernel(predictor, inputs, target, atoms, path) if is_kernel else members.mean(0)
+        )
     split = {name: part.split(sizes) for name, part in parts.items()}
     return [
         _weighed(predictor, {name: pieces[place] for name, pieces in split.items()}, own)
@@ -253,7 +255,7 @@ def _weighed(
     """Put parts together as the prediction is put together of its parts."""
     weights = predictor.weights
     parts = {name: weights[name] * part for name, part in parts.items()}
-    network = next((name for name in parts if name != "ridge"), "")
+    network = next((name for name in parts if name != "gp"), "")
     rest = sum((part for name, part in parts.items() if name != network), torch.zeros(1).double())
     total = torch.stack(list(parts.values())).sum(0)
     own = weights.get(network, 0.0) * members + rest

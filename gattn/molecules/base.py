@@ -1,4 +1,4 @@
-"""What the regressor and the classifier of molecules share: reading, fitting, saving, loading."""
+"""Base of the regressor and the classifier of molecules: parsing, fitting and predicting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -15,15 +15,21 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
-from gattn.data.features import FEATURISER
+from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
-from gattn.molecules.inputs import MoleculeInputs, Read, featurise, make_pieces
+from gattn.molecules.inputs import MoleculeInputs, ParsedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
-from gattn.molecules.rows import Labelled, bad_rows, marks, spread, warn_of, warn_of_overlap
-from gattn.molecules.settings import ClassWeight, ModelName, MoleculeSettings
-from gattn.training.checks import check_share
-from gattn.training.estimator import KeptEstimator
-from gattn.training.runs import RunError
+from gattn.molecules.rows import (
+    LabelledMolecules,
+    bad_rows,
+    scatter_rows,
+    smiles_hashes,
+    warn_of,
+    warn_of_overlap,
+)
+from gattn.molecules.settings import MoleculeParameters, MoleculeSettings
+from gattn.training.estimator import SerializableEstimator
+from gattn.training.model_io import RunError
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
@@ -31,62 +37,24 @@ if TYPE_CHECKING:
 
 __all__ = ["MoleculeEstimator"]
 
-DEFAULT = MoleculeSettings()
 T = TypeVar("T")
+Item = TypeVar("Item")
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
 
-class MoleculeEstimator(KeptEstimator):
-    """The settings of an estimator of molecules; the subclasses say what they mean."""
+if TYPE_CHECKING:  # type checkers read the signature of the constructor from the declaration
+    Parameters = MoleculeParameters
+else:
+    Parameters = object
+
+
+class MoleculeEstimator(SerializableEstimator, Parameters):
+    """Base of the estimators of molecules; its parameters are :class:`MoleculeParameters`."""
 
     item: ClassVar[str] = "molecules"
     predictor_: MoleculePredictor
+    _parameters = MoleculeParameters
     _predictor_kind = MoleculePredictor
-
-    def __init__(
-        self,
-        *,
-        model: ModelName = DEFAULT.model,
-        ensemble: int = DEFAULT.ensemble,
-        epochs: int = DEFAULT.epochs,
-        batch_size: int = DEFAULT.batch_size,
-        learning_rate: float = DEFAULT.learning_rate,
-        weight_decay: float = DEFAULT.weight_decay,
-        width: int = DEFAULT.width,
-        layers: int = DEFAULT.layers,
-        heads: int = DEFAULT.heads,
-        dropout: float = DEFAULT.dropout,
-        class_weight: ClassWeight = DEFAULT.class_weight,
-        kernel_rows: int = DEFAULT.kernel_rows,
-        seed: int = DEFAULT.seed,
-        max_atoms: int = DEFAULT.max_atoms,
-        accelerator: str = DEFAULT.accelerator,
-        devices: int = DEFAULT.devices,
-        precision: str = DEFAULT.precision,
-        validation_fraction: float = 0.1,
-        on_error: Literal["raise", "skip"] = "raise",
-        workers: int = 1,
-    ) -> None:
-        self.model = model
-        self.ensemble = ensemble
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.width = width
-        self.layers = layers
-        self.heads = heads
-        self.dropout = dropout
-        self.class_weight = class_weight
-        self.kernel_rows = kernel_rows
-        self.seed = seed
-        self.max_atoms = max_atoms
-        self.accelerator = accelerator
-        self.devices = devices
-        self.precision = precision
-        self.validation_fraction = validation_fraction
-        self.on_error = on_error
-        self.workers = workers
 
     def fit(
         self: Self,
@@ -100,61 +68,60 @@ class MoleculeEstimator(KeptEstimator):
         """Train on molecules and their labels.
 
         Args:
-            smiles: n texts: a list, a tuple, an array or a Series.
+            smiles: n SMILES: a list, a tuple, an array or a Series.
             y: [n] or [n, t] labels, NaN or None where nothing was measured.
-            validation: molecules and labels by which the epoch is chosen and the intervals are
-                calibrated; otherwise ``validation_fraction`` of the molecules, drawn by ``seed``,
-                all rows of one molecule on one side.
-            folder: where to keep checkpoints; a fit that was interrupted goes on from there.
-            progress: draw a bar with the time left.
+            validation: SMILES and labels that choose the epoch and calibrate the intervals; by
+                default ``validation_fraction`` of the molecules, sampled by ``seed``, with all
+                rows of a molecule in one part.
+            folder: a folder for checkpoints, from which an interrupted fit continues.
+            progress: show a progress bar with the time left.
 
         Returns:
             The estimator itself.
 
         Raises:
-            MoleculeError: SMILES that cannot be read under ``on_error="raise"``.
-            ValueError: a setting out of its range, labels that are too few or all the same.
+            MoleculeError: SMILES that cannot be parsed under ``on_error="raise"``.
+            ValueError: a parameter is out of its range; the labels are too few or all equal.
         """
-        self.settings()  # a wrong setting is told before anything is read
-        known = self.read(smiles, y)
+        labelled = self.read(smiles, y)
         if validation is None:
-            train, val = self._split_off(known)
+            train, val = self._split(labelled)
         else:
-            train, val = known, self.labelled(*validation)
+            train, val = labelled, self.labelled(*validation)
             warn_of_overlap(train, val)
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> Labelled:
-        """Read molecules and learn the names and classes of their labels, as :meth:`fit` does.
+    ) -> LabelledMolecules:
+        """Parse molecules and record the names and classes of their labels, as :meth:`fit` does.
 
-        ``cache`` is a file that keeps what was read; see
+        ``cache`` is a file that stores the parsed molecules; see
         :func:`gattn.molecules.inputs.featurise`.
         """
-        if self.on_error not in ("raise", "skip"):
-            raise ValueError(f'on_error must be "raise" or "skip"; got {self.on_error!r}')
+        settings_of(MoleculeParameters, self)  # a wrong parameter is an error before parsing
         texts = as_texts(smiles)
         table = as_table(y, len(texts))
         self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
-        self._learn_labels(table)
-        known = self.labelled(texts, table, cache=cache)
-        self.bad_ = known.bad
-        return known
+        self._fit_labels(table)
+        labelled = self.labelled(texts, table, cache=cache)
+        self.bad_ = labelled.bad
+        return labelled
 
     def fit_labelled(
         self: Self,
-        train: Labelled,
-        val: Labelled,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
         *,
         groups: Sequence[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train on molecules that :meth:`read` gave, one part for training, one for validation.
+        """Train on a training and a validation part of the molecules that :meth:`read` returned.
 
-        ``groups`` names the group of each validation molecule, as its scaffold, if whole groups
-        were held out; by default each molecule is a group. See :meth:`MoleculePredictor.fit`.
+        ``groups`` names the group of each validation molecule, such as its scaffold, if whole
+        groups were held out; by default each molecule is a group. See
+        :meth:`MoleculePredictor.fit`.
         """
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
@@ -168,22 +135,12 @@ class MoleculeEstimator(KeptEstimator):
             folder=None if folder is None else Path(folder), progress=progress,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
-        self.seen_ = marks([*train.canonical, *val.canonical]).unique()
+        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
 
     @classmethod
-    def from_state(
-        cls: type[Self],
-        folder: str | os.PathLike[str],
-        tensors: dict[str, Tensor],
-        card: Mapping[str, Any],
-    ) -> Self:
-        """Make the estimator of what :meth:`state` gave and a folder holds.
-
-        Raises:
-            RunError: the card is of another estimator, something in it is missing, or the model was
-                trained on other features of molecules than this version of gattn computes.
-        """
+    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+        """Raise RunError if the model was trained on features of another version."""
         predictor = card.get("predictor")
         version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
         if version != FEATURISER:
@@ -191,84 +148,91 @@ class MoleculeEstimator(KeptEstimator):
                 f"the model in {folder} was trained on version {version} of the features of "
                 f"molecules, and this gattn computes version {FEATURISER}: train the model again"
             )
-        return super().from_state(folder, tensors, card)
 
     def settings(self) -> MoleculeSettings:
-        """The settings of the model."""
+        """Return the settings of the model."""
         return settings_of(MoleculeSettings, self)
 
-    def predictions(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Prediction]]:
+    def predictions(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Prediction]]:
         """Predict piece by piece, in order and in bounded memory.
 
         Args:
-            smiles: texts, also from a generator.
+            items: SMILES, or anything that has one, as the rows of a table; a generator is read as
+                it is needed.
+            smiles: gives the SMILES of an item; by default the items are SMILES.
 
         Yields:
-            What was read of a piece, and the predictions of its readable molecules.
+            Consecutive items with the predictions of those that are readable molecules.
         """
         check_is_fitted(self)
-        return self._pieces(self.predictor_.predict, smiles)
+        return self._pieces(self.predictor_.predict, items, smiles)
 
-    def embeddings(self, smiles: Iterable[str]) -> Iterator[tuple[Read, Tensor]]:
+    def embeddings(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Tensor]]:
         """Embed piece by piece, as :meth:`predictions` predicts: [k, K d] of readable molecules."""
         check_is_fitted(self)
-        return self._pieces(self.predictor_.embed, smiles)
+        return self._pieces(self.predictor_.embed, items, smiles)
 
     @property
     def embedding_size(self) -> int:
-        """How many numbers :meth:`embed` gives of a molecule."""
+        """Number of features K d that :meth:`embed` returns for a molecule."""
         return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
 
     def embed(self, smiles: Iterable[str]) -> np.ndarray:
-        """Describe molecules by the vectors that the networks predict from.
+        """Return the hidden vectors from which the networks predict.
 
         Args:
-            smiles: n texts.
+            smiles: n SMILES.
 
         Returns:
-            [n, K d] float32, the d numbers of each of the ensemble's K networks side by side; NaN
-            in the rows of SMILES that cannot be read, with one warning.
+            [n, K d] float32: the d features of each of the ensemble's K networks, concatenated; NaN
+            in the rows of SMILES that cannot be parsed, with one warning.
 
         Raises:
             ValueError: the model has no network.
             NotFittedError: the estimator was not fitted.
         """
         texts = as_texts(smiles)
-        (made,) = _joined(texts, ((found, (made,)) for found, made in self.embeddings(texts)))
-        return made.float().numpy()
+        pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
+        (vectors,) = _joined(texts, pieces)
+        return vectors.float().numpy()
 
     def explain(
         self, smiles: Iterable[str], *, method: str | None = None, target: int | str = 0
     ) -> list[Explanation | None]:
-        """Weigh every atom of some molecules, and say how faithful the weights are.
+        """Attribute predictions to atoms and measure how faithful the attributions are.
 
         Args:
-            smiles: n texts.
-            method: one of :data:`gattn.molecules.attributions.METHODS`; the default one is that
-                which agrees best with exact attributions of logP and TPSA.
-            target: the position of the target, or its name.
+            smiles: n SMILES.
+            method: one of :data:`gattn.molecules.attributions.METHODS`; by default the one
+                that agrees best with exact attributions of logP and TPSA.
+            target: index or name of the target.
 
         Returns:
-            One explanation a molecule, None for a SMILES that cannot be read, with one warning.
+            An explanation for each molecule, None for a SMILES that cannot be parsed, with one
+            warning.
 
         Raises:
-            ValueError: no such method or target.
+            ValueError: the method or the target does not exist.
             NotFittedError: the estimator was not fitted.
         """
         check_is_fitted(self)
         from gattn.molecules.attributions import DEFAULT_METHOD
         from gattn.molecules.explain import explain
 
-        place = self.place_of(target) if isinstance(target, str) else target
+        index = self.place_of(target) if isinstance(target, str) else target
         texts = as_texts(smiles)
-        found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
-        warn_of(bad_rows(texts, found))
+        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
-        made = iter(explain(self.predictor_, found.inputs, method, target=place))
-        return [None if error else next(made) for error in found.errors]
+        explanations = iter(explain(self.predictor_, parsed.inputs, method, target=index))
+        return [None if error else next(explanations) for error in parsed.errors]
 
     def place_of(self, target: str | None) -> int:
-        """The position of a target of this name; None names the only one."""
+        """Return the index of the target of this name; None names the only one."""
         names = self.targets_
         if target is None and len(names) == 1:
             return 0
@@ -278,32 +242,30 @@ class MoleculeEstimator(KeptEstimator):
 
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> Labelled:
-        """The readable molecules of which a label is known, labels as :meth:`read` learnt them."""
+    ) -> LabelledMolecules:
+        """Return the readable molecules with a label, encoded by the classes of :meth:`read`."""
         texts = as_texts(smiles)
         labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
-        found = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
-        bad = tuple(bad_rows(texts, found))
+        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
+        bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
-        labels = labels[found.rows]
-        known = labels.isfinite().any(1).nonzero().flatten()
-        everything = Labelled(found.inputs, labels, found.rows, found.canonical, bad)
-        return everything if len(known) == len(labels) else everything[known]
+        labels = labels[parsed.row_index]
+        index = labels.isfinite().any(1).nonzero().flatten()
+        readable = LabelledMolecules(parsed.inputs, labels, parsed.row_index, parsed.canonical, bad)
+        return readable if len(index) == len(labels) else readable[index]
 
-    def _split_off(self, known: Labelled) -> tuple[Labelled, Labelled]:
-        """A training and a validation part, all rows of one molecule in one of them."""
-        share = float(self.validation_fraction)
-        check_share("validation_fraction", share)
-        split = random_split(
-            len(known), seed=self.seed, fractions=(1 - share, share, 0.0), groups=known.canonical
-        )
-        return known[split.train], known[torch.cat([split.val, split.test])]
+    def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
+        """Split into a training and a validation part, with all rows of a molecule in one part."""
+        fraction = float(self.validation_fraction)
+        fractions = (1 - fraction, fraction, 0.0)
+        split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
+        return data[split.train], data[torch.cat([split.val, split.test])]
 
     def _predict(self, smiles: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations [n, t], NaN where a text cannot be read."""
+        """Return means and standard deviations [n, t], NaN where a SMILES cannot be parsed."""
         texts = as_texts(smiles)
-        pieces = ((found, (made.mean, made.std)) for found, made in self.predictions(texts))
+        pieces = ((p, (p.result.mean, p.result.std)) for p in self.predictions(texts))
         mean, std = _joined(texts, pieces)
         return mean, std
 
@@ -314,21 +276,21 @@ class MoleculeEstimator(KeptEstimator):
         y: Any,
         sample_weight: np.ndarray | None,
     ) -> float:
-        """The mean over targets of a metric of the rows that are readable and have a label."""
+        """Return the mean over targets of a metric on the readable rows with a label."""
         check_is_fitted(self)
         texts = as_texts(smiles)
         truth, guess = self._encode(as_table(y, len(texts))), self._decide(self._predict(texts)[0])
         weight = np.ones(len(texts)) if sample_weight is None else np.asarray(sample_weight)
         scores = [
-            metric(a[known], b[known], sample_weight=weight[known])
+            metric(a[mask], b[mask], sample_weight=weight[mask])
             for a, b in zip(truth.T, guess.T)
-            if (known := np.isfinite(a) & np.isfinite(b)).sum() > 1
+            if (mask := np.isfinite(a) & np.isfinite(b)).sum() > 1
         ]
         return float(np.mean(scores)) if scores else float("nan")
 
-    def _shaped(self, made: np.ndarray) -> np.ndarray:
-        """Without the dimension of targets [n, t, ...] where y had none."""
-        return made[:, 0] if self.single_target_ else made
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """Drop the dimension of targets of [n, t, ...] if y had none."""
+        return values[:, 0] if self.single_target_ else values
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -337,45 +299,50 @@ class MoleculeEstimator(KeptEstimator):
         return tags
 
     @abstractmethod
-    def _learn_labels(self, table: np.ndarray) -> None:
+    def _fit_labels(self, table: np.ndarray) -> None:
         """Check labels [n, t] and remember their classes."""
 
     @abstractmethod
     def _encode(self, table: np.ndarray) -> np.ndarray:
-        """Labels [n, t] as float64, NaN where nothing was measured."""
+        """Convert labels [n, t] to float64, NaN where nothing was measured."""
 
     @abstractmethod
     def _decide(self, mean: Tensor) -> np.ndarray:
-        """What is predicted [n, t], in the numbers that :meth:`_encode` gives."""
+        """Convert means to predicted labels [n, t], encoded as by :meth:`_encode`."""
 
     @abstractmethod
-    def _calibrate(self, y: Tensor, made: Prediction) -> None:
-        """Learn from the validation part how wide intervals have to be."""
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        """Calibrate the intervals or sets of classes on the validation part."""
 
-    def _own_tensors(self) -> dict[str, Tensor]:
+    def _extra_tensors(self) -> dict[str, Tensor]:
         return {"seen": self.seen_}
 
-    def _own_state(self) -> dict[str, Any]:
+    def _extra_state(self) -> dict[str, Any]:
         return {"targets": list(self.targets_), "single_target": self.single_target_}
 
-    def _take_own(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
 
     def _pieces(
-        self, make: Callable[[MoleculeInputs], T], smiles: Iterable[str]
-    ) -> Iterator[tuple[Read, T]]:
-        return make_pieces(make, smiles, max_atoms=self.max_atoms, workers=self.workers)
+        self,
+        make: Callable[[MoleculeInputs], T],
+        items: Iterable[Item],
+        smiles: Callable[[Item], str] | None,
+    ) -> Iterator[Piece[Item, T]]:
+        return make_pieces(
+            make, items, smiles=smiles, max_atoms=self.max_atoms, workers=self.workers
+        )
 
 
 def _joined(
-    texts: Sequence[object], pieces: Iterator[tuple[Read, tuple[Tensor, ...]]]
+    texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
-    """Join what was made of pieces, tensors [k, ...], to tensors over the n rows of all texts."""
+    """Join the tensors [k, ...] of the pieces to tensors over the n rows of all texts."""
     columns, bad, start = [], [], 0
-    for found, made in pieces:
-        columns.append([spread(each, found) for each in made])
-        bad += bad_rows(texts, found, start)
-        start += len(found.errors)
+    for parsed, tensors in pieces:
+        columns.append([scatter_rows(tensor, parsed) for tensor in tensors])
+        bad += bad_rows(texts, parsed, start)
+        start += len(parsed.errors)
     warn_of(bad)
     return [torch.cat(column) for column in zip(*columns)]

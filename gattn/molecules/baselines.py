@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.data.fingerprints import tanimoto_ridges
-from gattn.molecules.expanded import in_pieces
-from gattn.molecules.kernel import draw
+from gattn.data.molecules.fingerprints import tanimoto_ridges
+from gattn.molecules.gaussian_process import draw
+from gattn.molecules.inputs import in_pieces
 from gattn.molecules.settings import Task
 
 if TYPE_CHECKING:

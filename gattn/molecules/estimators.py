@@ -1,4 +1,4 @@
-"""Models of molecules as scikit-learn knows estimators, with intervals around what they predict."""
+"""Scikit-learn estimators of molecules that predict intervals or sets of classes too."""
 
 from __future__ import annotations
 
@@ -24,41 +24,19 @@ __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     """Predict numbers from SMILES, each with a standard deviation and an interval.
 
-    An estimator as scikit-learn has them: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
+    It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
     ``Pipeline`` take it. X is a list of SMILES, y [n] or [n, t] with NaN where a target was not
-    measured. What it is made of and trained by is described by
-    :class:`gattn.molecules.MoleculeSettings`, whose settings are arguments here.
+    measured.
 
     Args:
-        model: ``"stacked"``, ``"attention"``, ``"attentive_fp"`` or ``"ridge"``.
-        ensemble: how many networks.
-        epochs: passes over the training part.
-        batch_size: molecules a step.
-        learning_rate: the highest.
-        weight_decay: of AdamW.
-        width: features of an atom.
-        layers: attention layers.
-        heads: attention heads.
-        dropout: a probability.
-        class_weight: of no meaning for numbers.
-        kernel_rows: the most training molecules of the kernel ridge.
-        seed: of everything that is drawn.
-        max_atoms: larger molecules count as unreadable.
-        accelerator: as Lightning names it.
-        devices: how many of them.
-        precision: as Lightning names it.
-        validation_fraction: of the molecules, where ``fit`` is given no validation part: it
-            chooses the epoch and, by cross-fitted predictions, calibrates the intervals.
-        on_error: ``"raise"`` reports all unreadable SMILES of ``fit`` in one error, ``"skip"``
-            leaves them out and reports them in ``bad_``.
-        workers: processes that read SMILES.
+        {settings}
 
     Attributes:
         predictor_: the fitted model.
-        calibrator_: of the intervals.
+        calibrator_: the calibration of the intervals.
         targets_: the names of the targets, from the columns of y.
-        bad_: the rows of ``fit`` that were left out.
-        history_: of each network, a record an epoch.
+        bad_: the rows that ``fit`` left out, as their SMILES cannot be parsed.
+        history_: the training history of each network.
 
     Example:
         >>> smiles = ["C" * n + "O" for n in range(1, 25)]
@@ -76,46 +54,47 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
 
         Args:
             X: n SMILES.
-            return_std: also give the standard deviation of the error to be expected, as
+            return_std: return the standard deviation of the expected error, too, as
                 scikit-learn's Gaussian processes do.
 
         Returns:
-            [n], or [n, t] where y was so, float64 in the targets' units; the same shape again for
-            the standard deviations. NaN in the rows of SMILES that cannot be read, with one
+            [n] or [n, t], as y was, float64 in the targets' units; the same shape again for the
+            standard deviations. NaN in the rows of SMILES that cannot be parsed, with one
             warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
         """
-        mean, std = (self._shaped(made.numpy()) for made in self._predict(X))
+        mean, std = (self._shaped(values.numpy()) for values in self._predict(X))
         return (mean, std) if return_std else mean
 
     def predict_interval(
         self, smiles: Iterable[str], coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Give the lower and upper ends of intervals that hold the truth as often as promised.
+        """Predict intervals that contain the true value with a given probability.
 
-        The promise is of conformal prediction: for molecules drawn as those of the validation
-        part, and on average over them. See :class:`gattn.training.conformal.IntervalCalibrator`.
+        The coverage of conformal prediction holds on average over molecules from the distribution
+        of the validation part. See :class:`gattn.training.conformal.IntervalCalibrator`.
 
         Args:
-            smiles: n texts.
+            smiles: n SMILES.
             coverage: the probability, above 0 and below 1.
 
         Returns:
-            Two arrays of the shape of ``predict``; infinite where the validation part is too small
-            for the coverage (90 % needs nine molecules), NaN where a SMILES cannot be read.
+            Lower and upper ends, each of the shape of ``predict``; infinite where the validation
+            part is too small for the coverage (90 % needs nine molecules), NaN where a SMILES
+            cannot be parsed.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            ValueError: a coverage that is no probability.
+            ValueError: the coverage is not above 0 and below 1.
         """
         mean, std = self._predict(smiles)
         lower, upper = self.calibrator_.interval(mean, std, coverage=coverage)
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
 
     def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
-        """R², the mean over targets, of readable molecules whose target was measured.
+        """Return R², averaged over targets, on readable molecules whose target was measured.
 
         Args:
             X: n SMILES.
@@ -127,11 +106,13 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         """
         return self._score(r2_score, X, y, sample_weight)
 
-    def _learn_labels(self, table: np.ndarray) -> None:
+    def _fit_labels(self, table: np.ndarray) -> None:
         for name, column in zip(self.targets_, as_numbers(table).T):
-            known = column[np.isfinite(column)]
-            if len(known) > 1 and known.min() == known.max():
-                raise ValueError(f"{name} must hold different numbers; every label is {known[0]:g}")
+            labels = column[np.isfinite(column)]
+            if len(labels) > 1 and labels.min() == labels.max():
+                raise ValueError(
+                    f"{name} must hold different numbers; every label is {labels[0]:g}"
+                )
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
         return as_numbers(table)
@@ -139,54 +120,33 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     def _decide(self, mean: Tensor) -> np.ndarray:
         return mean.numpy()
 
-    def _calibrate(self, y: Tensor, made: Prediction) -> None:
-        self.calibrator_ = IntervalCalibrator.fit(y, made.mean, made.std)
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        self.calibrator_ = IntervalCalibrator.fit(y, prediction.mean, prediction.std)
 
     def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}
 
-    def _take_labels_state(self, state: Mapping[str, Any]) -> None:
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
 
 
 class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
-    """Predict which of two classes molecules are of, from SMILES, for one target or several.
+    """Predict one of two classes from SMILES, for one target or several.
 
-    An estimator as scikit-learn has them: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
+    It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
     ``Pipeline`` take it. X is a list of SMILES. y [n] or [n, t] holds two classes a target, of
     numbers or texts, and NaN or None where a label is missing.
 
     Args:
-        model: ``"stacked"``, ``"attention"``, ``"attentive_fp"`` or ``"ridge"``.
-        ensemble: how many networks.
-        epochs: passes over the training part.
-        batch_size: molecules a step.
-        learning_rate: the highest.
-        weight_decay: of AdamW.
-        width: features of an atom.
-        layers: attention layers.
-        heads: attention heads.
-        dropout: a probability.
-        class_weight: ``"none"``, or ``"balanced"`` for classes of unequal size.
-        kernel_rows: the most training molecules of the kernel ridge.
-        seed: of everything that is drawn.
-        max_atoms: larger molecules count as unreadable.
-        accelerator: as Lightning names it.
-        devices: how many of them.
-        precision: as Lightning names it.
-        validation_fraction: of the molecules, where ``fit`` is given no validation part: it
-            chooses the epoch and, by cross-fitted predictions, calibrates the sets of labels.
-        on_error: ``"raise"`` reports all unreadable SMILES of ``fit`` in one error, ``"skip"``
-            leaves them out and reports them in ``bad_``.
-        workers: processes that read SMILES.
+        {settings}
 
     Attributes:
         classes_: the two classes [2], or a list of them for each target where y was [n, t].
         predictor_: the fitted model.
-        calibrator_: of the sets of labels.
+        calibrator_: the calibration of the sets of classes.
         targets_: the names of the targets, from the columns of y.
-        bad_: the rows of ``fit`` that were left out.
-        history_: of each network, a record an epoch.
+        bad_: the rows that ``fit`` left out, as their SMILES cannot be parsed.
+        history_: the training history of each network.
 
     Example:
         >>> smiles = ["C" * n + end for n in range(1, 13) for end in "ON"]
@@ -204,9 +164,9 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
             X: n SMILES.
 
         Returns:
-            [n], or [n, t] where y was so, of the classes. NaN in the rows of SMILES that cannot
-            be read, with one warning that lists them; an array of whole numbers becomes one of
-            float64 for it, and one of texts an array of objects, as one of texts and numbers is.
+            [n] or [n, t] classes, as y was. NaN in the rows of SMILES that cannot be parsed, with
+            one warning that lists them; whole numbers then become float64, and texts an array
+            of objects, as texts beside numbers do.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -214,7 +174,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         second = self._decide(self._predict(X)[0])
         columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # else NumPy makes texts of the numbers
+        if "U" in kinds and len(kinds) > 1:  # NumPy would convert the numbers to texts
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
@@ -225,9 +185,9 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
             X: n SMILES.
 
         Returns:
-            [n, 2] of both classes where y was [n]; [n, t] of each target's second class where y
-            was [n, t], as scikit-learn's multilabel classifiers have it. NaN in the rows of SMILES
-            that cannot be read, with one warning that lists them.
+            [n, 2] of both classes if y was [n]; [n, t] of each target's second class if y was
+            [n, t], as for scikit-learn's multilabel classifiers. NaN in the rows of SMILES that
+            cannot be parsed, with one warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -236,28 +196,29 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         return np.hstack([1 - second, second]) if self.single_target_ else second
 
     def predict_set(self, smiles: Iterable[str], coverage: float = 0.9) -> np.ndarray:
-        """Give sets of classes that hold the true one as often as promised, for each class apart.
+        """Predict sets of classes that contain the true class with a given probability.
 
-        See :class:`gattn.training.conformal.LabelSetCalibrator` for what is promised.
+        The coverage holds for each class: see :class:`gattn.training.conformal.LabelSetCalibrator`.
 
         Args:
-            smiles: n texts.
+            smiles: n SMILES.
             coverage: the probability, above 0 and below 1.
 
         Returns:
-            [n, 2], or [n, t, 2] where y was [n, t], bool: whether each class is in the set. Both
-            are where the model cannot tell; none where a SMILES cannot be read.
+            [n, 2], or [n, t, 2] if y was [n, t], bool: True for each class in the set. A set holds
+            both classes if the model cannot separate them, and none if a SMILES cannot be
+            parsed.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            ValueError: a coverage that is no probability.
+            ValueError: the coverage is not above 0 and below 1.
         """
         second = self._predict(smiles)[0]
         both = torch.stack([1 - second, second], dim=2)
         return self._shaped(self.calibrator_.sets(both, coverage=coverage).numpy())
 
     def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
-        """Accuracy, the mean over targets, of readable molecules whose label is known.
+        """Return the accuracy, averaged over targets, on readable molecules with a label.
 
         Args:
             X: n SMILES.
@@ -277,36 +238,36 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
 
     @property
     def classes_by_target(self) -> list[np.ndarray]:
-        """The two classes of each target, also where y was [n]."""
+        """The two classes of each target, in a list even if y was [n]."""
         return [self.classes_] if self.single_target_ else self.classes_
 
-    def _learn_labels(self, table: np.ndarray) -> None:
-        found = find_classes(table, self.targets_)
-        self.classes_: Any = found[0] if self.single_target_ else found
+    def _fit_labels(self, table: np.ndarray) -> None:
+        classes = find_classes(table, self.targets_)
+        self.classes_: Any = classes[0] if self.single_target_ else classes
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
         return as_classes(table, self.classes_by_target, self.targets_)
 
     def _decide(self, mean: Tensor) -> np.ndarray:
-        """Whether the second class is the more probable: 0, 1, or NaN."""
+        """Return 1 where the second class is more probable, else 0; NaN stays NaN."""
         return torch.where(mean.isnan(), mean, (mean > 0.5).to(mean.dtype)).numpy()
 
-    def _calibrate(self, y: Tensor, made: Prediction) -> None:
-        both = torch.stack([1 - made.mean, made.mean], dim=2)
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        both = torch.stack([1 - prediction.mean, prediction.mean], dim=2)
         self.calibrator_ = LabelSetCalibrator.fit(y, both)
 
     def _labels_state(self) -> dict[str, Any]:
         classes = [kinds.tolist() for kinds in self.classes_by_target]
         return {"classes": classes, "calibration": self.calibrator_.state()}
 
-    def _take_labels_state(self, state: Mapping[str, Any]) -> None:
-        found = [np.array(kinds) for kinds in state["classes"]]
-        self.classes_ = found[0] if self.single_target_ else found
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        classes = [np.array(kinds) for kinds in state["classes"]]
+        self.classes_ = classes[0] if self.single_target_ else classes
         self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
 
 
 def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The classes that 0 and 1 stand for, NaN where neither does."""
+    """Convert 0 and 1 to their classes, and NaN to NaN."""
     unknown = np.isnan(second)
     labels = kinds[np.where(unknown, 0, second).astype(int)]
     if unknown.any():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
-from gattn.training.words import beside_error
+from gattn.pipeline.text import with_precision
 
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
@@ -96,7 +96,7 @@ def describe(explanation: Explanation) -> list[str]:
     found = explanation.faithfulness
     count = len(found.atoms)
     atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
-    predicted = beside_error(explanation.prediction, explanation.std, digits=3, of_error=2)
+    predicted = with_precision(explanation.prediction, explanation.std, digits=3, error_digits=2)
     lines = [
         f"predicted {predicted} ± {explanation.std:.2g}",
         f"without the {atoms}: drop {found.top:+.2g}; random: {found.random:+.2g} "
@@ -127,6 +127,7 @@ def _draw(
                 explanation.smiles, explanation.weights, scale=scale,
                 title=title, lines=describe(explanation),
                 label=label_of(explanation.method, name), format=format,
+                signed=explanation.method != "attention",
             )
         )  # fmt: skip
         yield path
@@ -159,7 +160,7 @@ def _molecule_lines(
             found = one.faithfulness
             drops = (found.top, found.random, found.random_std)
             atoms = " ".join(str(one.atoms[place]) for place in found.atoms)
-            predicted = beside_error(one.prediction, one.std, digits=9, of_error=4)
+            predicted = with_precision(one.prediction, one.std, digits=9, error_digits=4)
             numbers = predicted, _number(one.std), atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
 

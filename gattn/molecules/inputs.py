@@ -1,4 +1,4 @@
-"""What models of molecules read, made from SMILES: graphs, Morgan counts and descriptors."""
+"""Inputs of models of molecules, made from SMILES: graphs, Morgan counts and descriptors."""
 
 from __future__ import annotations
 
@@ -8,52 +8,135 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.packing import PackedInputs, read_packed
-from gattn.data.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
-from gattn.molecules.packed import InputsView, PackedArrays, decoded, joined
-from gattn.molecules.store import fingerprint, locked, read_inputs, write_inputs
+from gattn.data.molecules.dataset import Molecules, Positions, indices_of
+from gattn.data.molecules.packing import PackedInputs, read_packed
+from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
+from gattn.molecules.input_cache import (
+    PackedView,
+    cache_key,
+    decode_texts,
+    join_pieces,
+    locked,
+    read_cache,
+    write_cache,
+)
 from gattn.training.processes import in_order
 
-__all__ = ["Featurised", "MoleculeInputs", "Read", "featurise", "make_pieces", "stream"]
+__all__ = [
+    "ExpandedInputs",
+    "FeaturizedSmiles",
+    "MoleculeInputs",
+    "ParsedSmiles",
+    "Piece",
+    "featurise",
+    "in_pieces",
+    "make_pieces",
+    "stream",
+]
 
 T = TypeVar("T")
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 
 PIECE = 1024
-"""How many texts a process is given at once: a second of work, and little memory."""
+"""SMILES that a process is sent at once: a second of work, and little memory."""
 
 FEW = 8192
-"""As many texts one process has read before others have started."""
+"""Below this many SMILES, parse in one process: starting workers takes longer."""
+
+
+class MoleculeInputs(Protocol):
+    """The molecules that a model reads; ``inputs[positions]`` selects some of them."""
+
+    @property
+    def molecules(self) -> Molecules:
+        """The k graphs; their ``y`` has no columns."""
+        ...
+
+    @property
+    def counts(self) -> Tensor:
+        """[k, 2048] uint8, the count of each Morgan environment of radius 2, at most 255."""
+        ...
+
+    @property
+    def descriptors(self) -> Tensor:
+        """[k, len(DESCRIPTORS)] float32, not scaled, finite."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
-    """Which of n texts could be read: r of them.
+class ExpandedInputs:
+    """Inputs in memory, in the form that models read; see :class:`MoleculeInputs`."""
+
+    molecules: Molecules
+    counts: Tensor
+    descriptors: Tensor
+
+    def __len__(self) -> int:
+        return len(self.molecules)
+
+    def __getitem__(self, positions: Positions) -> ExpandedInputs:
+        """Copy the molecules at these positions (a slice, a list, a tensor or a mask)."""
+        index = torch.atleast_1d(indices_of(positions, len(self)))
+        return ExpandedInputs(self.molecules[index], self.counts[index], self.descriptors[index])
+
+
+def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
+    """Cut inputs into pieces of at most ``size`` molecules; empty inputs are one empty piece."""
+    if len(inputs) <= size:
+        yield inputs
+        return
+    for begin in range(0, len(inputs), size):
+        yield inputs[begin : begin + size]
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedSmiles:
+    """The result of parsing n SMILES, of which r were valid.
 
     Attributes:
-        rows: [r] int64, the place of each among the n.
-        errors: n texts, why a text could not be read, and "" where it could.
+        row_index: [r] int64, the index of each valid SMILES among the n.
+        errors: n texts: why a SMILES could not be parsed, or "" if it was valid.
     """
 
-    rows: Tensor
+    row_index: Tensor
     errors: list[str]
 
 
 @dataclass(frozen=True, eq=False)
-class Featurised(Read):
-    """What came of n texts, r of which could be read; see also :class:`Read`.
+class Piece(ParsedSmiles, Generic[Item, T]):
+    """Consecutive items, and the result for those with valid SMILES.
+
+    See also :class:`ParsedSmiles`.
+
+    Attributes:
+        items: n items, as a row of a table each.
+        result: of the r readable molecules.
+    """
+
+    items: list[Item]
+    result: T
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturizedSmiles(ParsedSmiles):
+    """The inputs made from n SMILES, of which r were valid; see also :class:`ParsedSmiles`.
 
     Attributes:
         inputs: the r molecules, in order.
         canonical: r texts, equal for equal molecules (:func:`gattn.data.molecule_identities`);
-            none where they were not asked for.
+            empty if they were not requested.
     """
 
     inputs: MoleculeInputs
@@ -66,22 +149,22 @@ def featurise(
     max_atoms: int = MAX_ATOMS,
     workers: int = 1,
     cache: str | os.PathLike[str] | None = None,
-) -> Featurised:
-    """Make a model's inputs from SMILES; one that cannot be read costs its own row.
+) -> FeaturizedSmiles:
+    """Make a model's inputs from SMILES; an invalid one costs only its own row.
 
     Args:
         smiles: n texts.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work; the result is the same. A list that one
-            process has read sooner than others start is not shared.
-        cache: a file to keep what came of the texts in. It is read where it was made from the
-            same texts by the same RDKit and the same features, and made anew where it was not.
-            It is written as the texts are read, and mapped: molecules that are more than memory
-            holds have to have one.
+        workers: number of processes that share the work; the result is the same. Short lists are
+            parsed by one process, because starting others takes longer.
+        cache: a file to keep the inputs in. It is read if it was made from the same SMILES with
+            the same RDKit and the same features, and is written again otherwise. It is written
+            while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
+            into memory.
 
     Returns:
-        The molecules that could be read, packed (:class:`gattn.molecules.packed.InputsView`), and
-        why the others could not; no texts give none.
+        The valid molecules, packed (:class:`gattn.molecules.input_cache.PackedView`), and the
+        reason why each of the others is invalid. An empty list gives empty inputs.
 
     Raises:
         ValueError: ``max_atoms`` or ``workers`` below 1, one text in place of a list, or a
@@ -89,21 +172,28 @@ def featurise(
         ImportError: RDKit is not installed.
         OSError: the cache cannot be written.
 
-    >>> found = featurise(["CCO", "C1CC", "OCC"])
-    >>> found.rows.tolist(), found.canonical, found.errors[1]
+    >>> parsed = featurise(["CCO", "C1CC", "OCC"])
+    >>> parsed.row_index.tolist(), parsed.canonical, parsed.errors[1]
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
-    pieces = read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
+    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
     if cache is None:
-        return _featurised(joined(pieces))
-    made_from = fingerprint(smiles, max_atoms)
-    with locked(cache):
-        found = read_inputs(cache, made_from) if Path(cache).exists() else None
-        if found is None:
-            write_inputs(cache, pieces, made_from)
-            found = read_inputs(cache, made_from)
-    assert found is not None
-    return _featurised(found)
+        arrays = join_pieces(pieces)
+    else:
+        key = cache_key(smiles, max_atoms)
+        with locked(cache):
+            arrays = read_cache(cache, key) if Path(cache).exists() else None
+            if arrays is None:
+                write_cache(cache, pieces, key)
+                arrays = read_cache(cache, key)
+    assert arrays is not None
+    rows = arrays["row_index"]
+    return FeaturizedSmiles(
+        torch.tensor(rows),
+        decode_texts(arrays, "errors"),
+        PackedView(arrays, np.arange(len(rows))),
+        decode_texts(arrays, "canonical"),
+    )
 
 
 def stream(
@@ -113,19 +203,19 @@ def stream(
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
     canonical: bool = True,
-) -> Iterator[Featurised]:
-    """Make a model's inputs piece by piece, in order, whatever the number of texts.
+) -> Iterator[FeaturizedSmiles]:
+    """Make a model's inputs piece by piece, in order, for any number of SMILES.
 
     Args:
-        smiles: texts, taken as they are needed.
-        chunk: how many texts make one piece.
+        smiles: texts, also from a generator.
+        chunk: number of SMILES in a piece.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work; see :func:`featurise`. They read at most
+        workers: number of processes that share the work; see :func:`featurise`. They parse at most
             ``8 * workers`` pieces ahead.
         canonical: whether to write the identities of the molecules, a tenth of the work.
 
     Yields:
-        What came of every ``chunk`` texts; ``rows`` counts within the piece.
+        The inputs of every ``chunk`` SMILES; ``row_index`` counts within the piece.
 
     Raises:
         ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
@@ -134,90 +224,92 @@ def stream(
     >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
     [2, 1]
     """
-    pieces = read_pieces(smiles, chunk, max_atoms, workers, canonical)
-    return (unpack(piece) for piece in pieces)
+    pieces = _read_pieces(smiles, chunk, max_atoms, workers, canonical)
+    return (_expand(piece) for piece in pieces)
 
 
 def make_pieces(
     make: Callable[[MoleculeInputs], T],
-    smiles: Iterable[str],
+    items: Iterable[Item],
     *,
+    smiles: Callable[[Item], str] | None = None,
     chunk: int = PIECE,
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
-) -> Iterator[tuple[Read, T]]:
-    """Read SMILES and make something of them in the same process, piece by piece and in order.
+) -> Iterator[Piece[Item, T]]:
+    """Parse SMILES and compute something from them in the same process, piece by piece, in order.
 
     Args:
-        make: of the readable molecules of a piece; a process is sent it once.
-        smiles: texts, taken as they are needed.
-        chunk: how many texts make one piece.
+        make: computes the result from the readable molecules of a piece; sent to a process once.
+        items: read as they are needed; they stay in this process.
+        smiles: gives the SMILES of an item; by default the items are SMILES.
+        chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
-        workers: how many processes share the work; see :func:`featurise`.
+        workers: number of processes; see :func:`featurise`.
 
     Yields:
-        Which texts of a piece could be read, and what was made of them.
+        Consecutive items with the result for those that are readable molecules. No items give one
+        empty piece, whose result has the shape of the others.
 
     Raises:
-        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
+        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1, one text in place of a list.
         ImportError: RDKit is not installed.
 
-    >>> [made for _, made in make_pieces(len, ["C", "CC", "("], chunk=2)]
-    [2, 0]
+    >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
+    [(['C', 'CC'], 2), (['('], 0)]
     """
-    return _share(partial(_make, make=make, max_atoms=max_atoms), smiles, chunk, max_atoms, workers)
+    work = partial(_make, make=make, max_atoms=max_atoms)
+    pieces = _share(work, items, smiles, chunk, max_atoms, workers)
+    return (
+        Piece(parsed.row_index, parsed.errors, some, result) for some, (parsed, result) in pieces
+    )
 
 
 def _make(
-    texts: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
-) -> tuple[Read, T]:
-    found = unpack(read_packed(texts, max_atoms=max_atoms, canonical=False))
-    return Read(found.rows, found.errors), make(found.inputs)
+    smiles: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
+) -> tuple[ParsedSmiles, T]:
+    piece = _expand(read_packed(smiles, max_atoms=max_atoms, canonical=False))
+    return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
 
 
-def read_pieces(
+def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
-    """What :func:`stream` gives, packed."""
+    """Yield the pieces of :func:`stream`, packed."""
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
-    return _share(read, smiles, chunk, max_atoms, workers)
+    return (packed for _, packed in _share(read, smiles, None, chunk, max_atoms, workers))
 
 
 def _share(
-    work: Callable[[list[str]], Piece],
-    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int,
-) -> Iterator[Piece]:  # fmt: skip
-    """Do the work on every ``chunk`` texts, in several processes where there are many texts.
+    work: Callable[[list[str]], Result],
+    items: Iterable[Item], smiles: Callable[[Item], str] | None,
+    chunk: int, max_atoms: int, workers: int,
+) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
+    """Do the work on the SMILES of every ``chunk`` items, in several processes for many items.
 
-    No texts are one piece of none, so that what is made of it has its dimensions.
+    No items are one piece of none, so that its result has the dimensions of the others.
     """
-    if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+    if isinstance(items, str):
+        raise ValueError(f"smiles must be a list of texts; got the one text {items!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
     need_rdkit()
-    texts = iter(smiles)
-    pieces = iter(lambda: list(itertools.islice(texts, chunk)), [])
+    remaining = iter(items)
+    pieces = iter(lambda: list(itertools.islice(remaining, chunk)), [])
     first = list(itertools.islice(pieces, -(-FEW // chunk) if workers > 1 else 1)) or [[]]
-    shared = workers > 1 and sum(map(len, first)) >= FEW
-    pieces = itertools.chain(first, pieces)
-    return in_order(work, pieces, workers) if shared else map(work, pieces)
+    several = workers > 1 and sum(map(len, first)) >= FEW
+    get = cast("Callable[[Item], str]", smiles or (lambda item: item))
+    tasks = ((piece, list(map(get, piece))) for piece in itertools.chain(first, pieces))
+    if several:
+        return in_order(work, tasks, workers)
+    return ((piece, work(texts)) for piece, texts in tasks)
 
 
-def unpack(packed: PackedInputs) -> Featurised:
-    """One piece as models read it."""
+def _expand(packed: PackedInputs) -> FeaturizedSmiles:
+    """Expand one piece to the form that models read."""
     inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )
     rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
-    return Featurised(rows, packed.errors, inputs, packed.canonical)
-
-
-def _featurised(arrays: PackedArrays) -> Featurised:
-    """All of packed arrays, their texts read."""
-    everything = np.arange(len(arrays.rows))
-    errors = decoded(arrays.errors, arrays.errors_ptr, np.arange(len(arrays.errors_ptr) - 1))
-    canonical = decoded(arrays.canonical, arrays.canonical_ptr, everything)
-    rows = torch.tensor(arrays.rows)
-    return Featurised(rows, errors, InputsView(arrays, everything), canonical)
+    return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)

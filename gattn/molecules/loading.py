@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from gattn.data.tables import OnBadBytes, Table, open_table
+from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.training.runs import Json, read_model
+from gattn.training.model_io import Json, read_model
 
 __all__ = ["OpenedRun", "load_estimator", "open_run"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.data.fingerprints import COUNTS, atom_codes, morgan_counter
-from gattn.data.molecules import Molecules
-from gattn.data.plain import plain, written_places
-from gattn.data.smiles import parse_any_size
-from gattn.data.stereo import configurations
-from gattn.molecules.expanded import ExpandedInputs, MoleculeInputs
+from gattn.data.molecules.dataset import Molecules
+from gattn.data.molecules.fingerprints import COUNTS, atom_codes, morgan_counter
+from gattn.data.molecules.plain import plain, written_places
+from gattn.data.molecules.smiles import parse_any_size
+from gattn.data.molecules.stereo import configurations
+from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def predict_masked(
         begin = 0
         for place, mask in batch:
             rows = slice(begin, begin := begin + len(mask))
-            parts = {name: part[rows, target] for name, part in made.parts.items()}
-            members = made.members[:, rows, target]
+            parts = {name: part[rows, target] for name, part in made.component_means.items()}
+            members = made.member_predictions[:, rows, target]
             found[place].append(
                 Masked(made.mean[rows, target], made.std[rows, target], parts, members)
             )
@@ -222,7 +222,7 @@ def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
 
 
 def _environments(molecule: Mol) -> Environments:
-    """Name the environments that :func:`gattn.data.fingerprints.count_environments` counts."""
+    """Name the environments that ``gattn.data.molecules.fingerprints`` counts."""
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)

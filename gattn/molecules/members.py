@@ -12,13 +12,13 @@ from torch_geometric.data import Data
 
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stack import varied
+from gattn.molecules.stacking import varied
 from gattn.training.losses import class_weights, cross_entropy, squared_error
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
-    from gattn.training.records import Loss
+    from gattn.training.types import Loss
 
 __all__ = [
     "ASKED",
@@ -92,7 +92,7 @@ def fit_members(
     Returns:
         The networks with their averaged weights, and what was recorded of each.
     """
-    from gattn.training.loop import LoopSettings, fit_network  # Lightning
+    from gattn.training.loop import LoopSettings, fit_network
 
     if not len(val) or not varied(val.y).any():
         val = MoleculeBatches(val.inputs[torch.arange(0)], val.y[:0])

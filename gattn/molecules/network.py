@@ -64,9 +64,9 @@ class MoleculeNetwork(nn.Module):
         (ICML 2019), for the readout.
 
     Example:
-        >>> from gattn.data import batch_molecules, mol_graph
+        >>> from gattn.data import batch_molecules, smiles_to_data
         >>> network = MoleculeNetwork(MoleculeSettings(width=16), targets=2)
-        >>> network(batch_molecules([mol_graph("CCO"), mol_graph("C")])).shape
+        >>> network(batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])).shape
         torch.Size([2, 2])
     """
 
@@ -143,9 +143,9 @@ class AttentiveFPNetwork(nn.Module):
         :class:`gattn.models.AttentiveFP`.
 
     Example:
-        >>> from gattn.data import batch_molecules, mol_graph
+        >>> from gattn.data import batch_molecules, smiles_to_data
         >>> network = AttentiveFPNetwork(MoleculeSettings(width=16), targets=2)
-        >>> network(batch_molecules([mol_graph("CCO"), mol_graph("C")])).shape
+        >>> network(batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])).shape
         torch.Size([2, 2])
     """
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from gattn.data.features import FEATURISER
-from gattn.molecules.expanded import in_pieces
+from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.folds import assign_folds, group_numbers
-from gattn.molecules.kernel import KernelRidge, draw
+from gattn.molecules.gaussian_process import GaussianProcess, draw
+from gattn.molecules.inputs import in_pieces
 from gattn.molecules.members import (
     ASKED,
     MoleculeBatches,
@@ -25,7 +25,7 @@ from gattn.molecules.members import (
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stack import combine, fit_spread, fit_weights, spread
+from gattn.molecules.stacking import combine, fit_spread, fit_weights, predicted_std
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 
@@ -47,18 +47,20 @@ class Prediction:
         mean: [k, t] float64, in the target's unit; of classes the probability of class 1.
         std: [k, t] float64, in the target's unit: the error to be expected, in the sense of a
             standard deviation. Of classes how far the parts and networks are apart.
-        parts: each part's own mean [k, t]: ``"attention"`` or ``"attentive_fp"``, ``"ridge"``.
-        members: [K, k, t], what each network of the ensemble predicts.
-        nearest: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the most similar
-            molecule of the training and validation parts; of :attr:`MoleculePredictor.held`, of
-            the training part alone. Different molecules may have a similarity of 1.
+        component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
+            ``"gp"``.
+        member_predictions: [K, k, t], predictions of each network of the ensemble.
+        max_train_similarity: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the
+            most similar molecule of the training and validation parts; for
+            :attr:`MoleculePredictor.validation`, of the training part alone.
+            Different molecules may have a similarity of 1.
     """
 
     mean: Tensor
     std: Tensor
-    parts: dict[str, Tensor]
-    members: Tensor
-    nearest: Tensor
+    component_means: dict[str, Tensor]
+    member_predictions: Tensor
+    max_train_similarity: Tensor
 
 
 class MoleculePredictor:
@@ -85,12 +87,12 @@ class MoleculePredictor:
         self._tensors = {name: tensors[name] for name in _OWN}
         self.networks = [
             _loaded(make_network(settings, targets), _under(f"networks.{member}.", tensors))
-            for member in range(settings.ensemble if settings.model != "ridge" else 0)
+            for member in range(settings.ensemble if settings.model != "gp" else 0)
         ]
         self._nearest = NearestMolecules(tensors["bits"])
-        kernel = _under("ridge.", tensors)
+        kernel = _under("gp.", tensors)
         # Only numbers have an error that is told by the variance; see predict.
-        self.kernel = KernelRidge(kernel, variance=task == "regression") if kernel else None
+        self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
 
     @classmethod
     def fit(
@@ -146,7 +148,7 @@ class MoleculePredictor:
             MoleculeBatches(inputs, (labels - mean) / scale)
             for inputs, labels in ((train, y), (val, y_val))
         )
-        if settings.model != "ridge":
+        if settings.model != "gp":
             networks, history = fit_members(
                 batches, val_batches, task, settings, folder=folder, progress=progress
             )
@@ -156,11 +158,11 @@ class MoleculePredictor:
         group = group_numbers(groups, len(val))
         folds = assign_folds(group, seed)
         learned = torch.arange(0)
-        if settings.model in ("stacked", "ridge"):
-            kernel = KernelRidge.fit(train, y, rows=rows, seed=seed, progress=progress)
+        if settings.model in ("stacked", "gp"):
+            kernel = GaussianProcess.fit(train, y, rows=rows, seed=seed, progress=progress)
             learned = draw(len(val), max(rows - len(kernel.counts), 0), seed)
             kernel = kernel.with_more(val[learned], y_val[learned])
-            tensors |= _prefixed("ridge.", kernel.state())
+            tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets)
         predictor.history = history
@@ -213,7 +215,7 @@ class MoleculePredictor:
             if regression:
                 measured = y_val[~inside].isfinite().any(0)
                 coefficients = coefficients.where(measured, chosen[1])
-                std[inside] = spread(sources[:, inside], coefficients)
+                std[inside] = predicted_std(sources[:, inside], coefficients)
         named = dict(zip(self._names, parts))
         self.validation = Prediction(mean, std, named, members, self._similarity(val))
 
@@ -267,7 +269,7 @@ class MoleculePredictor:
         stacked = torch.stack(list(parts.values()))
         mean = combine(stacked, self._tensors["weights"])
         if self.task == "regression":
-            std = spread(self._sources(stacked, members, variance), self._tensors["spread"])
+            std = predicted_std(self._sources(stacked, members, variance), self._tensors["spread"])
         else:
             std = _disagreement(stacked, members)
         return Prediction(mean, std, parts, members, self._similarity(inputs))
@@ -293,7 +295,7 @@ class MoleculePredictor:
             ValueError: the model has no network.
         """
         if not self.networks:
-            raise ValueError('embed needs a network; this model is "ridge", which has none')
+            raise ValueError('embed needs a network; this model is "gp", which has none')
         made = []
         with torch.inference_mode():
             for positions in torch.arange(len(inputs)).split(ASKED):
@@ -311,7 +313,7 @@ class MoleculePredictor:
         for member, network in enumerate(self.networks):
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         if self.kernel is not None:
-            tensors |= _prefixed("ridge.", self.kernel.state())
+            tensors |= _prefixed("gp.", self.kernel.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
             "featuriser": FEATURISER,
@@ -352,7 +354,7 @@ class MoleculePredictor:
     def _names(self) -> list[str]:
         """The parts, in the order of their weights."""
         model = self.settings.model
-        return ["attention", "ridge"] if model == "stacked" else [model]
+        return ["attention", "gp"] if model == "stacked" else [model]
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Every part's mean [k, t], the networks' [K, k, t], the kernel's variance [k, t]."""

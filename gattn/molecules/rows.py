@@ -1,4 +1,4 @@
-"""Molecules with their labels, and the rows of those that could not be read."""
+"""Molecules with their labels, and the rows that could not be parsed."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ import torch
 from torch import Tensor
 
 from gattn.data import BadRow
-from gattn.molecules.inputs import MoleculeInputs, Read
-from gattn.training.words import amount
+from gattn.molecules.inputs import MoleculeInputs, ParsedSmiles
+from gattn.pipeline.text import plural
 
 __all__ = [
-    "Labelled",
+    "LabelledMolecules",
     "UnreadableMolecules",
     "bad_rows",
-    "marks",
-    "spread",
+    "scatter_rows",
+    "smiles_hashes",
     "warn_of",
     "warn_of_overlap",
 ]
 
 
 class UnreadableMolecules(UserWarning):
-    """Some SMILES could not be read: their rows hold NaN."""
+    """A warning that some SMILES could not be parsed, and that their rows hold NaN."""
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """Molecules that could be read, with their labels.
+class LabelledMolecules:
+    """Valid molecules with their labels.
 
     Attributes:
         inputs: k molecules.
         y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes.
-        rows: [k] int64, the rows that they came from.
+        rows: [k] int64, the row of each molecule in the table.
         canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
-        bad: the rows that could not be read.
+        bad: the rows that could not be parsed.
     """
 
     inputs: MoleculeInputs
@@ -51,24 +51,24 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.canonical)
 
-    def __getitem__(self, positions: Tensor) -> Labelled:
+    def __getitem__(self, positions: Tensor) -> LabelledMolecules:
         chosen = [self.canonical[i] for i in positions.tolist()]
-        return Labelled(
+        return LabelledMolecules(
             self.inputs[positions], self.y[positions], self.rows[positions], chosen, self.bad
         )
 
 
-def bad_rows(texts: Sequence[object], found: Read, start: int = 0) -> list[BadRow]:
-    """The rows of texts that could not be read, where ``found`` begins at row ``start``."""
+def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> list[BadRow]:
+    """List the rows that could not be parsed; ``parsed`` begins at row ``start``."""
     return [
-        BadRow(start + i, str(texts[start + i]), error)
-        for i, error in enumerate(found.errors)
+        BadRow(start + i, str(smiles[start + i]), error)
+        for i, error in enumerate(parsed.errors)
         if error
     ]
 
 
 def warn_of(bad: Sequence[BadRow]) -> None:
-    """Tell of all unreadable rows in one warning."""
+    """Report all rows that could not be parsed in one warning."""
     if not bad:
         return
     shown = "".join(f"\n  {row}" for row in bad[:10])
@@ -77,29 +77,30 @@ def warn_of(bad: Sequence[BadRow]) -> None:
     warnings.warn(message, UnreadableMolecules, stacklevel=4)
 
 
-def warn_of_overlap(train: Labelled, val: Labelled) -> None:
-    """Warn of molecules that are in the training and in the validation part of a caller's own."""
+def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
+    """Warn of molecules in both the training and the validation part that the caller passed."""
     both = set(train.canonical) & set(val.canonical)
     if both:
         example = next(text for text in val.canonical if text in both)
         message = (
-            f"{amount(len(both), 'molecule')} in both the training and the validation part, for "
+            f"{plural(len(both), 'molecule')} in both the training and the validation part, for "
             f"example {example}: the intervals come out too narrow"
         )
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def spread(made: Tensor, found: Read) -> Tensor:
-    """The rows [k, ...] of readable molecules among those of all n texts, NaN elsewhere."""
-    everything = torch.full((len(found.errors), *made.shape[1:]), torch.nan, dtype=made.dtype)
-    everything[found.rows] = made.detach().cpu()
-    return everything
+def scatter_rows(values: Tensor, parsed: ParsedSmiles) -> Tensor:
+    """Scatter the rows [k, ...] of valid molecules to the rows of all n SMILES, NaN elsewhere."""
+    rows = torch.full((len(parsed.errors), *values.shape[1:]), torch.nan, dtype=values.dtype)
+    rows[parsed.row_index] = values.detach().cpu()
+    return rows
 
 
-def marks(canonical: Sequence[str]) -> Tensor:
-    """A number for each identity, [k] int64, by which a model knows what it was trained on.
+def smiles_hashes(canonical: Sequence[str]) -> Tensor:
+    """Hash canonical SMILES to [k] int64; a model stores the hashes of its training molecules.
 
-    The first eight bytes of SHA-256: of a million molecules two share one with a chance of 3e-8.
+    The first eight bytes of SHA-256: the chance that two of a million molecules share a hash is
+    3e-8.
     """
-    found = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in canonical)
-    return torch.from_numpy(np.frombuffer(found, ">i8").astype(np.int64))
+    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in canonical)
+    return torch.from_numpy(np.frombuffer(digests, ">i8").astype(np.int64))

@@ -1,46 +1,28 @@
-"""What a model of molecules is made of and trained by."""
+"""Settings of a model of molecules and of the estimators around it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
-from gattn.training.checks import check_choice, check_count, check_network, check_seed
-from gattn.training.records import Accelerator, LoopSettings, Precision
+from msgspec import Meta
 
-__all__ = ["ClassWeight", "ModelName", "MoleculeSettings", "Task"]
+from gattn.training.settings import SettingsError, TrainingSettings, document
+
+__all__ = ["ClassWeight", "ModelName", "MoleculeParameters", "MoleculeSettings", "Task"]
 
 Task = Literal["regression", "classification"]
-ModelName = Literal["stacked", "attention", "attentive_fp", "ridge"]
+ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
 
 
-@dataclass(frozen=True)
-class MoleculeSettings:
+@document
+@dataclass(frozen=True, kw_only=True)
+class MoleculeSettings(TrainingSettings):
     """The settings of :class:`gattn.molecules.predictor.MoleculePredictor`.
 
     Attributes:
-        model: ``"stacked"`` is the attention network and the kernel ridge side by side, weighted
-            by how well each does on the validation part; the other names are one part alone.
-        ensemble: how many networks are trained from different seeds and averaged.
-        epochs: passes over the training part.
-        batch_size: molecules a step.
-        learning_rate: the highest, which is reached after a tenth of all steps.
-        weight_decay: of AdamW.
-        width: features of an atom inside the network; divisible by ``heads``.
-        layers: attention layers over bonds.
-        heads: attention heads of each layer.
-        dropout: probability of dropping a feature in training.
-        class_weight: ``"balanced"`` weights each class of each target by the inverse of its
-            frequency in the training part.
-        kernel_rows: the most training molecules that the kernel ridge reads: its memory grows with
-            their square. Where there are more it reads so many of them, drawn by ``seed``.
-        seed: of the initial weights, the order of the molecules, and dropout.
-        max_atoms: molecules with more atoms are refused.
-        accelerator: what the networks train on: ``"cpu"``, ``"gpu"`` or ``"auto"``.
-        devices: how many of them.
-        precision: of the networks' training: ``"32"``, ``"bf16-mixed"``, ``"16-mixed"``, or
-            ``"64"``, in which several processes end with the metrics of one.
+        {settings}
 
     Raises:
         ValueError: a value out of its range; the message names the setting.
@@ -51,39 +33,100 @@ class MoleculeSettings:
         >>> MoleculeSettings(epochs=0)
         Traceback (most recent call last):
             ...
-        ValueError: epochs must be a whole number, at least 1; got 0
+        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
     """
 
-    model: ModelName = "stacked"
-    ensemble: int = 1
-    epochs: int = LoopSettings.epochs
-    batch_size: int = LoopSettings.batch_size
-    learning_rate: float = LoopSettings.learning_rate
-    weight_decay: float = LoopSettings.weight_decay
-    width: int = 128
-    layers: int = 4
-    heads: int = 8
-    dropout: float = 0.0
-    class_weight: ClassWeight = "none"
-    kernel_rows: int = 3000
-    seed: int = LoopSettings.seed
-    max_atoms: int = 1000
-    accelerator: Accelerator = LoopSettings.accelerator
-    devices: int = LoopSettings.devices
-    precision: Precision = LoopSettings.precision
+    panel: ClassVar[str] = TrainingSettings.panel
 
-    def __post_init__(self) -> None:
-        check_choice("model", self.model, get_args(ModelName))
-        check_choice("class_weight", self.class_weight, get_args(ClassWeight))
-        check_choice("accelerator", self.accelerator, get_args(Accelerator))
-        check_choice("precision", self.precision, get_args(Precision))
-        for name in _COUNTS:
-            check_count(name, getattr(self, name), 1)
-        check_seed(self.seed)
-        check_network(self)
+    model: Annotated[
+        ModelName,
+        Meta(
+            description="Model to train: attention and attentive_fp are networks, gp is an exact "
+            "Gaussian process on fingerprints and descriptors, stacked weights attention and gp "
+            "by their errors on the validation part. gp alone is the fastest."
+        ),
+    ] = "stacked"
+    ensemble: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of networks trained from different seeds and averaged. Raise it "
+            "for better predictions; training takes as many times longer.",
+        ),
+    ] = 1
+    width: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of hidden features of an atom; heads must divide it. Raise it for "
+            "large data sets.",
+        ),
+    ] = 128
+    layers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention layers; each extends the view of an atom by one bond.",
+        ),
+    ] = 4
+    heads: Annotated[
+        int, Meta(ge=1, description="Number of attention heads of a layer; it must divide width.")
+    ] = 8
+    dropout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Probability of dropping a hidden feature in training. Raise it if the "
+            "network overfits.",
+        ),
+    ] = 0.0
+    class_weight: Annotated[
+        ClassWeight,
+        Meta(
+            description="Weight of classes in the loss: balanced weights each class of each target "
+            "by the inverse of its frequency in the training part; use it if one class is rare. "
+            "Regression ignores it."
+        ),
+    ] = "none"
+    kernel_rows: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of training molecules that the Gaussian process reads, at most; "
+            "more are sampled by seed. Its memory grows with the square.",
+        ),
+    ] = 3000
+    max_atoms: Annotated[
+        int, Meta(ge=1, description="Reject molecules with more atoms. Raise it for polymers.")
+    ] = 1000
+
+    def check(self) -> None:
+        """Check that the heads divide the width."""
+        super().check()
+        if self.width % self.heads:
+            raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 
 
-_COUNTS = (
-    *("ensemble", "epochs", "batch_size", "width", "layers", "heads"),
-    *("kernel_rows", "max_atoms", "devices"),
-)
+@dataclass(frozen=True, kw_only=True)
+class MoleculeParameters(MoleculeSettings):
+    """Parameters of :class:`gattn.molecules.MoleculeRegressor` and ``MoleculeClassifier``."""
+
+    validation_fraction: Annotated[
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="Share of the molecules held out for validation if ``fit`` gets no "
+            "validation part. It chooses the epoch and, by cross-fitted predictions, calibrates "
+            "the intervals or sets of classes.",
+        ),
+    ] = 0.1
+    on_error: Annotated[
+        Literal["raise", "skip"],
+        Meta(
+            description='``"raise"`` reports all unreadable SMILES of ``fit`` in one error, '
+            '``"skip"`` leaves them out and lists them in ``bad_``.'
+        ),
+    ] = "raise"
+    workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 1

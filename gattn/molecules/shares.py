@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import DONOR, LOGP, REFRACTIVITY, descriptor_row, in_settled_order
+from gattn.data.molecules.descriptors import (
+    DONOR,
+    LOGP,
+    REFRACTIVITY,
+    descriptor_row,
+    in_settled_order,
+)
 
 if TYPE_CHECKING:
     from rdkit.Chem import Bond, Mol

@@ -1,4 +1,4 @@
-"""A graph whose nodes have names and attributes, checked once, and what was decided on the way."""
+"""A graph whose nodes have names and attributes, with notes on how it was read."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = [
     "LeftOut",
     "Where",
     "at_row",
+    "attribute_names",
     "attributed_graph",
     "check_names",
     "edges_by_name",
-    "held",
 ]
 
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 Where: TypeAlias = Callable[[int], str]
-"""The words for the position of a node, as ``"at node 'n0' (line 2)"``."""
+"""Describes the position of a node, as ``"at node 'n0' (line 2)"``."""
 
 
 def at_row(place: int) -> str:
-    """The words for a position in values that come without the names of nodes.
+    """Describe a position in values without names of nodes.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -43,7 +43,7 @@ def at_row(place: int) -> str:
 
 
 class GraphError(ValueError):
-    """A graph cannot be read or trained on; the message says what was wanted and what came."""
+    """A graph cannot be read or trained on; the message names the expected and the actual value."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class LeftOut:
     """An edge that was left out.
 
     Attributes:
-        line: of its file, from 1; 0 where it came from no file.
+        line: line of the edge in its file, from 1; 0 without a file.
         text: the edge.
-        reason: why.
+        reason: the reason.
     """
 
     line: int
@@ -63,22 +63,21 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class AttributedGraph:
-    """Nodes with a table of attributes, and the edges along which they attend.
+    """Nodes with a table of attributes, and edges.
 
     Attributes:
         names: n different names of nodes.
-        edge_index: [2, e] int64 from source to destination, no edge twice and no self-loop; where
-            the graph is undirected both directions of every edge.
+        edge_index: [2, e] int64 from source to destination, without duplicates and self-loops;
+            both directions of every edge if the graph is undirected.
         table: n rows of attributes.
-        x: [n, d] float32 ready features, dense or ``torch.sparse_csr``; None where the attributes
-            are to be encoded.
-        directed: whether messages follow the direction of the edges alone.
-        notes: what was decided in reading it, in a sentence each.
+        x: [n, d] float32 features, dense or ``torch.sparse_csr``; None to encode the attributes.
+        directed: True if messages follow the direction of the edges only.
+        notes: decisions in reading the graph, a sentence each.
         left_out: the edges that were left out.
-        unreadable: attributes that are not in the table, by name, and why they cannot be read. They
-            are an error only where they are needed.
-        tensor_labels: whether the column ``y`` comes from a tensor, where -1 is no class.
-        lines: the line of each node in its file, from 1; empty where there are no lines.
+        unreadable: for each attribute that is not in the table, the reason why it cannot be read.
+            It is an error only where the attribute is needed.
+        tensor_labels: True if the column ``y`` comes from a tensor, where -1 is not a class.
+        lines: line of each node in its file, from 1; empty without a file.
     """
 
     names: list[Hashable]
@@ -96,37 +95,37 @@ class AttributedGraph:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """The words for the node at a position: its name, and its line where that is known."""
+        """Describe the node at a position by its name, and by its line if there is one."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
     def where(self, place: int) -> str:
-        """The words for the position of a cell of a node, as ``"at node 'n0' (line 2)"``."""
+        """Describe the position of a node's cell, as ``"at node 'n0' (line 2)"``."""
         return f"at {self.node(place)}"
 
     def column(self, name: str) -> pd.Series:
-        """An attribute of the nodes.
+        """Return an attribute of the nodes.
 
         Raises:
-            GraphError: there is no such attribute, and the message lists those that there are; or
-                it cannot be read.
+            GraphError: the attribute does not exist (the message lists those that do), or cannot
+                be read.
         """
         if name in self.unreadable:
             raise GraphError(self.unreadable[name])
         if name not in self.table.columns:
-            raise GraphError(f"the nodes have no attribute {name!r}; {held(self.table)}")
+            raise GraphError(f"the nodes have no attribute {name!r}; {attribute_names(self.table)}")
         return self.table[name]
 
     def with_notes(self, *notes: str) -> AttributedGraph:
-        """The same graph with more to say of how it was read."""
+        """Return the graph with further notes."""
         return replace(self, notes=(*self.notes, *notes))
 
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """The same graph without the attributes' cells that hold one of some words.
+        """Return the graph without the cells that hold one of some words.
 
         Args:
-            words: texts that stand for a missing value, compared without the space around them.
-                One that is a number, as ``-1``, also stands for cells that are that number.
+            words: texts that stand for a missing value, compared without the white space around
+                them. A number, such as ``-1``, is also compared with cells that are numbers.
         """
         gaps = {word.strip() for word in words}
         if not gaps:
@@ -148,12 +147,12 @@ class AttributedGraph:
             if count
         ]
         table = self.table.astype(object).mask(is_gap, None)
-        kept = {name: table[name] if counts[name] else self.table[name] for name in counts}
-        return replace(self.with_notes(*notes), table=pd.DataFrame(kept, index=self.table.index))
+        columns = {name: table[name] if counts[name] else self.table[name] for name in counts}
+        return replace(self.with_notes(*notes), table=pd.DataFrame(columns, index=self.table.index))
 
 
-def held(table: pd.DataFrame) -> str:
-    """What nodes have, in words: the names of the first twenty attributes."""
+def attribute_names(table: pd.DataFrame) -> str:
+    """Name the first twenty attributes of the nodes."""
     if table.columns.empty:
         return "they have none (those of a table of edges stand in a table of nodes, --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
@@ -172,47 +171,47 @@ def attributed_graph(
     tensor_labels: bool = False,
     lines: Sequence[int] = (),
 ) -> AttributedGraph:
-    """Check a graph, and make its edges what layers read: once each, both ways, no self-loop.
+    """Check a graph, remove duplicate edges and self-loops, and add opposite edges.
 
     Args:
-        names: n nodes.
-        edge_index: [2, e] int64 as given.
-        table: n rows.
-        directed: whether to keep the directions.
-        x: ready features.
-        notes: what was decided before.
-        left_out: edges that were left out before.
+        names: n names of nodes.
+        edge_index: [2, e] int64.
+        table: n rows of attributes.
+        directed: True to add no opposite edges.
+        x: see :class:`AttributedGraph`.
+        notes: earlier decisions.
+        left_out: edges that were left out.
         unreadable: see :class:`AttributedGraph`.
         tensor_labels: see :class:`AttributedGraph`.
         lines: see :class:`AttributedGraph`.
 
     Returns:
-        The graph, whose notes say how many edges were doubled and how many nodes have none.
+        The graph, with notes on the number of duplicate edges and of nodes without an edge.
 
     Raises:
-        GraphError: no nodes, or a name that two nodes share.
+        GraphError: there are no nodes, or two nodes have the same name.
     """
     if not len(names):
         raise GraphError("the graph has no nodes")
     check_names(names, lines=lines)
-    told, nodes = list(notes), len(names)
+    notes, nodes = list(notes), len(names)
     source, destination = edge_index
-    kept = source != destination
-    if loops := int((~kept).sum()):
-        told.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
-    pairs = edge_index[:, kept]
+    no_loop = source != destination
+    if loops := int((~no_loop).sum()):
+        notes.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
+    pairs = edge_index[:, no_loop]
     once = _unique(pairs, nodes)
     if doubled_edges := pairs.shape[1] - once.shape[1]:
-        told.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
+        notes.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
     if not directed:
         once = _unique(torch.cat([once, once.flip(0)], 1), nodes)
     alone = nodes - len(once.unique())
     if alone:
-        told.append(
+        notes.append(
             f"{_many(alone, 'node')} without an edge: predicted from features of their own."
         )
     return AttributedGraph(
-        list(names), once, table.reset_index(drop=True), x, directed, tuple(told), tuple(left_out),
+        list(names), once, table.reset_index(drop=True), x, directed, tuple(notes), tuple(left_out),
         unreadable or {}, tensor_labels, tuple(lines),
     )  # fmt: skip
 
@@ -223,48 +222,47 @@ def edges_by_name(
     destination: Sequence[Hashable],
     lines: Sequence[int] | None = None,
 ) -> tuple[Tensor, list[LeftOut]]:
-    """Number the ends of edges, and leave out those that name a node that there is not.
+    """Convert names at the ends of edges to positions, and leave out edges to unknown nodes.
 
     Args:
-        names: of the n nodes, all different.
+        names: n different names of nodes.
         source: e names.
         destination: e names.
-        lines: of the edges in their file.
+        lines: lines of the edges in their file.
 
     Returns:
-        [2, k] int64 of the edges between nodes that there are, and the others.
-
+        [2, k] int64 edges, and the edges that were left out.
     """
     place = pd.Index(list(names), dtype=object)
     ends = np.stack(
         [place.get_indexer(pd.Index(list(one), dtype=object)) for one in (source, destination)]
     )
-    known = (ends >= 0).all(0)
+    is_known = (ends >= 0).all(0)
     left_out = []
-    for at in np.flatnonzero(~known).tolist():
+    for at in np.flatnonzero(~is_known).tolist():
         missing = source[at] if ends[0, at] < 0 else destination[at]
         shown = ["(empty)" if _is_gap(end) else str(end) for end in (source[at], destination[at])]
         line = 0 if lines is None else lines[at]
         reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
         left_out.append(LeftOut(line, " - ".join(shown), reason))
-    return torch.from_numpy(ends[:, known].astype(np.int64)), left_out
+    return torch.from_numpy(ends[:, is_known].astype(np.int64)), left_out
 
 
 def _is_gap(name: Hashable) -> bool:
-    """Whether the name of a node is missing."""
+    """Return True if the name of a node is missing."""
     return name is None or name is pd.NA or name != name
 
 
 def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[int] = ()) -> None:
-    """Raise where two nodes share a name.
+    """Raise an error if two nodes have the same name.
 
     Args:
-        names: of the n nodes.
-        where: the words for the column that holds the names.
-        lines: of the n nodes in their file; empty where there are no lines.
+        names: n names.
+        where: describes the column of the names.
+        lines: lines of the nodes in their file; empty without a file.
 
     Raises:
-        GraphError: two names are the same.
+        GraphError: two names are equal.
     """
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if not doubled:
@@ -278,7 +276,7 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
 
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:
-    """Every edge once, by destination and source."""
+    """Sort edges by destination and source, and remove duplicates."""
     outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
     if len(outside):
         edge = int(outside[0])

@@ -1,4 +1,4 @@
-"""What a model of nodes has to beat: the features alone, the edges alone, and a constant."""
+"""Baselines of models of nodes: the features only, the edges only, and a constant."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from gattn.nodes.settings import NodeTask
 
 __all__ = ["baseline_predictions", "propagate_labels"]
 
-STEPS = 50
+STEPS = 50  # of label propagation
 
 
 def baseline_predictions(
     encoded: EncodedGraph, y: Tensor, train: Tensor, task: NodeTask, classes: int
 ) -> dict[str, Tensor]:
-    """Predict every node by models that know less.
+    """Predict every node by simple models.
 
     Args:
         encoded: the graph and its features.
         y: [n] classes from 0 or numbers.
-        train: [k] int64, the nodes whose labels may be read.
-        task: what the labels are.
-        classes: how many; 1 for numbers.
+        train: [k] int64 nodes to train on.
+        task: type of the labels.
+        classes: number of classes; 1 for numbers.
 
     Returns:
         Probabilities [n, classes] or numbers [n, 1], by name: ``logistic_regression`` (or
-        ``ridge``) on the features alone, ``label_propagation`` along the edges alone, and
+        ``ridge``) on the features only, ``label_propagation`` along the edges only, and
         ``majority`` (or ``mean``).
     """
-    known = y[train]
+    labels = y[train]
     if task == "classification":
-        one_hot = torch.nn.functional.one_hot(known.long(), classes).double()
+        one_hot = torch.nn.functional.one_hot(labels.long(), classes).double()
         first, last = "logistic_regression", "majority"
     else:
-        one_hot, first, last = known[:, None], "ridge", "mean"
+        one_hot, first, last = labels[:, None], "ridge", "mean"
     constant = one_hot.mean(0, keepdim=True).expand(len(y), -1)
     return {
-        first: _features_alone(encoded.x, known, train, task, classes),
+        first: _features_only(encoded.x, labels, train, task, classes),
         "label_propagation": propagate_labels(encoded.graph.edge_index, one_hot, train, len(y)),
         last: constant,
     }
 
 
 def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: int) -> Tensor:
-    r"""Spread known labels along the edges.
+    r"""Spread the labels of the training part along the edges.
 
     .. math:: F \leftarrow D^{-1} A F, \qquad F_i = \text{label}_i \text{ where it is known}
 
     Args:
         edge_index: [2, e] int64.
         labels: [k, c], one-hot classes or numbers.
-        train: [k] int64, the nodes that have them.
+        train: [k] int64 nodes with these labels.
         nodes: n.
 
     Returns:
-        [n, c] float64 after 50 steps; a node that no label reached has their mean.
+        [n, c] float64 after 50 steps; nodes that no label reaches get the mean of the labels.
 
     Reference:
         Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation"
@@ -74,10 +74,10 @@ def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: i
     """
     source, destination = edge_index.numpy()
     matrix = sp.csr_matrix((np.ones(len(source)), (destination, source)), (nodes, nodes))
-    known, rows = labels.double().numpy(), train.numpy()
-    # The last column is the share of a node's value that came from a label.
-    values = np.zeros((nodes, known.shape[1] + 1))
-    clamped = np.hstack([known, np.ones((len(known), 1))])
+    start, rows = labels.double().numpy(), train.numpy()
+    # The last column is the share of labels in the value of a node.
+    values = np.zeros((nodes, start.shape[1] + 1))
+    clamped = np.hstack([start, np.ones((len(start), 1))])
     values[rows] = clamped
     degree = np.maximum(np.asarray(matrix.sum(1)), 1)
     for _ in range(STEPS):
@@ -85,14 +85,14 @@ def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: i
         values[rows] = clamped
     reached = values[:, -1:] > 0
     spread = values[:, :-1] / np.where(reached, values[:, -1:], 1)
-    return torch.from_numpy(np.where(reached, spread, known.mean(0)))
+    return torch.from_numpy(np.where(reached, spread, start.mean(0)))
 
 
-def _features_alone(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes: int) -> Tensor:
+def _features_only(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes: int) -> Tensor:
     matrix = _as_scipy(x)
     if task == "regression":
-        made = Ridge().fit(matrix[train.numpy()], y.numpy()).predict(matrix)
-        return torch.from_numpy(made)[:, None]
+        ridge = Ridge().fit(matrix[train.numpy()], y.numpy())
+        return torch.from_numpy(ridge.predict(matrix))[:, None]
     labels = y.long().numpy()
     probability = np.zeros((len(x), classes))
     kinds = np.unique(labels)

@@ -1,4 +1,4 @@
-"""Attributes of nodes as features: numbers standardised, categories one-hot, text as TF-IDF."""
+"""Encode attributes as features: standardised numbers, one-hot categories, TF-IDF of texts."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-from gattn.data.numbers import NumberFormat, classify, read_numbers
-from gattn.nodes.attributed import Where, at_row, held
-from gattn.nodes.notation import looks_numeric, told_patterns
+from gattn.data.tables.numbers import NumberFormat, classify, read_numbers
+from gattn.nodes.attributed import Where, at_row, attribute_names
+from gattn.nodes.notation import describe_patterns, looks_numeric
 from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing, time_words
 
 __all__ = ["Column", "learn_columns", "write_features"]
 
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
-"""A column of more different texts is read as text, but for single words that come often."""
+"""Most categories of a column; a column of more different texts is read as text."""
 HASHES = 2**16
-"""Places that words are hashed to; a column keeps those that its nodes use."""
+"""Number of hashes of words; a column has features for those that its nodes use."""
 LEAST = 2
-"""A word that fewer nodes hold says nothing of others."""
+"""Fewest nodes with a word that becomes a feature."""
 LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
 LEAVE_EMPTY = "write numbers there, or leave these cells empty"
-"""Advice on cells that no option reads as numbers, in training and in prediction."""
+"""Advice on cells that no option reads as numbers, in prediction."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """How a column becomes features.
+    """Encoder of one column.
 
     Attributes:
-        name: of the column.
-        kind: what it holds.
-        mean: of numbers.
-        std: of numbers, above 0.
-        gaps: whether a number may be missing, which has a feature of its own.
-        unit: what stands behind every number, as ``%``; empty without one.
-        categories: the texts that have a feature each; another text has none.
+        name: name of the column.
+        kind: type of its values.
+        mean: mean of the numbers.
+        std: standard deviation of the numbers, above 0.
+        gaps: True if numbers may be missing, which is a feature of its own.
+        unit: unit behind every number, such as ``%``; empty without one.
+        categories: the texts that have a feature each; other texts have none.
         places: the hashes of the words that have a feature each, ascending.
-        idf: the inverse document frequency of each of them.
+        idf: inverse document frequency of each of these.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """How many features it gives."""
+        """Number of features."""
         counts = {"category": len(self.categories), "text": len(self.places)}
         return counts.get(self.kind, 1 + self.gaps)
 
     def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
-        """The features [n, width] of n values, whose positions ``where`` puts into words."""
+        """Encode n values, whose positions ``where`` describes: [n, width]."""
         if self.kind == "number":
             return self._numbers(values, where)
         texts = as_texts(values)
@@ -86,7 +86,7 @@ class Column:
         return sp.csr_matrix(np.stack(columns, 1))
 
     def unknown(self, values: pd.Series) -> str:
-        """What of other nodes the column has no feature for, in a sentence; else empty."""
+        """Describe the values of other nodes that have no feature; empty if all have one."""
         if (
             self.kind == "number"
             and not self.gaps
@@ -98,22 +98,22 @@ class Column:
             )
         if self.kind != "category":
             return ""
-        known = {"", *self.categories}
-        strange = [text for text in as_texts(values) if text not in known]
-        if not strange:
+        categories = {"", *self.categories}
+        unknown = [text for text in as_texts(values) if text not in categories]
+        if not unknown:
             return ""
         return (
-            f"Column {self.name!r} holds what it did not in training, as {strange[0][:40]!r}: "
-            f"{len(strange):,} of {len(values):,} nodes have no feature there."
+            f"Column {self.name!r} holds what it did not in training, as {unknown[0][:40]!r}: "
+            f"{len(unknown):,} of {len(values):,} nodes have no feature there."
         )
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`from_state` makes the column of, for JSON."""
+        """Return the state for :meth:`from_state`, as JSON takes it."""
         return asdict(self)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Column:
-        """Make a column of what :meth:`state` gave."""
+        """Restore a column from its :meth:`state`."""
         lists = {name: tuple(state[name]) for name in ("categories", "places", "idf")}
         return cls(**{**state, **lists})
 
@@ -121,18 +121,18 @@ class Column:
 def learn_columns(
     table: pd.DataFrame, names: Sequence[str], where: Where = at_row
 ) -> tuple[list[Column], list[str]]:
-    """Learn how columns become features.
+    """Fit an encoder to each column.
 
-    A column of numbers is standardised. One of texts is of categories where they are few and come
-    again, or single words of which each comes ten times, else of text. A column that holds both
-    numbers and texts is read as texts, and a note says so, with the pattern that keeps its cells
-    from being numbers; one that is constant or empty gives no features. Numbers that all have a
+    Numbers are standardised. Texts are categories if there are few different ones and they repeat,
+    or if they are single words that occur ten times on average; otherwise they are text. A column
+    of both numbers and texts is read as texts, and a note names the pattern of the cells that are
+    not numbers. A column that is constant or empty has no features. Numbers that all have a
     percent sign are read as numbers.
 
     Args:
-        table: of the nodes that there are, labelled or not.
+        table: attributes of all nodes, labelled or not.
         names: the columns to use.
-        where: the words for the position of a node.
+        where: describes the position of a node.
 
     Returns:
         The columns that give features, and notes.
@@ -142,24 +142,24 @@ def learn_columns(
         >>> [(column.name, column.kind, column.width) for column in learn_columns(table, table)[0]]
         [('age', 'number', 2), ('kind', 'category', 2)]
     """
-    found, notes = [], []
+    columns, notes = [], []
     for name in names:
-        column, told = _learn(name, table[name], where)
+        column, column_notes = _learn(name, table[name], where)
         if column is not None:
-            found.append(column)
-        notes += told
-    return found, notes
+            columns.append(column)
+        notes += column_notes
+    return columns, notes
 
 
 def write_features(
     columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
 ) -> sp.csr_matrix:
-    """The features of all columns side by side: [n, d] float32.
+    """Encode all columns: [n, d] float32.
 
     Args:
-        columns: what :func:`learn_columns` gave.
-        table: of n nodes.
-        where: the words for the position of a node.
+        columns: encoders from :func:`learn_columns`.
+        table: attributes of n nodes.
+        where: describes the position of a node.
 
     Raises:
         ValueError: a column is missing, or one of numbers holds a text.
@@ -167,7 +167,8 @@ def write_features(
     for column in columns:
         if column.name not in table.columns:
             raise ValueError(
-                f"the nodes have no attribute {column.name!r}, which the model reads; {held(table)}"
+                f"the nodes have no attribute {column.name!r}, which the model reads; "
+                f"{attribute_names(table)}"
             )
     blocks = [column.features(table[column.name], where) for column in columns]
     return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
@@ -176,17 +177,17 @@ def write_features(
 def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:
     missing, numbers = is_missing(values), as_numbers(values)
     texts = as_texts(values)
-    known = Counter(text for text, gone in zip(texts, missing) if not gone)
-    if len(known) < 2:
-        told = "constant" if known else "empty"
-        return None, [f"Column {name!r} says nothing: it is {told}."]
+    counts = Counter(text for text, gone in zip(texts, missing) if not gone)
+    if len(counts) < 2:
+        reason = "constant" if counts else "empty"
+        return None, [f"Column {name!r} says nothing: it is {reason}."]
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
         return _learn_numbers(name, values, "", where)
-    total, notes = known.total(), []
+    total, notes = counts.total(), []
     written = read_numbers(texts if looks_numeric(texts) else ())
     recognised = sum(pattern.count for pattern in written.recognised())
-    if recognised == total and all(classify(text).unit == "%" for text in known):
+    if recognised == total and all(classify(text).unit == "%" for text in counts):
         column, notes = _learn_numbers(name, values, "%", where)
         if column is not None:
             return column, notes
@@ -196,7 +197,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
             "it, as days since a date or total_seconds() of a duration."
         )
     elif 2 * (total - len(words) + recognised) >= total and recognised:
-        patterns = told_patterns(written.patterns, where, LEAVE_OUT)
+        patterns = describe_patterns(written.patterns, where, LEAVE_OUT)
         notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
     elif len(words) < total:
         notes.append(
@@ -204,9 +205,9 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
             f"as {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as texts. "
             f"If the column is to be numbers, {LEAVE_OUT}."
         )
-    notes += _told_words(name, values)
-    if _is_category(known):
-        return Column(name, "category", categories=tuple(sorted(known))), notes
+    notes += _gap_notes(name, values)
+    if _is_category(counts):
+        return Column(name, "category", categories=tuple(sorted(counts))), notes
     column, more = _learn_text(name, texts)
     return column, notes + more
 
@@ -214,7 +215,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 def _learn_numbers(
     name: str, values: pd.Series, unit: str, where: Where
 ) -> tuple[Column | None, list[str]]:
-    """A column of numbers, each with the unit behind it; None where some are not written so."""
+    """Fit a column of numbers with a unit; None if some cells do not have it."""
     missing, words = is_missing(values, numbers=True), gap_words(values)
     if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
         return None, []
@@ -225,7 +226,7 @@ def _learn_numbers(
         notes.append(f"Column {name!r} is missing where it holds {_counts(words)}.")
     texts = [value for value in values.tolist() if isinstance(value, str)]
     notes += [
-        f"Column {name!r}: {told_patterns([doubt], where)}."
+        f"Column {name!r}: {describe_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
     ]
     # Equal numbers differ from their mean by rounding.
@@ -234,8 +235,8 @@ def _learn_numbers(
     return column, notes
 
 
-def _told_words(name: str, values: pd.Series) -> list[str]:
-    """A note on words in a column of texts that may have been meant as gaps."""
+def _gap_notes(name: str, values: pd.Series) -> list[str]:
+    """Note on words in a column of texts that may stand for missing values."""
     if not (words := gap_words(values)):
         return []
     return [
@@ -248,18 +249,18 @@ def _counts(words: Mapping[str, int]) -> str:
     return ", ".join(f"{word!r} ({count:,})" for word, count in words.items())
 
 
-def _is_category(known: Counter[str]) -> bool:
-    """Whether texts, of which it is known how often each comes, are the names of kinds."""
-    different, total = len(known), known.total()
-    if sum(len(text.split()) > 1 for text in known) >= 0.5 * different:  # texts of several words
+def _is_category(counts: Counter[str]) -> bool:
+    """Return True if a text column looks categorical, given the counts of its values."""
+    different, total = len(counts), counts.total()
+    if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:  # texts of several words
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)
 
 
 def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
     counts = _hashed(texts)
-    found = np.bincount(counts.indices, minlength=HASHES)
-    places = np.flatnonzero(found >= LEAST)
+    nodes = np.bincount(counts.indices, minlength=HASHES)
+    places = np.flatnonzero(nodes >= LEAST)
     if not len(places):
         return None, [f"Column {name!r} says nothing: no word of it comes twice."]
     idf = TfidfTransformer().fit(counts[:, places]).idf_
@@ -267,18 +268,18 @@ def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
 
 
 def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
-    """How often each text holds the words of each hash."""
+    """Count the words of each hash in each text."""
     options: dict[str, Any] = {"norm": None, "alternate_sign": False}
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 
 
 def _checked_numbers(values: pd.Series, where: Where, unit: str = "") -> NDArray[np.float64]:
     numbers = as_numbers(values, NumberFormat(unit=unit))
-    strange = np.isnan(numbers) & ~is_missing(values, numbers=True)
-    if strange.any():
-        texts = ["" if gone else str(value) for value, gone in zip(values, ~strange)]
-        patterns = told_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
-        text = texts[int(strange.argmax())]
+    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
+    if invalid.any():
+        texts = [str(value) if bad else "" for value, bad in zip(values, invalid)]
+        patterns = describe_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
+        text = texts[int(invalid.argmax())]
         raise ValueError(
             f"attribute {values.name!r} must hold numbers, as in training; got {text!r}: {patterns}"
         )

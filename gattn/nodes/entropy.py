@@ -1,4 +1,4 @@
-"""How far attention is from a plain mean over the neighbours."""
+"""Entropy of attention, compared with a plain mean over the neighbours."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def attention_entropy(edges: Tensor, weights: Tensor, nodes: int) -> Tensor:
 
     Args:
         edges: [2, e] int64, with self-loops.
-        weights: α [e, h], which add up to 1 over the edges into a node.
+        weights: α [e, h], which sum to 1 over the edges into a node.
         nodes: n.
 
     Returns:
-        [h] float64, each head's mean over the nodes with at least two edges: 1 for a plain mean
-        of the neighbours, 0 where every node reads one of them alone. NaN without such a node.
+        [h] float64, the mean over the nodes with at least two edges: 1 for a plain mean of the
+        neighbours, 0 if every node attends to one of them only, NaN without such a node.
 
     Example:
         >>> edges = torch.tensor([[0, 1], [0, 0]])

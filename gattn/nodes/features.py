@@ -1,4 +1,4 @@
-"""The features of nodes: their attributes, or, where they have none, their place in the graph."""
+"""Features of nodes: encoded attributes, or the structure of the graph where there are none."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from gattn.structure import return_probabilities
 __all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph"]
 
 DENSE = 0.25
-"""Features with a larger share of entries that are not zero are kept as a dense matrix."""
+"""Features with a larger share of non-zero entries are stored as a dense matrix."""
 WALKS = 2e7
-"""Pairs of edges, one after the other, up to which random walks are followed."""
+"""Most pairs of consecutive edges for which return probabilities are computed."""
 
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """How the nodes of a graph become a matrix of features.
+    """Encoder of the nodes of a graph as a feature matrix.
 
     Attributes:
-        columns: attributes that are read; none for ready features or for structure.
-        width: of the matrix.
+        columns: encoders of attributes; none for given features or for structure.
+        width: number of features.
         walk_steps: steps of the random walks of structure; 0 without walks.
-        source: ``"x"`` for ready features, ``"columns"``, or ``"structure"``.
+        source: ``"x"`` for given features, ``"columns"``, or ``"structure"``.
     """
 
     columns: tuple[Column, ...]
@@ -46,18 +46,18 @@ class FeatureEncoder:
     def fit(
         cls, graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]
     ) -> tuple[FeatureEncoder, list[str]]:
-        """Learn the features of a graph, and say what was decided.
+        """Fit an encoder to a graph.
 
         Args:
-            graph: with all its nodes, labelled or not.
-            names: attributes to use; None for ready features where there are some, else all.
-            leave: attributes that are no features: labels, parts.
+            graph: a graph with all its nodes, labelled or not.
+            names: attributes to use; None for the features ``x`` of the graph, or all attributes.
+            leave: attributes that are not features, such as labels and masks.
 
         Returns:
             The encoder, and notes.
 
         Raises:
-            GraphError: a named attribute is missing, doubled, or the label; an infinite number.
+            GraphError: a named attribute is missing, repeated, or the label; a number is infinite.
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []
@@ -70,7 +70,7 @@ class FeatureEncoder:
                 raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
         if names is None:
             fault = next(
-                (told for name, told in graph.unreadable.items() if name not in leave), None
+                (reason for name, reason in graph.unreadable.items() if name not in leave), None
             )
             if fault is not None:
                 raise GraphError(f"{fault}. Name the attributes to read with features (--features)")
@@ -85,11 +85,11 @@ class FeatureEncoder:
         walks = f" and the chances of random walks to be back after 1 to {steps} steps" * bool(
             steps
         )
-        told = f"The nodes have no features: read are their degrees{walks}."
-        return cls((), 3 + steps, steps, "structure"), [*notes, told]
+        note = f"The nodes have no features: read are their degrees{walks}."
+        return cls((), 3 + steps, steps, "structure"), [*notes, note]
 
     def features(self, graph: AttributedGraph) -> Tensor:
-        """The features [n, width] float32 of a graph's nodes, dense or ``torch.sparse_csr``.
+        """Encode the nodes of a graph: [n, width] float32, dense or ``torch.sparse_csr``.
 
         Raises:
             GraphError: the graph has no such features.
@@ -98,8 +98,8 @@ class FeatureEncoder:
             return _structure(graph, self.walk_steps)
         if self.source == "x":
             if graph.x is None or graph.x.shape[1] != self.width:
-                came = "no x" if graph.x is None else f"{graph.x.shape[1]}"
-                raise GraphError(f"x must have {self.width} features, as in training; got {came}")
+                width = "no x" if graph.x is None else f"{graph.x.shape[1]}"
+                raise GraphError(f"x must have {self.width} features, as in training; got {width}")
             return graph.x
         try:
             matrix = write_features(self.columns, graph.table, graph.where)
@@ -110,24 +110,19 @@ class FeatureEncoder:
         return _as_tensor(matrix, self.width)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """What of another graph's attributes has no feature, in a sentence each."""
-        there = [column for column in self.columns if column.name in graph.table.columns]
-        told = (column.unknown(graph.column(column.name)) for column in there)
-        return [sentence for sentence in told if sentence]
+        """Describe the values of another graph that have no feature, a sentence per column."""
+        present = [column for column in self.columns if column.name in graph.table.columns]
+        notes = (column.unknown(graph.column(column.name)) for column in present)
+        return [note for note in notes if note]
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`from_state` makes the encoder of, for JSON."""
-        columns = [column.state() for column in self.columns]
-        return {
-            "columns": columns, "width": self.width, "walk_steps": self.walk_steps,
-            "source": self.source,
-        }  # fmt: skip
+        """Return the state for :meth:`from_state`, as JSON takes it."""
+        return {**vars(self), "columns": [column.state() for column in self.columns]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
-        """Make an encoder of what :meth:`state` gave."""
-        columns = tuple(Column.from_state(column) for column in state["columns"])
-        return cls(columns, state["width"], state["walk_steps"], state["source"])
+        """Restore an encoder from its :meth:`state`."""
+        return cls(**{**state, "columns": tuple(map(Column.from_state, state["columns"]))})
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +131,9 @@ class EncodedGraph:
 
     Attributes:
         graph: the nodes and edges.
-        encoder: how the attributes became features.
+        encoder: the encoder of the features.
         x: [n, d] float32, dense or ``torch.sparse_csr``.
-        notes: what was decided in reading it.
+        notes: decisions in reading and encoding the graph, a sentence each.
     """
 
     graph: AttributedGraph
@@ -147,9 +142,9 @@ class EncodedGraph:
     notes: tuple[str, ...]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to other processes: sparse features as their parts.
+        """Return the state for other processes, with sparse features as their components.
 
-        Torch's own way to send them has every process print that such tensors are new.
+        Torch's own pickling of sparse CSR tensors prints a beta warning in every process.
         """
         if self.x.layout == torch.strided:
             return self.__dict__
@@ -157,7 +152,7 @@ class EncodedGraph:
         return self.__dict__ | {"x": (*parts, tuple(self.x.shape))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what :meth:`__getstate__` gave."""
+        """Restore the state of :meth:`__getstate__`."""
         sparse = isinstance(state["x"], tuple)
         self.__dict__.update(state | {"x": csr_tensor(*state["x"]) if sparse else state["x"]})
 
@@ -165,19 +160,19 @@ class EncodedGraph:
 def encode_graph(
     graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]
 ) -> EncodedGraph:
-    """Learn the features of a graph, as :meth:`FeatureEncoder.fit` does, and make them."""
+    """Fit a :class:`FeatureEncoder` to a graph, and encode the graph."""
     encoder, notes = FeatureEncoder.fit(graph, names, leave)
     return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
 
 
 def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
-    """The columns of attributes, where a list of numbers is read as ``x.0``, ``x.1``, ..."""
+    """Names of the columns of attributes; a list of numbers has ``x.0``, ``x.1``, ..."""
     columns = [str(column) for column in graph.table.columns]
-    found: list[str] = []
+    expanded: list[str] = []
     for name in names:
-        places = [c for c in columns if re.fullmatch(rf"{re.escape(name)}\.\d+", c)]
-        found += places if places and name not in columns else [name]
-    return found
+        parts = [c for c in columns if re.fullmatch(rf"{re.escape(name)}\.\d+", c)]
+        expanded += parts if parts and name not in columns else [name]
+    return expanded
 
 
 def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:
@@ -188,18 +183,18 @@ def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:
 
 
 def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
-    found = Graph(graph.edge_index, len(graph))
-    return found.in_degree(), found.out_degree()
+    edges = Graph(graph.edge_index, len(graph))
+    return edges.in_degree(), edges.out_degree()
 
 
 def _two_steps(graph: AttributedGraph) -> int:
-    """How many walks of two edges there are: what a random walk's matrix may grow to."""
+    """Number of walks of two edges, a bound on the entries of the matrix of random walks."""
     into, out = _degrees(graph)
     return int((into.long() * out.long()).sum())
 
 
 def _structure(graph: AttributedGraph, steps: int) -> Tensor:
-    """Degrees into and out of each node, their logarithms scaled, and return probabilities."""
+    """Logarithms of in- and out-degrees, ones, and return probabilities: [n, 3 + steps]."""
     into, out = (degree.float().log1p() for degree in _degrees(graph))
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:

@@ -20,7 +20,7 @@ class Field:
     Attributes:
         nodes: [m] int64, the nodes whose features are read, those of the outputs first; None for
             all nodes as they are.
-        layers: of each layer the edges, and how many of its first rows the next layer reads.
+        layers: the edges of each layer, and the number of first rows that the next layer reads.
     """
 
     nodes: Tensor | None
@@ -29,7 +29,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class FieldInput:
-    """What a network of nodes is called with: features, and where they are read.
+    """The input of a network of nodes: features, and the receptive field that reads them.
 
     Attributes:
         x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
@@ -57,9 +57,9 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
     Args:
         edge_index: [2, e] int64 from source to destination.
-        nodes: how many there are.
+        nodes: number of nodes.
         seeds: [s] int64, different nodes.
-        layers: how many.
+        layers: number of layers.
 
     Returns:
         The field, in whose outputs the seeds are the first rows, in order.
@@ -75,17 +75,17 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
     member[seeds] = True
     order, needed = seeds, []
     for _ in range(layers):
-        rows, kept = len(order), member[destination]
-        needed.append((edge_index[:, kept], rows))
+        rows, mask = len(order), member[destination]
+        needed.append((edge_index[:, mask], rows))
         new = torch.zeros(nodes, dtype=torch.bool)
-        new[source[kept]] = True
+        new[source[mask]] = True
         order = torch.cat([order, (new & ~member).nonzero().flatten()])
         member = member | new
     place = torch.full((nodes,), -1)
     place[order] = torch.arange(len(order))
     sizes = [*(rows for _, rows in needed[1:]), len(order)]
-    found = [(Graph(place[pairs], m), rows) for (pairs, rows), m in zip(needed, sizes)]
-    return Field(order, tuple(reversed(found)))
+    layers_reversed = [(Graph(place[pairs], m), rows) for (pairs, rows), m in zip(needed, sizes)]
+    return Field(order, tuple(reversed(layers_reversed)))
 
 
 def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
@@ -102,7 +102,7 @@ def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """A sparse matrix of rows; torch's word that such are new is kept from users."""
+    """Make a sparse CSR matrix without torch's warning that the layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=False)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gattn.data import load_citation
-from gattn.data.numbers import NumberFormat
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
+from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.lists import read_list
 from gattn.nodes.notation import with_numbers
@@ -143,16 +143,16 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
     labels = networkx.get_node_attributes(graph, "label")
     if len(set(labels.values())) < len(graph):
         return graph  # by their ids
-    for _, held in graph.nodes(data=True):
-        del held["label"]
+    for _, attributes in graph.nodes(data=True):
+        del attributes["label"]
     return networkx.relabel_nodes(graph, labels)
 
 
 def _without_names(graph: networkx.Graph) -> networkx.Graph:
     """A graph of a GEXF file without labels that repeat names, as networkx writes where none is."""
-    if all(held.get("label") == str(node) for node, held in graph.nodes(data=True)):
-        for _, held in graph.nodes(data=True):
-            del held["label"]
+    if all(attributes.get("label") == str(node) for node, attributes in graph.nodes(data=True)):
+        for _, attributes in graph.nodes(data=True):
+            del attributes["label"]
     return graph
 
 

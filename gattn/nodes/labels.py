@@ -1,4 +1,4 @@
-"""The labels of nodes: which attribute holds them, and what they are as numbers."""
+"""Labels of nodes: find their attribute, and encode them as numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gattn.data.numbers import read_numbers
+from gattn.data.tables.numbers import read_numbers
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
-from gattn.nodes.cells import LISTS, shape_fault
-from gattn.nodes.notation import told_patterns
-from gattn.nodes.values import as_numbers, as_texts, gap_words, is_empty, is_missing
+from gattn.nodes.notation import describe_patterns
+from gattn.nodes.values import (
+    LISTS,
+    as_numbers,
+    as_texts,
+    gap_words,
+    is_empty,
+    is_missing,
+    shape_fault,
+)
 
 __all__ = [
     "Labels",
@@ -31,11 +38,11 @@ UNLABELLED = -1
 """The class of a node without a label in tensors, as PyG's data sets have it."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
 MANY = 20
-"""Labels of more different numbers than this are rather numbers than classes."""
+"""Most different numbers that are taken for classes."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
-    """The attributes of the nodes that have a name which labels usually have."""
+    """Attributes with a usual name of labels, ``y`` or ``label``."""
     return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
 
 
@@ -46,22 +53,22 @@ def read_labels(
     *,
     classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
-    """The labels of the n nodes as they are, missing ones None.
+    """Read the labels of the n nodes, without encoding them.
 
     Args:
         graph: the graph.
-        label: the attribute that holds them; None for ``y`` or ``label``.
-        y: labels in the order of the nodes, or by the nodes' names, in place of an attribute.
-        classes: whether the labels are classes, so that in a tensor of whole numbers -1 is a node
+        label: the attribute that holds the labels; None for ``y`` or ``label``.
+        y: labels in the order of the nodes, or by name of the node, instead of an attribute.
+        classes: True if the labels are classes, where -1 in a tensor of whole numbers marks a node
             without a label.
 
     Returns:
-        The labels, a series with the name of their attribute where they come from one; and what
-        was decided, in a sentence each.
+        The labels, None where missing, in a series named after their attribute; and notes on the
+        decisions, a sentence each.
 
     Raises:
-        GraphError: there are none, too few or many, or nobody said which of two attributes; or
-            ``y`` stands beside ``x``, and may be a coordinate; or a tensor of classes holds a
+        GraphError: there are no labels, their number differs from that of the nodes, two attributes
+            may be the label, ``y`` may be a coordinate beside ``x``, or a tensor of classes holds a
             number below -1.
     """
     notes, is_tensor = [], isinstance(y, Tensor)
@@ -74,14 +81,14 @@ def read_labels(
             notes.append(f"The labels are attribute {name!r}.")
         values = graph.column(name)
         is_tensor = graph.tensor_labels and name == "y"
-    told: list[str] = []
+    unlabelled: list[str] = []
     if is_tensor and classes:
-        values, told = _without_unlabelled(values, graph)
-    return values, [*notes, *(told or [*_told_missing(values), *_told_negative(values)])]
+        values, unlabelled = _without_unlabelled(values, graph)
+    return values, [*notes, *(unlabelled or [*_missing_notes(values), *_negative_notes(values)])]
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """The labels of a tensor, in which -1 is None; where there are fractions, as they are."""
+    """Replace -1 by None in the labels of a tensor, unless there are fractions."""
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
         return values, []
@@ -94,12 +101,12 @@ def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.S
     gone = numbers == UNLABELLED
     if not gone.any():
         return values, []
-    told = f"y is {UNLABELLED} for {gone.sum():,} of {len(values):,} nodes: they have no label."
-    return values.astype(object).mask(pd.Series(gone, values.index), None), [told]
+    note = f"y is {UNLABELLED} for {gone.sum():,} of {len(values):,} nodes: they have no label."
+    return values.astype(object).mask(pd.Series(gone, values.index), None), [note]
 
 
-def _told_missing(values: pd.Series) -> list[str]:
-    """Notes on which labels are missing, and on words that may have been meant as a gap."""
+def _missing_notes(values: pd.Series) -> list[str]:
+    """Notes on missing labels, and on words that may stand for a missing label."""
     missing, empty = is_missing(values), is_empty(values)
     words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
     title = "The label" if values.name is None else f"Label {values.name!r}"
@@ -118,16 +125,16 @@ def _told_missing(values: pd.Series) -> list[str]:
     return notes
 
 
-def _told_negative(values: pd.Series) -> list[str]:
-    """A note on one negative number among other labels, which may stand for a missing label.
+def _negative_notes(values: pd.Series) -> list[str]:
+    """Note on the only negative number among the labels, which may stand for a missing label.
 
-    There is none where several labels are negative, or where without it one class is left.
+    There is no note if several numbers are negative, or if fewer than two other labels remain.
     """
     if any(isinstance(value, LISTS) for value in values):
         return []
     numbers = as_numbers(values)
-    negative, there = numbers < 0, ~is_missing(values)
-    others = _stripped(values).loc[there & ~negative]
+    negative = numbers < 0
+    others = _stripped(values).loc[~is_missing(values) & ~negative]
     count = int(negative.sum())
     if len(np.unique(numbers[negative])) != 1 or others.nunique() < 2:
         return []
@@ -145,31 +152,31 @@ def _told_negative(values: pd.Series) -> list[str]:
 
 
 def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
-    """The different labels, sorted; as texts where some are.
+    """Return the different labels, sorted; as texts if one of them is a text.
 
     Args:
         values: the labels of n nodes.
-        where: the words for the position of a node.
+        where: describes the position of a node.
 
     Raises:
-        GraphError: there are fewer than two, or so many that they are no classes.
+        GraphError: there are fewer than two classes, or too many to be classes.
     """
-    known = _stripped(values).loc[~is_missing(values)]
-    lists = [value for value in known if isinstance(value, LISTS)]
+    present = _stripped(values).loc[~is_missing(values)]
+    lists = [value for value in present if isinstance(value, LISTS)]
     if lists:
         raise GraphError(
             f"labels{_of(values)} must be one class a node; got {lists[0]!r}, which holds several"
         )
-    kinds = list(pd.unique(known))
+    kinds = list(pd.unique(present))
     if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
         kinds = sorted({str(kind) for kind in kinds})
     if len(kinds) < 2:
-        held = f"one: {kinds[0]!r}" if kinds else "none"
-        raise GraphError(f"labels{_of(values)} must have at least two classes; there is {held}")
-    if len(kinds) > max(20, len(known) / 2):
-        patterns = told_patterns(read_numbers(as_texts(values)).recognised(), where)
+        count = f"one: {kinds[0]!r}" if kinds else "none"
+        raise GraphError(f"labels{_of(values)} must have at least two classes; there is {count}")
+    if len(kinds) > max(MANY, len(present) / 2):
+        patterns = describe_patterns(read_numbers(as_texts(values)).recognised(), where)
         raise GraphError(
-            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(known):,} nodes have "
+            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes have "
             "different ones. For numbers take NodeRegressor (--task regression)"
             f"{patterns and f'; {patterns}'}"
         )
@@ -179,10 +186,10 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
 
 
 def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
-    """The positions of labels among the classes: [n] float64, NaN where unknown.
+    """Convert labels to positions among the classes: [n] float64, NaN where missing.
 
     Raises:
-        GraphError: another label.
+        GraphError: a label is not among the classes.
     """
     as_text = classes.dtype.kind == "U"
     place = {label: float(i) for i, label in enumerate(classes.tolist())}
@@ -196,21 +203,21 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
 
 
 def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
-    """Labels that are numbers: [n] float64, NaN where unknown.
+    """Convert labels to numbers: [n] float64, NaN where missing.
 
     Args:
         values: the labels of n nodes.
-        where: the words for the position of a node.
+        where: describes the position of a node.
 
     Raises:
-        GraphError: one is no number, or infinite.
+        GraphError: a label is not a number, or infinite.
     """
     numbers = as_numbers(values)
-    strange = np.isnan(numbers) & ~is_missing(values, numbers=True)
-    if strange.any():
-        label = values.tolist()[strange.argmax()]
-        texts = ["" if gone else str(value) for value, gone in zip(values.tolist(), ~strange)]
-        patterns = told_patterns(read_numbers(texts).patterns, where, EMPTY)
+    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
+    if invalid.any():
+        label = values.tolist()[invalid.argmax()]
+        texts = [str(value) if bad else "" for value, bad in zip(values.tolist(), invalid)]
+        patterns = describe_patterns(read_numbers(texts).patterns, where, EMPTY)
         raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}: {patterns}")
     if np.isinf(numbers).any():
         raise GraphError(f"labels{_of(values)} must be finite; one is infinite")
@@ -218,23 +225,23 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """The attribute that holds the labels, where nobody named it: ``y`` or ``label``."""
-    found = usual_labels(graph)
-    wanted = "labels are wanted: y, or the name of an attribute (label, --label)"
-    if not found:
-        held = ", ".join(map(repr, graph.table.columns[:20])) or "none"
-        raise GraphError(f"{wanted} among {held}")
-    if len(found) > 1:
-        raise GraphError(f"{wanted}, since the nodes have both {found[0]!r} and {found[1]!r}")
-    if found == ["y"] and "x" in graph.table.columns:
-        raise GraphError(f"{wanted}, since 'y' beside 'x' may be a coordinate")
-    return found[0]
+    """Choose the attribute of the labels if it is not named: ``y`` or ``label``."""
+    names = usual_labels(graph)
+    message = "labels are wanted: y, or the name of an attribute (label, --label)"
+    if not names:
+        attributes = ", ".join(map(repr, graph.table.columns[:20])) or "none"
+        raise GraphError(f"{message} among {attributes}")
+    if len(names) > 1:
+        raise GraphError(f"{message}, since the nodes have both {names[0]!r} and {names[1]!r}")
+    if names == ["y"] and "x" in graph.table.columns:
+        raise GraphError(f"{message}, since 'y' beside 'x' may be a coordinate")
+    return names[0]
 
 
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
-    """The labels ``y`` in the order of the n nodes, missing ones None.
+    """Return the labels ``y`` in the order of the n nodes, None where missing.
 
-    The names of tables are texts: a label may also be given by what is written like one.
+    Names in tables are texts: the keys of a mapping may also be the numbers that they write.
     """
     if not isinstance(y, Mapping):
         if isinstance(y, Tensor | np.ndarray | pd.DataFrame):
@@ -245,25 +252,25 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
         if len(y) != len(graph):
             raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
         return pd.Series(list(y), dtype=object)
-    known = set(graph.names)
-    found: dict[Hashable, object] = {}
+    names = set(graph.names)
+    labels: dict[Hashable, object] = {}
     for key, label in y.items():
         as_text = str(int(key) if isinstance(key, float) and key.is_integer() else key)
-        name = key if key in known else as_text
-        if name not in known:
+        name = key if key in names else as_text
+        if name not in names:
             raise GraphError(f"y has a label of {key!r}, which is no node")
-        if name in found:
+        if name in labels:
             raise GraphError(f"y has two labels of {name!r}")
-        found[name] = label
-    return pd.Series([found.get(name) for name in graph.names], dtype=object)
+        labels[name] = label
+    return pd.Series([labels.get(name) for name in graph.names], dtype=object)
 
 
 def _stripped(values: pd.Series) -> pd.Series:
-    """Labels without the space around texts, as tables that were typed have it."""
+    """Remove the white space around texts."""
     texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
     return pd.Series(texts, dtype=object, name=values.name)
 
 
 def _of(values: pd.Series) -> str:
-    """Which attribute the labels come from, where they come from one."""
+    """Name the attribute of the labels; empty if they come from none."""
     return "" if values.name is None else f" ({values.name!r})"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from gattn.data.numbers import NumberFormat, classify
-from gattn.data.texts import read_text
+from gattn.data.tables.numbers import NumberFormat, classify
+from gattn.data.tables.texts import read_text
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.tables import DESTINATIONS, SOURCES
 
@@ -105,17 +105,17 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
         elif size:
             comments, size = comments + 1, False  # rows, columns and entries of the matrix
         else:
-            found = ATTRIBUTES.search(text) if "{" in text else None
-            names = text[: found.start()] if found else text
-            lines.append(_Line(number, names.strip(), found is not None))
+            match = ATTRIBUTES.search(text) if "{" in text else None
+            names = text[: match.start()] if match else text
+            lines.append(_Line(number, names.strip(), match is not None))
     if not comments:
         return lines, []
-    told = (
+    sentence = (
         "1 line is a comment: it is"
         if comments == 1
         else f"{comments:,} lines are comments: they are"
     )
-    return lines, [f"{told} not read."]
+    return lines, [f"{sentence} not read."]
 
 
 def _separator(lines: Sequence[_Line]) -> str:

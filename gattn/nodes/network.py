@@ -1,6 +1,8 @@
-"""The networks of nodes: layers of attention along the edges, and one output a class or number."""
+"""Networks of attention layers along the edges, with one output per class or number."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -9,23 +11,43 @@ from torch import Tensor, nn
 from gattn.nn import GATConv, GATv2Conv, GPSConv, SparseDropout, TransformerConv
 from gattn.nodes.fields import FieldInput
 from gattn.nodes.settings import NodeSettings
+from gattn.ops.dropout import dropout
 
 __all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
 
-CONVOLUTIONS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
+
+class NodeGATConv(GATConv):
+    """GATConv with dropout of the values, for destinations that are the first of the sources.
+
+    The paper describes dropout of the input features and of the edge weights; the code of its
+    authors drops entries of the projected features, too, after scoring them.
+    """
+
+    def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
+        nodes: Any = super()._project(x_src, x_src)  # one product serves both ends
+        return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
+
+    def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
+        """Attend along the edges; in training, drop entries of the values first."""
+        if self.training:
+            nodes = nodes._replace(value=dropout(nodes.value, self.dropout))
+        return super().attend(nodes, *args, **options)
+
+
+CONVOLUTIONS = {"gat": NodeGATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
 
 
 class AttentionNetwork(nn.Module):
-    r"""Layers of one attention convolution, with an ELU between each two.
+    r"""Layers of one attention convolution, with an ELU between them.
 
     .. math:: h^{(l+1)} = \mathrm{elu}\bigl(\mathrm{conv}(\mathrm{dropout}(h^{(l)}))\bigr)
 
-    The last layer has an output for each class, or number, and averages its heads.
+    The last layer has one output per class, or number, and averages its heads.
 
     Args:
-        settings: the kind and the sizes.
-        features: width of x.
-        outputs: classes, or 1.
+        settings: model and sizes.
+        features: number of features.
+        outputs: number of classes; 1 for numbers.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).
@@ -42,21 +64,21 @@ class AttentionNetwork(nn.Module):
         self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
         self.dropout = SparseDropout(p)
         for weight in self.layers[0].parameters():
-            if weight.dim() == 2:  # in memory by features, as the sum over sparse ones reads it
+            if weight.dim() == 2:  # column-major, as the product with sparse features reads it
                 weight.data = weight.data.t().contiguous().t()
 
     @property
     def layers(self) -> list[nn.Module]:
-        """The attention convolutions, the last one too."""
+        """All attention convolutions, including the last one."""
         return [*self.hidden, self.out]
 
     def forward(self, inputs: FieldInput) -> Tensor:
-        """Score the outputs of the field's nodes: [k, outputs]."""
+        """Compute the outputs of the nodes of the field: [k, outputs]."""
         graph, rows = inputs.field.layers[-1]
         return self.out(self.dropout(self.embed(inputs)), graph)[:rows]
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """What the last layer reads: [m, width], or x where it is the only layer."""
+        """Compute the inputs of the last layer: [m, width], or x if it is the only layer."""
         x = inputs.x
         for layer, (graph, rows) in zip(self.hidden, inputs.field.layers):
             x = F.elu(layer(self.dropout(x), graph)[:rows])
@@ -64,22 +86,22 @@ class AttentionNetwork(nn.Module):
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Of each layer its edges [2, e], with the self-loops that it adds, and weights [e, h]."""
-        x, found = inputs.x, []
+        """Return each layer's edges [2, e], with the self-loops it adds, and weights [e, h]."""
+        x, attention = inputs.x, []
         for layer, (graph, rows) in zip(self.layers, inputs.field.layers):
             x, weights = layer(x, graph, return_attention_weights=True)
             x = F.elu(x[:rows])
-            found.append(weights)
-        return found
+            attention.append(weights)
+        return attention
 
 
 class GPSNetwork(nn.Module):
-    """Attention along the edges beside attention among all nodes, layer by layer.
+    """Layers of attention along the edges and among all nodes.
 
     Args:
-        settings: the sizes.
-        features: width of x.
-        outputs: classes, or 1.
+        settings: sizes.
+        features: number of features.
+        outputs: number of classes; 1 for numbers.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
@@ -100,11 +122,11 @@ class GPSNetwork(nn.Module):
         self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(p)
 
     def forward(self, inputs: FieldInput) -> Tensor:
-        """Score the outputs of all nodes: [n, outputs]."""
+        """Compute the outputs of all nodes: [n, outputs]."""
         return self.out(self.embed(inputs))
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """What the outputs are read from: [n, width]."""
+        """Compute the inputs of the output layer: [n, width]."""
         x = self.read(self.dropout(inputs.x))
         for layer, (graph, _) in zip(self.layers, inputs.field.layers):
             x = layer(x, graph)
@@ -112,20 +134,20 @@ class GPSNetwork(nn.Module):
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Of each layer's attention along edges the edges [2, e] and their weights [e, h]."""
-        x, found = self.read(inputs.x), []
+        """Return the edges [2, e] and weights [e, h] of each layer's attention along edges."""
+        x, attention = self.read(inputs.x), []
         for layer, (graph, _) in zip(self.layers, inputs.field.layers):
             assert isinstance(layer, GPSConv)
             assert layer.conv is not None
-            found.append(layer.conv(x, graph, return_attention_weights=True)[1])
+            attention.append(layer.conv(x, graph, return_attention_weights=True)[1])
             x = layer(x, graph)
-        return found
+        return attention
 
 
 def make_network(
     settings: NodeSettings, features: int, outputs: int
 ) -> AttentionNetwork | GPSNetwork:
-    """Make a network with weights drawn by the settings' seed; the caller's numbers stay."""
+    """Create a network with weights from the seed of the settings, apart from the caller's."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         kind = GPSNetwork if settings.model == "gps" else AttentionNetwork

@@ -1,4 +1,4 @@
-"""The notation of numbers in texts: decimal signs, thousands separators, and other patterns."""
+"""Read columns of numbers in texts, with decimal commas and thousands separators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gattn.data.numbers import (
+from gattn.data.tables.numbers import (
     NumberColumn,
     NumberFormat,
     Pattern,
@@ -20,10 +20,10 @@ from gattn.data.numbers import (
 from gattn.nodes.attributed import AttributedGraph, Where
 from gattn.nodes.values import as_texts
 
-__all__ = ["looks_numeric", "told_patterns", "with_numbers"]
+__all__ = ["describe_patterns", "looks_numeric", "with_numbers"]
 
 OPTIONS = ("thousands", "decimal", "comma", "point")
-"""The patterns of numbers that an option of the commands reads."""
+"""Patterns of numbers that an option of the commands reads."""
 SAMPLE = 500
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
@@ -31,16 +31,15 @@ POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 def with_numbers(
     graph: AttributedGraph, style: NumberFormat | None = None, *, commas: bool = False
 ) -> AttributedGraph:
-    """Read the texts of attributes as numbers, in the columns where every text is one.
+    """Convert the columns in which every text is a number.
 
     Args:
         graph: the graph.
-        style: how numbers are written; None for numbers with a point, which stay as they are.
-        commas: whether columns of numbers with a decimal comma are read without a style, as in
-            tables that semicolons separate.
+        style: format of the numbers; None for numbers with a point, which are left as they are.
+        commas: convert columns of decimal commas without a style, as in tables with semicolons.
 
     Returns:
-        The graph, whose notes say which columns were read so.
+        The graph, with a note for each column that was converted.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
@@ -77,14 +76,13 @@ def with_numbers(
         table[name] = column.values
         if plain.unread or not np.array_equal(column.values, plain.values, equal_nan=True):
             with_commas = with_commas or chosen.decimal == ","
-            told = _words(chosen)
             place = (
                 plain.unread[0]
                 if plain.unread
                 else int(np.flatnonzero(column.values != plain.values)[0])
             )
             notes.append(
-                f"Column {name!r} is read with {told}: {texts[place].strip()!r} is "
+                f"Column {name!r} is read with {_words(chosen)}: {texts[place].strip()!r} is "
                 f"{column.values[place]:g}."
             )
     if with_commas:
@@ -100,7 +98,7 @@ def with_numbers(
 
 
 def looks_numeric(texts: Sequence[str]) -> bool:
-    """Whether many of some texts, of which 500 are looked at, have a pattern of numbers.
+    """Return True if a third of the texts, in a sample of 500, have a pattern of numbers.
 
     >>> looks_numeric(["0,5", "", "7 %"]), looks_numeric(["a paper on graphs", "on sets"])
     (True, False)
@@ -111,30 +109,30 @@ def looks_numeric(texts: Sequence[str]) -> bool:
     return 3 * sum(kind != "text" for kind in kinds) >= len(kinds) > 0
 
 
-def told_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "") -> str:
-    """Say which patterns the cells of n nodes have, and what to do about them.
+def describe_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "") -> str:
+    """Describe the patterns of cells that are not numbers, and how to read them.
 
     Args:
-        patterns: of the cells that were not read as numbers.
-        where: the words for the position of a node.
-        remedy: what to do about cells that no option reads; empty for no advice.
+        patterns: patterns of the cells.
+        where: describes the position of a node.
+        remedy: advice on cells that no option reads; empty for no advice.
 
     Returns:
-        The patterns with the option that reads each, and the remedy where a pattern has none.
+        The patterns with the option that reads each, and the remedy if a pattern has no option.
 
-    >>> told_patterns(read_numbers(["1", "0,5"]).patterns, "at node {}".format, "write numbers")
+    >>> describe_patterns(read_numbers(["1", "0,5"]).patterns, "at node {}".format, "write numbers")
     "1 cell looks like a number with a decimal comma, as '0,5' at node 1 \
 (--decimal , / decimal=',' reads it)"
-    >>> told_patterns(read_numbers(["1", ">10"]).patterns, "at node {}".format, "write numbers")
+    >>> describe_patterns(read_numbers(["1", ">10"]).patterns, "at node {}".format, "write numbers")
     "1 cell is a censored value, as '>10' at node 1: write numbers"
     """
     patterns = list(patterns)
-    told = [
+    sentences = [
         pattern.sentence(where, _option if pattern.kind in OPTIONS else None)
         for pattern in patterns
     ]
     has_option = all(pattern.kind in OPTIONS and pattern.settings for pattern in patterns)
-    return "; ".join(told) + f": {remedy}" * (bool(remedy) and not has_option)
+    return "; ".join(sentences) + f": {remedy}" * (bool(remedy) and not has_option)
 
 
 def _option(name: str, value: str) -> str:
@@ -142,7 +140,7 @@ def _option(name: str, value: str) -> str:
 
 
 def _with_comma(column: NumberColumn) -> NumberFormat | None:
-    """The format with a decimal comma that reads a column; None where none does."""
+    """Return the format with a decimal comma that reads a column, or None."""
     ways = [dict(way) for pattern in column.patterns for way in pattern.settings]
     for way in ways:
         if way.get("decimal") == ",":
@@ -151,7 +149,7 @@ def _with_comma(column: NumberColumn) -> NumberFormat | None:
 
 
 def _words(style: NumberFormat) -> str:
-    """The signs of a format, as options and arguments."""
+    """Describe the signs of a format by options and arguments."""
     signs = [("decimal", style.decimal)] * (style.decimal != "." or not style.thousands)
     signs += [("thousands", style.thousands)] * bool(style.thousands)
     return " ".join(_option(*sign) for sign in signs)

@@ -1,4 +1,4 @@
-"""Graphs as users hold them: networkx, PyG's ``Data``, and tables of edges and nodes."""
+"""Conversion of networkx graphs, PyG's ``Data`` and tables of edges and nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph, edges_by_name
-from gattn.nodes.cells import flat_table, shape_fault
-from gattn.nodes.parts import MASKS
+from gattn.nodes.splits import MASKS
 from gattn.nodes.tables import from_tables, not_read
+from gattn.nodes.values import flat_table, shape_fault
 
 if TYPE_CHECKING:
     import networkx
@@ -30,7 +30,7 @@ BOTH_WAYS = (
 
 
 def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a graph of any kind that is taken.
+    """Read a graph from any supported object.
 
     Args:
         graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
@@ -78,13 +78,14 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     """
     names = list(graph.nodes)
     table = pd.DataFrame(
-        [dict(held) for _, held in graph.nodes(data=True)], index=range(len(names))
+        [dict(attributes) for _, attributes in graph.nodes(data=True)], index=range(len(names))
     )
     ends = list(graph.edges())
     pairs, _ = edges_by_name(names, [a for a, _ in ends], [b for _, b in ends])
     table, notes, unreadable = flat_table(table, names)
-    held = dict.fromkeys(name for *_, held in graph.edges(data=True) for name in held)
-    notes = [*not_read(name for name in held if name != "id"), *notes]  # GEXF numbers edges
+    edge_attributes = (attributes for *_, attributes in graph.edges(data=True))
+    unused = dict.fromkeys(name for attributes in edge_attributes for name in attributes)
+    notes = [*not_read(name for name in unused if name != "id"), *notes]  # GEXF numbers edges
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():

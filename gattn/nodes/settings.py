@@ -1,37 +1,29 @@
-"""What a model of nodes is made of and trained by, and the settings of the GAT paper."""
+"""Settings of a model of nodes, and the presets of the GAT paper."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
 
-from gattn.training.checks import check_choice, check_count, check_network, check_seed
+from msgspec import Meta
 
-__all__ = ["PRESETS", "NodeModel", "NodeSettings", "NodeTask"]
+from gattn.training.settings import Seed, Settings, SettingsError, document
+
+__all__ = ["PRESETS", "NodeModel", "NodeParameters", "NodeSettings", "NodeTask", "Preset"]
 
 NodeTask = Literal["regression", "classification"]
 NodeModel = Literal["gat", "gatv2", "transformer", "gps"]
+Preset = Literal["cora", "citeseer", "pubmed"]
 
 
-@dataclass(frozen=True)
-class NodeSettings:
+@document
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings(Settings):
     """The settings of :class:`gattn.nodes.predictor.NodePredictor`: by default the GAT paper's.
 
     Attributes:
-        model: ``"gat"``, ``"gatv2"`` or ``"transformer"`` attend along edges; ``"gps"`` among all
-            nodes, too, which takes time by the square of their number.
-        epochs: at most so many steps, each on all labelled nodes of the training part.
-        patience: stop after so many epochs in which neither the loss nor the accuracy of the
-            validation part was as good as ever.
-        learning_rate: of Adam.
-        weight_decay: λ of the penalty λ/2 |w|² in the loss.
-        width: features inside, of all heads together.
-        layers: how many.
-        heads: of every layer but the last.
-        output_heads: of the last layer, which averages them; not of ``"gps"``.
-        dropout: probability of dropping a feature or a weight of an edge in training; of ``"gat"``
-            a projected feature, too.
-        seed: of the first weights and of dropout.
+        {settings}
 
     Raises:
         ValueError: a value out of its range; the message names the setting.
@@ -45,30 +37,131 @@ class NodeSettings:
         >>> NodeSettings(epochs=0)
         Traceback (most recent call last):
             ...
-        ValueError: epochs must be a whole number, at least 1; got 0
+        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
     """
 
-    model: NodeModel = "gat"
-    epochs: int = 1000
-    patience: int = 100
-    learning_rate: float = 0.005
-    weight_decay: float = 5e-4
-    width: int = 64
-    layers: int = 2
-    heads: int = 8
-    output_heads: int = 1
-    dropout: float = 0.6
-    seed: int = 0
+    panel: ClassVar[str] = "The network and its training"
 
-    def __post_init__(self) -> None:
-        check_choice("model", self.model, get_args(NodeModel))
-        for name in ("epochs", "patience", "width", "layers", "heads", "output_heads"):
-            check_count(name, getattr(self, name), 1)
-        check_seed(self.seed)
-        check_network(self)
+    model: Annotated[
+        NodeModel,
+        Meta(
+            description="Model to train: gat, gatv2 and transformer attend along edges, gps among "
+            "all nodes too, in time that grows with the square of their number. Try gatv2 if gat "
+            "underfits."
+        ),
+    ] = "gat"
+    epochs: Annotated[
+        int,
+        Meta(ge=1, description="Training steps, at most; each step uses all labelled nodes."),
+    ] = 1000
+    patience: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Stop after this many epochs without a better loss or accuracy of the "
+            "validation part. Lower it to save time.",
+        ),
+    ] = 100
+    learning_rate: Annotated[
+        float,
+        Meta(gt=0, description="Learning rate of Adam. Lower it if the training loss jumps."),
+    ] = 0.005
+    weight_decay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Factor λ of the penalty λ/2 |w|² in the loss. Raise it if the network "
+            "overfits.",
+        ),
+    ] = 5e-4
+    width: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of hidden features of a node, of all heads together; heads must "
+            "divide it.",
+        ),
+    ] = 64
+    layers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention layers; each extends the neighbourhood of a node by "
+            "one edge.",
+        ),
+    ] = 2
+    heads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention heads of every layer but the last; it must divide "
+            "width.",
+        ),
+    ] = 8
+    output_heads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of heads of the last layer, which averages them; gps has none.",
+        ),
+    ] = 1
+    dropout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Probability of dropping a hidden feature or an attention weight in "
+            "training; gat drops projected features, too. Lower it for large training parts.",
+        ),
+    ] = 0.6
+    seed: Seed = 0
+
+    def check(self) -> None:
+        """Check that the heads divide the width."""
+        super().check()
+        if self.width % self.heads:
+            raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 
 
-PRESETS = {
+@dataclass(frozen=True, kw_only=True)
+class NodeParameters(NodeSettings):
+    """Parameters of :class:`gattn.nodes.NodeClassifier` and ``NodeRegressor``."""
+
+    label: Annotated[
+        str | None,
+        Meta(
+            description="Attribute to predict.",
+            extra={"default": "``y`` of ``fit``, or an attribute ``y`` or ``label``"},
+        ),
+    ] = field(default=None, kw_only=False)
+    features: Annotated[
+        Sequence[str] | None,
+        Meta(
+            description="Attributes to read as features. Numbers are standardised, categories "
+            "one-hot encoded, texts become TF-IDF vectors; without attributes, degrees and "
+            "random-walk probabilities are computed.",
+            extra={"default": "all others, or the ``x`` of PyG's ``Data``"},
+        ),
+    ] = field(default=None, kw_only=False)
+    directed: Annotated[
+        bool | None,
+        Meta(
+            description="Send messages along the direction of edges only.",
+            extra={"default": "both ways, but for ``Data`` as its edges are"},
+        ),
+    ] = None
+    validation_fraction: Annotated[
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="Share of the labelled nodes (of every class) held out for validation if "
+            "no mask marks a validation part.",
+        ),
+    ] = 0.2
+
+
+PRESETS: dict[str, NodeSettings] = {
     "cora": NodeSettings(),
     "citeseer": NodeSettings(),
     "pubmed": NodeSettings(output_heads=8, learning_rate=0.01, weight_decay=1e-3),

@@ -20,8 +20,7 @@ from gattn.nodes.attributed import (
     check_names,
     edges_by_name,
 )
-from gattn.nodes.cells import flat_table
-from gattn.nodes.values import as_numbers
+from gattn.nodes.values import as_numbers, flat_table
 
 __all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read", "row_number_notes"]
 
@@ -75,19 +74,19 @@ def from_tables(
         GraphError: fewer than two columns of edges, a header that is an edge, a name that is
             missing or doubled, or no edge that joins two nodes of the table.
     """
-    ends, told = _ends(edges)
+    ends, decisions = _ends(edges)
     way = "follow them" if directed else "go both ways"
     first, second = ends.columns
     notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
-    notes += told
+    notes += decisions
     source, destination = _as_names(ends[first]), _as_names(ends[second])
     named = pd.unique(pd.concat([source, destination]).dropna())
     unreadable: dict[Hashable, str] = {}
     if nodes is None:
         names, table = list(named), pd.DataFrame(index=range(len(named)))
     else:
-        names, table, told, unreadable = _named_nodes(nodes, named, node_lines)
-        notes += told
+        names, table, decisions, unreadable = _named_nodes(nodes, named, node_lines)
+        notes += decisions
     _check_header(first, second, names)
     pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
     if left_out:
@@ -172,7 +171,7 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """How many of the names that edges use are in the column; 0 where it cannot name nodes."""
+        """Count the names in the edges that the column holds; 0 if it cannot name nodes."""
         if self.values.isna().any() or self.values.duplicated().any():
             return 0
         return int(np.isin(ends.astype(str), self.values.to_numpy(str)).sum())
@@ -193,15 +192,15 @@ def _named_nodes(
     if place is None:
         moved = [i for i in others if _is_moved_index(columns[i], nodes.iloc[:, i])]
         rest = [i for i in others if i not in moved]
-        place, told = _choose_names(nodes, rest, [*numbering, *moved], ends)
+        place, notes_on_names = _choose_names(nodes, rest, [*numbering, *moved], ends)
     else:
-        told = [f"Nodes are named by column {columns[place]!r}."]
+        notes_on_names = [f"Nodes are named by column {columns[place]!r}."]
     if place is None:
         names = _as_names(nodes.index.to_series())
     else:
         names = _as_names(nodes.iloc[:, place])
         _check_names(names, columns, place, lines)
-    told += [
+    notes_on_names += [
         f"Column {columns[i]!r} of the nodes numbers the rows, as pandas writes its index: it is "
         "not read."
         for i in numbering
@@ -209,7 +208,7 @@ def _named_nodes(
     ]
     rest = [i for i in others if i != place]
     table, notes, unreadable = flat_table(nodes.iloc[:, rest].reset_index(drop=True), list(names))
-    return list(names), table, [*told, *notes], unreadable
+    return list(names), table, [*notes_on_names, *notes], unreadable
 
 
 def _check_names(
@@ -239,14 +238,14 @@ def _choose_names(
     rows = [
         _Names(f"column {columns[i]!r}", i, _as_names(nodes.iloc[:, i])) for i in numbering
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
-    known = usual.share(ends)
+    count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    least = len(ends) if best.place is None else known + 1  # a file has no index beside its columns
-    if best.share(ends) < max(least, known + 1):
+    least = len(ends) if best.place is None else count + 1  # a file has no index beside its columns
+    if best.share(ends) < max(least, count + 1):
         return usual.place, [f"Nodes are named by {usual.title}."]
     return best.place, [
         f"Nodes are named by {best.title}: it holds {best.share(ends):,} of the {len(ends):,} "
-        f"names that edges use, and {usual.title} {known:,}."
+        f"names that edges use, and {usual.title} {count:,}."
     ]
 
 
@@ -295,11 +294,11 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
     """A note on edges that were left out."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
-    told = (
+    note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
         f"first: {left_out[0].text} ({left_out[0].reason})."
     )
-    return f"{told} {absent}" if absent else told
+    return f"{note} {absent}" if absent else note
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
@@ -324,8 +323,8 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
     """A sentence on names that the edges and the table of nodes write differently; else empty."""
-    known = set(names)
-    absent = [str(end) for end in ends.tolist() if end not in known]
+    node_names = set(names)
+    absent = [str(end) for end in ends.tolist() if end not in node_names]
     for form, reason in (
         (_number_form, "are the same number"),
         (str.casefold, "are the same name"),
@@ -360,8 +359,8 @@ def _number_form(name: str) -> str:
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
     """A sentence on the names that edges use and the table of nodes does not have."""
-    known = set(names)
-    strange = [name for name in ends.tolist() if name not in known]
+    node_names = set(names)
+    strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
         return ""
     shown = ", ".join(map(repr, strange[:EXAMPLES])) + ", ..." * (len(strange) > EXAMPLES)

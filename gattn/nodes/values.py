@@ -1,6 +1,6 @@
-"""The values of a column as arrays: numbers, texts, and which are missing.
+"""Values of attributes as arrays: numbers, texts, masks of missing values, and flattened lists.
 
-An empty cell is missing: None, NaN, or a text of nothing but spaces. Words such as ``NA``, ``NaN``,
+An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
 ``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
 numbers. In every other column they are values: a class may be called ``none``, and the code of
 Namibia is ``NA``.
@@ -10,45 +10,50 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from datetime import date, time, timedelta
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gattn.data import numbers as written
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables import numbers as written
+from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import GraphError
 
 __all__ = [
+    "LISTS",
     "as_numbers",
     "as_texts",
+    "flat_table",
     "gap_words",
     "is_complex",
     "is_empty",
     "is_missing",
+    "shape_fault",
     "time_words",
 ]
 
 DATES = (date, time, np.datetime64, pd.Period)
 DURATIONS = (timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset)
+LISTS = (list, tuple, set, np.ndarray)
 
 PLAIN = NumberFormat()
 
 
 def is_empty(values: pd.Series) -> NDArray[np.bool_]:
-    """Whether each of n values is None, NaN, or a text of nothing but spaces: [n]."""
+    """Mask [n] of the values that are None, NaN, or a text of white space."""
     blank = [isinstance(value, str) and not value.strip() for value in values.tolist()]
     return np.asarray(values.isna(), dtype=bool) | np.array(blank, dtype=bool)
 
 
 def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.bool_]:
-    """Whether each of n values is missing: [n].
+    """Mask [n] of the missing values.
 
     Args:
         values: n values.
-        numbers: whether the column holds numbers, so that words such as ``NA`` are gaps; None to
-            see whether all its other values are numbers.
+        numbers: True if words such as ``NA`` are missing values, as in a column of numbers; None to
+            treat them so if all other values are numbers.
 
     >>> is_missing(pd.Series(["1.5", "NA", ""])), is_missing(pd.Series(["none", "mild", ""]))
     (array([False,  True,  True]), array([False, False,  True]))
@@ -63,7 +68,7 @@ def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.
 
 
 def gap_words(values: pd.Series) -> Counter[str]:
-    """How often a column holds each of the words that may stand for a gap, such as ``NA``.
+    """Count the words that may stand for a missing value, such as ``NA``.
 
     >>> gap_words(pd.Series(["NA", "DE", "none", "NA"]))
     Counter({'NA': 2, 'none': 1})
@@ -72,14 +77,15 @@ def gap_words(values: pd.Series) -> Counter[str]:
 
 
 def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.float64]:
-    """The n values as numbers: [n], NaN where one is missing or no number.
+    """Convert n values to numbers.
 
     Args:
         values: n values.
-        style: how numbers are written in texts.
+        style: format of numbers in texts.
 
     Returns:
-        The numbers; a date, a time and a duration are none.
+        [n] float64, NaN for a missing value, a date, a time, a duration, and any other value that
+        is not a number.
 
     Raises:
         GraphError: a value is complex.
@@ -112,14 +118,14 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
             ],
             dtype=object,
         )
-    found = pd.Series(pd.to_numeric(values, errors="coerce"))
-    numbers = np.array(found.to_numpy(dtype=np.float64, na_value=np.nan))
-    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan  # of a date it is a number of its own
+    converted = pd.Series(pd.to_numeric(values, errors="coerce"))
+    numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
+    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan  # a missing date converts to a number
     return numbers
 
 
 def is_complex(values: pd.Series) -> bool:
-    """Whether a column holds a complex number."""
+    """Return True if a column holds a complex number."""
     if values.dtype.kind == "c":
         return True
     is_mixed = values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype)
@@ -127,13 +133,13 @@ def is_complex(values: pd.Series) -> bool:
 
 
 def time_words(values: pd.Series) -> str:
-    """Say how many dates, times and durations a column holds that are no texts; empty for none.
+    """Describe the dates, times and durations of a column, other than texts; empty for none.
 
     >>> time_words(pd.Series(pd.to_datetime(["2020-01-31", None])))
     "1 cell is a date or a time, as '2020-01-31'"
     """
     cells = [value for value, gone in zip(values.tolist(), is_empty(values)) if not gone]
-    told = []
+    descriptions = []
     for kinds, one, several in (
         (DATES, "is a date or a time", "are dates or times"),
         (DURATIONS, "is a duration", "are durations"),
@@ -141,28 +147,28 @@ def time_words(values: pd.Series) -> str:
         some = [cell for cell in cells if isinstance(cell, kinds)]
         if some:
             shape = f"cell {one}" if len(some) == 1 else f"cells {several}"
-            told.append(f"{len(some):,} {shape}, as {_as_text(some[0])!r}")
-    return "; ".join(told)
+            descriptions.append(f"{len(some):,} {shape}, as {_as_text(some[0])!r}")
+    return "; ".join(descriptions)
 
 
 def _as_text(value: object) -> str:
-    """A value as text: a time stamp at midnight as its date, as tables are written."""
+    """Convert a value to text; a time stamp at midnight becomes its date, as in written tables."""
     text = str(value)
     return text.removesuffix(" 00:00:00") if isinstance(value, date) else text
 
 
 def _may_be_number(text: str) -> bool:
-    """Whether a text begins as a number does: others need no look at patterns."""
+    """Return True if a text begins like a number; other texts need no parsing."""
     start = text.lstrip()[:1]
     return not start.isalpha() or start in "iI"  # infinity
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
-    """The n values as texts, empty where one is missing.
+    """Convert n values to texts, which are empty for missing values.
 
     Args:
         values: n values.
-        gaps: whether words such as ``NA`` are gaps in every column, as in one of masks.
+        gaps: treat words such as ``NA`` as missing values, as in masks.
     """
     missing = is_missing(values, numbers=gaps or None)
     return ["" if gone else _as_text(value) for value, gone in zip(values.tolist(), missing)]
@@ -175,3 +181,115 @@ def _is_word(values: pd.Series) -> NDArray[np.bool_]:
 
 def _is_gap(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and written.is_missing(value)
+
+
+def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
+    """Explain why an array does not hold one value per node; empty if it is [n] or [n, 1].
+
+    >>> shape_fault("train_mask", (3, 1), 5)
+    'train_mask must have one value for each of 5 nodes; it is (3, 1)'
+    """
+    if shape in ((nodes,), (nodes, 1)):
+        return ""
+    fault = f"{name} must have one value for each of {nodes:,} nodes; it is {shape}"
+    if len(shape) == 2 and shape[0] == nodes:
+        one_hot = ", or y.argmax(1) where it is one-hot" if name == "y" else ""
+        return f"{fault}: choose one of its columns, as {name}[:, 0]{one_hot}"
+    if name.endswith("mask") and len(shape) == 1 and shape[0] < nodes:
+        return f"{fault}: of positions make a mask that is true there"
+    return fault
+
+
+def flat_table(
+    table: pd.DataFrame, names: Sequence[Hashable] | None = None
+) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
+    """Convert attributes that hold several values per node to columns of one value.
+
+    Lists of numbers of one length become columns ``x.0``, ``x.1``, ... Lists of texts become one
+    text each. Dictionaries, such as the positions and colours of a GEXF file, are left out.
+
+    Args:
+        table: n rows of attributes.
+        names: names of the n nodes; None to number them from 0.
+
+    Returns:
+        The table; notes on the decisions, a sentence each; and the attributes that cannot be read,
+        with the reason: two columns of one name, lists of other values or of different lengths.
+
+    Example:
+        >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
+        >>> flat_table(table)[0].columns.tolist()
+        ['at.0', 'at.1', 'tags']
+    """
+    twice = table.columns.duplicated(keep=False)
+    unreadable = {name: _several(name) for name in table.columns[twice]}
+    table = table.loc[:, ~twice]
+    parts: list[pd.DataFrame] = []
+    notes: list[str] = []
+    for name in table.columns:
+        values = table[name]
+        kinds = {type(value) for value in values} if values.dtype == object else set()
+        if dict in kinds:
+            notes.append(f"Attribute {name!r} holds tables: it is not read.")
+        elif not any(issubclass(kind, LISTS) for kind in kinds):
+            parts.append(values.to_frame())
+        elif _is_texts(values):
+            parts.append(_joined(values).to_frame())
+            notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
+        else:
+            try:
+                parts.append(_numbers(values, range(len(table)) if names is None else names))
+            except GraphError as error:
+                unreadable[name] = str(error)
+    flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
+    again = flat.columns.duplicated(keep=False)  # "x.0" beside a list "x"
+    unreadable |= {name: _several(name) for name in flat.columns[again]}
+    return flat.loc[:, ~again], notes, unreadable
+
+
+def _several(name: Hashable) -> str:
+    return f"attributes must have different names; several are called {name!r}"
+
+
+def _is_texts(values: pd.Series) -> bool:
+    lists = (value for value in values if isinstance(value, LISTS))
+    return any(isinstance(item, str) for items in lists for item in items)
+
+
+def _joined(values: pd.Series) -> pd.Series:
+    """Join each list to a text; leave other values as they are."""
+    texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
+    return pd.Series(texts, values.index, dtype=object, name=values.name)
+
+
+def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
+    """Convert lists of numbers to a column per position; NaN where a node has no list."""
+    lists = [
+        None if gone else _list_of_numbers(value, values.name)
+        for value, gone in zip(values, is_missing(values))
+    ]
+    first, width = next((row, len(one)) for row, one in enumerate(lists) if one is not None)
+    rows = np.full((len(lists), width), np.nan)
+    for row, one in enumerate(lists):
+        if one is None:
+            continue
+        if len(one) != width:
+            raise GraphError(
+                f"attribute {values.name!r} must hold as many numbers for every node; that of "
+                f"node {names[first]!r} has {width}, that of node {names[row]!r} has {len(one)}"
+            )
+        rows[row] = one
+    return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")
+
+
+def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
+    if not isinstance(value, LISTS):
+        raise GraphError(f"attribute {name!r} must hold lists only; got {value!r}")
+    if any(np.iscomplexobj(each) for each in value):
+        raise GraphError(f"attribute {name!r} must hold real numbers; got {value!r}")
+    try:
+        return np.asarray(list(value), np.float64).ravel()
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"attribute {name!r} must hold lists of numbers or of texts; got {value!r}"
+        ) from None

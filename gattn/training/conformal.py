@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gattn.training.checks import check_share
+from gattn.training.checks import check_fraction
 
 __all__ = ["IntervalCalibrator", "LabelSetCalibrator"]
 
@@ -237,7 +237,7 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
         >>> quantile([1.0, 2.0, 3.0, 4.0], 0.8), quantile([1.0, 2.0, 3.0, 4.0], 0.9)
         (4.0, inf)
     """
-    check_share("coverage", coverage)
+    check_fraction("coverage", coverage)
     # The product of decimals may come out a rounding error above a whole number: 10 * 0.9 is not.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf
@@ -252,7 +252,7 @@ def least_rows(coverage: float) -> int:
         >>> least_rows(0.9), least_rows(0.8), least_rows(0.99)
         (9, 4, 99)
     """
-    check_share("coverage", coverage)
+    check_fraction("coverage", coverage)
     return max(math.ceil(coverage / (1 - coverage) - 1e-9), 1)
 
 

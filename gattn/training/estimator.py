@@ -1,10 +1,12 @@
-"""Estimators as scikit-learn knows them, which a folder can keep: tensors, and a card."""
+"""Base of the scikit-learn estimators: parameters from a declaration, saving and loading."""
 
 from __future__ import annotations
 
+import inspect
 import os
+import typing
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -12,64 +14,75 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from gattn.training.records import History
-from gattn.training.runs import Json, RunError, read_model, write_model
+from gattn.training.model_io import Json, RunError, read_model, write_model
+from gattn.training.settings import fill_docstring
+from gattn.training.types import History
 
-__all__ = ["KeptEstimator"]
+__all__ = ["SerializableEstimator"]
 
-Self = TypeVar("Self", bound="KeptEstimator")
+Self = TypeVar("Self", bound="SerializableEstimator")
 
 
 class Predictor(Protocol):
-    """A fitted model: tensors and plain values, and what was recorded of its training."""
+    """A fitted model that can be converted to tensors and JSON values."""
 
     history: list[History]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors, and what else :meth:`from_state` needs, for JSON."""
+        """Return the tensors and the JSON values that :meth:`from_state` needs."""
         ...
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], state: dict[str, Any], /) -> Predictor:
-        """Make the model of what :meth:`state` gave."""
+        """Make the model from the values that :meth:`state` returned."""
         ...
 
 
-class KeptEstimator(BaseEstimator, ABC):
-    """What estimators of molecules and of nodes share: how they are saved and loaded.
+class SerializableEstimator(BaseEstimator, ABC):
+    """Base of the estimators of molecules and of nodes: parameters, saving and loading.
+
+    ``__init__`` takes the fields of ``_parameters`` and assigns them as they are, as scikit-learn
+    requires; ``fit`` checks them.
 
     Attributes:
-        task: what is predicted.
-        item: of what, in the plural.
+        task: the type of the labels.
+        item: the plural noun of what has the labels.
         predictor_: the fitted model.
     """
 
     task: ClassVar[Literal["regression", "classification"]]
     item: ClassVar[str]
     predictor_: Any
+    _parameters: ClassVar[type]
     _predictor_kind: ClassVar[type[Predictor]]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "_parameters" in vars(cls):
+            cls.__init__ = _initializer(cls._parameters)
+        fill_docstring(cls, cls._parameters)
+        super().__init_subclass__(**options)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator: weights as safetensors, all else as a JSON card.
+        """Write the fitted estimator: weights as safetensors, the rest as a JSON card.
 
         Args:
-            folder: made where it is missing.
+            folder: created if it does not exist.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            OSError: the folder cannot be written; a model that stood there stands still.
+            OSError: the folder cannot be written; a model in it is left unchanged.
         """
         write_model(folder, *self.state())
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote, or the run of a ``train`` command; nothing is executed.
+        """Read what :meth:`save` wrote, or the run of a ``train`` command; no code is executed.
 
         Args:
-            folder: of the model.
+            folder: the folder of the model.
 
         Returns:
-            The fitted estimator, which predicts what the saved one did.
+            The fitted estimator, with the predictions of the saved one.
 
         Raises:
             RunError: a file is missing, truncated or changed, or holds another kind of model.
@@ -77,18 +90,18 @@ class KeptEstimator(BaseEstimator, ABC):
         return cls.from_state(folder, *read_model(folder))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors of a fitted estimator, and the rest of its card.
+        """Return the tensors of a fitted estimator and the card with all other values.
 
         Raises:
             NotFittedError: the estimator was not fitted.
         """
         check_is_fitted(self, "predictor_")
         tensors, predictor = self.predictor_.state()
-        return tensors | self._own_tensors(), {
+        return tensors | self._extra_tensors(), {
             "estimator": type(self).__name__,
             "task": self.task,
             "parameters": {name: _plain(value) for name, value in self.get_params().items()},
-            **self._own_state(),
+            **self._extra_state(),
             "labels": self._labels_state(),
             "predictor": predictor,
         }
@@ -100,49 +113,80 @@ class KeptEstimator(BaseEstimator, ABC):
         tensors: dict[str, Tensor],
         card: Mapping[str, Any],
     ) -> Self:
-        """Make the estimator of what :meth:`state` gave and a folder holds.
+        """Make the estimator from the values that :meth:`state` returned.
+
+        Args:
+            folder: the folder they were read from, which errors name.
+            tensors: the tensors.
+            card: all other values.
 
         Raises:
-            RunError: the card is of another estimator, or something in it is missing.
+            RunError: the card is of another estimator or of an incompatible version, or a value
+                is missing.
         """
+        cls._check_card(folder, card)
         if card.get("estimator") != cls.__name__:
             raise RunError(f"{folder} holds a {card.get('estimator')}, not a {cls.__name__}")
         try:
-            made = cls(**card["parameters"])
-            made._take_own(tensors, card)
-            made._take_labels_state(card["labels"])
-            made.predictor_ = cls._predictor_kind.from_state(tensors, card["predictor"])
+            estimator = cls(**card["parameters"])
+            estimator._load_state(tensors, card)
+            estimator._load_labels_state(card["labels"])
+            estimator.predictor_ = cls._predictor_kind.from_state(tensors, card["predictor"])
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
-        return made
+        return estimator
 
     @property
     def history_(self) -> list[History]:
-        """Of each network a record an epoch."""
+        """The training history of each network, with a record for every epoch."""
         return self.predictor_.history
 
     @abstractmethod
     def _labels_state(self) -> dict[str, Any]:
-        """What is to be known of the labels, for JSON."""
+        """Return the classes and the calibration as JSON values."""
 
     @abstractmethod
-    def _take_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`_labels_state` gave."""
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the values of :meth:`_labels_state`."""
 
-    def _own_tensors(self) -> dict[str, Tensor]:
-        """Tensors beside those of the model."""
+    @classmethod
+    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+        """Raise RunError if this version cannot use the model of a card."""
+
+    def _extra_tensors(self) -> dict[str, Tensor]:
+        """Return tensors that are not part of the predictor."""
         return {}
 
-    def _own_state(self) -> dict[str, Json]:
-        """What else is on the card."""
+    def _extra_state(self) -> dict[str, Json]:
+        """Return further JSON values for the card."""
         return {}
 
-    def _take_own(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        """Take back what :meth:`_own_tensors` and :meth:`_own_state` gave."""
+    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        """Restore the values of :meth:`_extra_tensors` and :meth:`_extra_state`."""
+
+
+def _initializer(parameters: type) -> Callable[..., None]:
+    """Make an ``__init__`` that assigns the fields of a dataclass, with their signature."""
+    hints = typing.get_type_hints(parameters)
+    fields = [
+        field.replace(annotation=hints[field.name])
+        for field in inspect.signature(parameters).parameters.values()
+    ]
+
+    def __init__(self: object, *args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        for name in hints.keys() & bound.arguments.keys():
+            setattr(self, name, bound.arguments[name])
+
+    owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.Signature([owner, *fields], return_annotation=None)
+    vars(__init__)["__signature__"] = signature
+    return __init__
 
 
 def _plain(value: object) -> Any:
-    """A setting for JSON: NumPy's numbers become Python's, a sequence a list."""
+    """Convert a parameter to JSON values: NumPy's scalars to Python's, a sequence to a list."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Iterable) and not isinstance(value, str):

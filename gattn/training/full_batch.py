@@ -1,10 +1,9 @@
-"""The loop of a training that takes all its items in every step, as on one graph of many nodes.
+"""Training with all items in every step, as on one graph of many nodes.
 
-One graph gives one batch and one step an epoch, of milliseconds. There is nothing to shuffle, to
-load or to share among processes, and Lightning's epoch (two loops, two loaders, their hooks) is
-made for many steps. So this loop is a loop; settings, losses, histories and errors are
-those of :mod:`gattn.training.loop`. It trains several networks at once, where they have a step in
-common that takes less time than their own one after the other.
+One graph gives one batch and one step per epoch, of milliseconds. There is nothing to shuffle or to
+share among processes, no schedule and no average of the weights. The losses, histories and errors
+are those of :mod:`gattn.training.loop`. Several networks are trained at once, because one step of
+all of them together takes less time than their steps one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gattn.training.records import EpochRecord, History, Loss, TrainingError
+from gattn.training.losses import check_finite
+from gattn.training.types import EpochRecord, History, Loss, TrainingError
 
 __all__ = ["FullBatch", "FullBatchSettings", "apply_each", "fit_full_batches"]
 
@@ -136,7 +136,8 @@ def fit_full_batches(
             seconds = (time.perf_counter() - began) / len(going)
             rate = settings.learning_rate
             for run, trained, validated in zip(going, fitted.tolist(), lost.tolist()):
-                _check_finite(trained, validated, epoch, settings)
+                check_finite(trained, "training", epoch, rate)
+                check_finite(validated, "validation", epoch, rate)
                 run.records.append(EpochRecord(epoch, trained, validated, rate, seconds))
                 tick(run.records[-1])
             for run, values in zip(going, torch.stack(criteria, 1).tolist()):
@@ -177,12 +178,3 @@ def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
     lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
     lost = lost.unflatten(0, (several, -1))
     return torch.where(known, lost, 0.0).sum((1, 2)) / known.sum()
-
-
-def _check_finite(train: float, validation: float, epoch: int, settings: FullBatchSettings) -> None:
-    for part, value in (("training", train), ("validation", validation)):
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
-                f"rate ({settings.learning_rate}) or look at the data"
-            )

@@ -1,15 +1,34 @@
-"""One loop for all models: shuffled batches, masked losses, averaged weights, the best epoch."""
+"""Training in mini-batches: shuffled batches, masked losses, averaged weights, the best epoch."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import math
+import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from torch import nn
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gattn.training.records import (
+from gattn.distributed import sum_gradients
+from gattn.training.checkpoint import load_checkpoint, save_checkpoint
+from gattn.training.losses import check_finite
+from gattn.training.progress import progress_bar
+from gattn.training.types import (
     Batches,
     EpochRecord,
     History,
+    Input,
     LoopSettings,
     Loss,
     TrainingError,
@@ -22,7 +41,10 @@ __all__ = [
     "LoopSettings",
     "TrainingError",
     "fit_network",
+    "shuffled_batches",
 ]
+
+CHECKPOINT = "checkpoint.pt"
 
 
 def fit_network(
@@ -42,38 +64,335 @@ def fit_network(
 
         L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
 
-    An epoch's order and dropout are functions of the seed and the epoch's number. So a training
-    that was interrupted, even killed, goes on from its last whole epoch when it is called again
-    with the same folder, and ends with the same bits as one that was not.
+    The order and the dropout of an epoch are functions of the seed and the epoch's number. So a
+    training that was interrupted, even killed, goes on from its last complete epoch when it is
+    called again with the same folder, and ends with the same bits as an uninterrupted one.
 
     Args:
-        network: called with a batch's input, gives [g, t]. It ends in eval mode; where training
-            fails it is as it was.
+        network: called with a batch's input, returns [g, t]. It ends in eval mode; where training
+            fails it is unchanged.
         loss: of outputs and targets [g, t], element by element; it sees 0 where a target is NaN,
             and its value there is left out.
-        train: the part to learn from; at least one item.
+        train: the training part; at least one item.
         validate: the part that chooses the epoch; if it is empty the last epoch is chosen.
-        settings: how.
-        folder: where ``checkpoint.safetensors`` is kept, made where it is missing; without one
-            nothing is kept.
+        settings: of the training.
+        folder: directory of ``checkpoint.pt``, created if missing; None writes no checkpoint.
         progress: show a bar with the time left, on stderr.
-        title: what the bar says of this training.
+        title: the text before the bar.
 
     Returns:
-        The history, with that of before an interruption.
+        The history, including the epochs before an interruption.
 
     Raises:
-        TrainingError: the folder holds the checkpoint of another training or a broken one; no
+        TrainingError: the folder holds the checkpoint of another training or a damaged one; no
             label is known; the loss is not finite.
-        ImportError: Lightning is not installed.
         OSError: the checkpoint cannot be written; the last one is still there.
     """
-    try:
-        import lightning.pytorch  # noqa: F401
-    except ImportError:
-        raise ImportError('training needs Lightning: pip install "gattn[molecules]"') from None
-    from gattn.training.engine import run_epochs
-
-    return run_epochs(
-        network, loss, train, validate, settings, folder=folder, title=title if progress else ""
+    if not len(train):
+        raise TrainingError("the training part is empty")
+    training = _Training(network, loss, train, validate, settings, _join(settings))
+    path = None if folder is None else folder / CHECKPOINT
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            training.load(load_checkpoint(path))
+    steps, first = training.steps_per_epoch, len(training.records)
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    bar = progress_bar(
+        None, title, "step", progress=progress, total=settings.epochs * steps, initial=first * steps
     )
+    with bar, torch.random.fork_rng(gpus):
+        for epoch in range(first, settings.epochs):
+            if training.epochs_without_gain >= settings.patience:
+                break
+            bar.set_description(f"{title}, epoch {epoch + 1} of {settings.epochs}", refresh=False)
+            training.run_epoch(epoch, bar.update)
+            if len(validate):
+                value = f"{training.records[-1].validation_loss:.4g}"
+                bar.set_postfix(validation_loss=value, refresh=False)
+            if path is not None:
+                training.save(path)
+    network.load_state_dict(training.best)
+    network.eval()
+    outputs = torch.stack(training.outputs) if training.outputs else None
+    return History(tuple(training.records), training.best_epoch, outputs)
+
+
+def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor]:
+    """Yield the positions of each batch of one epoch.
+
+    Args:
+        items: number of items.
+        batch_size: items in a batch; the last batch may be smaller.
+        seed: integers that determine the order; without any the order is that of the items.
+    """
+    positions = torch.arange(items)
+    if seed:
+        generator = torch.Generator().manual_seed(_mixed_seed(*seed))
+        positions = torch.randperm(items, generator=generator)
+    yield from positions.split(batch_size)
+
+
+class _Processes(NamedTuple):
+    """The processes that train together, and the device of this one."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    def sum(self, value: Tensor) -> Tensor:
+        """Sum a tensor over all processes."""
+        value = value.to(self.device, copy=True)
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+
+class _Training:
+    """The state of a training: a copy of the network, the optimizer, the average, the records."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss,
+        train: Batches,
+        validate: Batches,
+        settings: LoopSettings,
+        processes: _Processes,
+    ) -> None:
+        self.loss, self.train, self.validate = loss, train, validate
+        self.settings, self.processes = settings, processes
+        self.fingerprint = _fingerprint(network, train, validate, settings)
+        self.network = copy.deepcopy(network).train().to(processes.device)
+        if settings.precision == "64":
+            self.network.double()
+        average = get_ema_multi_avg_fn(settings.average)
+        self.average = AveragedModel(self.network, multi_avg_fn=average)
+        self.average.requires_grad_(False).eval()
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(),
+            settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=settings.precision in ("32", "64"),
+        )
+        self.steps_per_epoch = math.ceil(len(train) / settings.batch_size)
+        steps, warmup = settings.epochs * self.steps_per_epoch, settings.warmup
+        if warmup * steps == 1:  # OneCycleLR would divide by zero
+            warmup = math.nextafter(warmup, 1.0)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, settings.learning_rate, steps, pct_start=warmup
+        )
+        scaled = settings.precision == "16-mixed"
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=scaled)
+        self.records: list[EpochRecord] = []
+        self.best: dict[str, Tensor] = {}
+        self.best_epoch, self.lowest = -1, math.inf
+        self.outputs: list[Tensor] = []
+
+    @property
+    def epochs_without_gain(self) -> int:
+        """Number of epochs since the lowest validation loss."""
+        return len(self.records) - 1 - self.best_epoch
+
+    def state(self) -> dict[str, Any]:
+        """The content of a checkpoint."""
+        return {
+            "fingerprint": self.fingerprint,
+            **{name: part.state_dict() for name, part in self._stateful().items()},
+            "records": [dataclasses.asdict(record) for record in self.records],
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "lowest": self.lowest,
+            "outputs": self.outputs,
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint in the first process; the others wait, for they may read it next."""
+        if self.processes.rank == 0:
+            save_checkpoint(path, self.state())
+        if self.processes.size > 1:
+            dist.barrier()
+
+    def load(self, checkpoint: dict[str, Any]) -> None:
+        """Restore what :meth:`state` returned.
+
+        Raises:
+            TrainingError: the checkpoint is of another training.
+        """
+        if checkpoint.get("fingerprint") != self.fingerprint:
+            raise TrainingError(
+                "the folder's checkpoint is of a training with other settings, data or first "
+                "weights: take another folder, or remove the checkpoint to begin anew"
+            )
+        for name, part in self._stateful().items():
+            part.load_state_dict(checkpoint[name])
+        self.records = [EpochRecord(**record) for record in checkpoint["records"]]
+        for name in ("best", "best_epoch", "lowest", "outputs"):
+            setattr(self, name, checkpoint[name])
+
+    def _stateful(self) -> dict[str, Any]:
+        names = "network", "average", "optimizer", "schedule", "scaler"
+        return {name: getattr(self, name) for name in names}
+
+    def run_epoch(self, epoch: int, update_bar: Any) -> None:
+        """Train for one epoch, validate the averaged weights, and write the epoch's record."""
+        started, settings, rank = time.perf_counter(), self.settings, self.processes.rank
+        torch.manual_seed(_mixed_seed(settings.seed, epoch, 1 + rank))
+        sums = []
+        for positions in shuffled_batches(
+            len(self.train), settings.batch_size, settings.seed, epoch
+        ):
+            sums.append(self._step(positions))
+            update_bar()
+        validation = self._validate(epoch) if len(self.validate) else math.nan
+        if math.isnan(validation) or validation < self.lowest:
+            self.lowest, self.best_epoch = validation, epoch
+            state = self.average.module.state_dict()
+            self.best = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+        self.records.append(
+            EpochRecord(
+                epoch=epoch,
+                train_loss=self._mean(sums, "training", epoch),
+                validation_loss=validation,
+                learning_rate=float(self.optimizer.param_groups[0]["lr"]),
+                seconds=time.perf_counter() - started,
+            )
+        )
+
+    def _step(self, positions: Tensor) -> Tensor:
+        """Take one step; returns [2] float64: the summed loss and the number of known labels."""
+        _, total, count = self._masked_loss(self.network, self.train, positions)
+        mean = total / self.processes.sum(count).clamp(min=1)
+        self.optimizer.zero_grad()
+        self.scaler.scale(mean).backward()
+        if self.processes.size > 1:
+            sum_gradients(self.network.parameters())
+        if self.settings.gradient_clip:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.gradient_clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.schedule.step()
+        self.average.update_parameters(self.network)
+        return torch.stack([total.detach().double(), count.double()])
+
+    @torch.no_grad()
+    def _validate(self, epoch: int) -> float:
+        """Mean loss of the averaged weights on the validation part, whose outputs it records."""
+        recorded = len(self.validate) <= self.settings.recorded_outputs
+        rank, size = self.processes.rank, self.processes.size
+        sums, outputs = [], torch.empty(0)
+        batches = shuffled_batches(len(self.validate), self.settings.validation_batch_size)
+        for positions in batches:
+            output, total, count = self._masked_loss(self.average, self.validate, positions)
+            sums.append(torch.stack([total.double(), count.double()]))
+            if recorded:
+                if not len(outputs):
+                    outputs = torch.zeros(len(self.validate), *output.shape[1:])
+                share = positions[rank::size]  # empty where the process computed a spare item
+                outputs[share] = output[: len(share)].float().cpu()
+        if recorded:
+            self.outputs.append(self.processes.sum(outputs).cpu())
+        return self._mean(sums, "validation", epoch)
+
+    def _masked_loss(
+        self, network: nn.Module, part: Batches, positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The outputs [g, t] of this process's share, the summed loss, the number of labels."""
+        share = positions[self.processes.rank :: self.processes.size]
+        inputs, target = part.batch(share if len(share) else positions[:1])
+        if not len(share):  # fewer items than processes: compute one without its labels
+            target = torch.full_like(target, math.nan)
+        if self.processes.device.type != "cpu":
+            inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)
+        with _precision(self.settings.precision, self.processes.device):
+            output = network(_doubled(inputs) if self.settings.precision == "64" else inputs)
+            if output.dtype in (torch.bfloat16, torch.float16):
+                output = output.float()
+            known = ~target.isnan()
+            loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
+            if loss.shape != target.shape:
+                raise TrainingError(
+                    f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
+                    f"be one number a target; it is {(*loss.shape,)}"
+                )
+            return output, torch.where(known, loss, 0.0).sum(), known.sum()
+
+    def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
+        total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
+        if not count:
+            raise TrainingError(f"no label of the {part} part is known")
+        check_finite(total, part, epoch, self.settings.learning_rate)
+        return total / count
+
+
+def _join(settings: LoopSettings) -> _Processes:
+    """Join the processes that torchrun started, and choose the device of this one.
+
+    The process group stays until the program ends, for the next network is trained in it.
+    """
+    rank, size, local = (
+        int(os.environ.get(name, default))
+        for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+    )
+    if settings.devices not in (1, size):
+        raise TrainingError(
+            f"to train in {settings.devices} processes start the program with torchrun "
+            f"--nproc-per-node {settings.devices}; there are {size}"
+        )
+    device = torch.device("cpu")
+    if settings.accelerator != "cpu" and torch.cuda.is_available():
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    elif settings.accelerator != "cpu" and torch.backends.mps.is_available():
+        device = torch.device("mps")
+    elif settings.accelerator == "gpu":
+        raise TrainingError(
+            "accelerator gpu wants a GPU that torch sees, and it sees none "
+            "(gattn.backend_info() says more); auto takes a GPU where there is one"
+        )
+    if size > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
+    return _Processes(rank, size, device)
+
+
+@contextlib.contextmanager
+def _precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Compute in float64 or in mixed precision; nothing changes for ``"32"``."""
+    if precision in ("bf16-mixed", "16-mixed"):
+        dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float16
+        with torch.autocast(device.type, dtype, cache_enabled=False):
+            yield
+        return
+    before = torch.get_default_dtype()
+    if precision == "64":
+        torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _doubled(inputs: Input) -> Input:
+    """The inputs with floating tensors in float64; those of the caller stay as they are."""
+    if isinstance(inputs, Tensor):
+        return inputs.double() if inputs.is_floating_point() else inputs
+    return copy.copy(inputs).apply(_doubled)
+
+
+def _fingerprint(
+    network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings
+) -> str:
+    """Hash of what a resumed training must share with the interrupted one."""
+    settings = dataclasses.replace(settings, devices=1)
+    digest = hashlib.sha256(repr((settings, len(train), len(validate))).encode())
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _mixed_seed(*numbers: int) -> int:
+    """Combine several integers into one seed: any other integers give an unrelated one."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.training.records import Loss
+from gattn.training.types import Loss, TrainingError
 
-__all__ = ["class_weights", "cross_entropy", "squared_error"]
+__all__ = ["check_finite", "class_weights", "cross_entropy", "squared_error"]
+
+
+def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
+    """Raise a TrainingError, which names the part and the epoch, if a loss is not finite."""
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
+            f"rate ({learning_rate}) or look at the data"
+        )
 
 
 def squared_error(output: Tensor, target: Tensor) -> Tensor:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "is_first_process"]
 
+Key = TypeVar("Key")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -31,13 +32,18 @@ WINDOW = 8
 """Results a process that may wait for one before them; it is also the time others have to start."""
 PAUSE = 0.5
 """Seconds after which a process asks again whether its parent lives."""
-KEPT_BACK = "ignore:Sparse CSR tensor support is in beta"
+HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
 """What torch says of sparse rows that are sent to a process, before that could filter it."""
 
 
+def is_first_process() -> bool:
+    """Return True if this process writes the files: torchrun starts several and numbers them."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def in_order(
-    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
-) -> Iterator[Result]:
+    work: Callable[[Task], Result], tasks: Iterable[tuple[Key, Task]], workers: int
+) -> Iterator[tuple[Key, Result]]:
     """Do every task in one of several processes, of which this is one.
 
     The others take seconds to start, and this one does not wait for them. They are new ones, which
@@ -45,17 +51,18 @@ def in_order(
     ``if __name__ == "__main__"``. While a process works, torch has one thread in it: more threads
     than processors wait for each other.
 
-    Where this process fails or is interrupted, or no more results are asked for, the others end at
+    Where this process fails or is interrupted, or no more results are requested, the others end at
     once, in the midst of a task. A signal to this process alone ends them, too: within a second of
     its end, however it ends.
 
     Args:
-        work: what a process can be sent: a function of a module, or a method of an object.
-        tasks: taken as they are needed, at most ``8 * workers`` ahead of what is given.
-        workers: how many processes.
+        work: a function of a module, or a method of an object: it is sent to each process once.
+        tasks: pairs of a key, which stays in this process, and a task, which is sent; read as
+            they are needed, at most ``8 * workers`` ahead of the results.
+        workers: number of processes.
 
     Yields:
-        The results, in order.
+        The key of each task with its result, in order.
 
     Raises:
         RuntimeError: a process died, as for want of memory.
@@ -64,36 +71,66 @@ def in_order(
     from joblib.externals.loky import ProcessPoolExecutor
 
     tasks, others = iter(tasks), workers - 1
-    filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), KEPT_BACK]))
-    pool = ProcessPoolExecutor(
-        others, initializer=_prepare, initargs=(work, os.getpid()), env={"PYTHONWARNINGS": filters}
-    )
-    _OPEN[pool] = frozenset(multiprocessing.active_children())
-    waiting: deque[Future[Result]] = deque()
+    filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
+    initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters}
+    with _deferred_signals():  # its locks start loky's resource tracker
+        pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
+        _OPEN[pool] = frozenset(multiprocessing.active_children())
+    waiting: deque[tuple[Key, Future[Result]]] = deque()
     try:
         while True:
             room = WINDOW * workers - len(waiting)
-            idle = 2 * others - sum(not future.done() for future in waiting)
-            for task in islice(tasks, max(min(idle, room), 0)):
-                waiting.append(pool.submit(_do, task))
+            idle = 2 * others - sum(not future.done() for _, future in waiting)
+            for key, task in islice(tasks, max(min(idle, room), 0)):
+                with _deferred_signals():
+                    waiting.append((key, pool.submit(_do, task)))
                 room -= 1
                 _stop_at_exit()
-            if waiting and (waiting[0].done() or not room):
-                yield waiting.popleft().result()
+            if waiting and (waiting[0][1].done() or not room):
+                key, future = waiting.popleft()
+                yield key, future.result()
                 continue
-            for task in islice(tasks, 1):
-                waiting.append(_done(work, task))
+            for key, task in islice(tasks, 1):
+                waiting.append((key, _run_here(work, task)))
                 break
             else:
                 break
         while waiting:
-            yield waiting.popleft().result()
+            key, future = waiting.popleft()
+            yield key, future.result()
         pool.shutdown()
     except BaseException:  # this process failed or was interrupted, or nobody wants the rest
         _stop(pool)
         raise
     finally:
         _OPEN.pop(pool, None)
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Delay an interrupt until a process has started.
+
+    A process whose start is cut off prints a traceback on stdout. It inherits the blocked SIGINT:
+    the interrupt of a terminal reaches all processes, and this one ends the others.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, frame: received.append(number))
+        or signal.SIG_DFL
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received[:1]:
+            signal.raise_signal(number)
 
 
 _OPEN: dict[ProcessPoolExecutor, frozenset[BaseProcess]] = {}
@@ -142,8 +179,8 @@ def _stop_all() -> None:
         _stop(pool)
 
 
-def _done(work: Callable[[Task], Result], task: Task) -> Future[Result]:
-    """What was done here, as what others do comes."""
+def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
+    """Run a task in this process; return its result as those of other processes come."""
     future: Future[Result] = Future()
     with _one_thread():
         future.set_result(work(task))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gattn.training.calibration import Reliability
-    from gattn.training.records import History
+    from gattn.training.types import History
 
 __all__ = ["Intervals", "RunFacts", "run_report"]
 

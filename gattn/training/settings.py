@@ -1,53 +1,197 @@
-"""Settings: frozen dataclasses that are written as TOML and read back, checked key by key."""
+"""Settings: frozen dataclasses that declare each setting once, with its type, range and help.
+
+A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is
+msgspec's. Validation, TOML files, the options of commands, the parameters of estimators and the
+tables of the documentation are derived from it. This module needs msgspec alone, so that commands
+can reject an argument before PyTorch is imported; tomlkit is imported when a file is read.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-import types
+import textwrap
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
-import numpy as np
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
+import msgspec
+from msgspec import Meta
 
 from gattn.files import replace_files
 
 __all__ = [
+    "Accelerator",
+    "Coverage",
+    "Precision",
+    "Seed",
+    "Setting",
+    "Settings",
     "SettingsError",
+    "TrainingSettings",
+    "check_value",
+    "declared",
+    "document",
+    "fill_docstring",
     "from_table",
-    "overridden",
     "read_toml",
     "settings_of",
     "to_table",
+    "updated",
     "write_toml",
 ]
 
 S = TypeVar("S")
+Kind = TypeVar("Kind", bound=type)
+LARGEST_SEED = 2**31 - 1
+"""Scikit-learn takes seeds below 2**32; ensembles and repeated runs count up from the first."""
 
 
 class SettingsError(ValueError):
-    """A setting is unknown or of the wrong kind; the message names it."""
+    """A setting is unknown, out of its range or of the wrong type; the message names it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """The declaration of one setting.
+
+    Attributes:
+        name: the name of the field.
+        hint: its type, without the ``Annotated`` around it.
+        default: the default value, None if the setting has none.
+        description: the help text.
+        default_text: the default in words.
+        panel: the heading under which help and tables list it.
+        expected: the values that it accepts, in words.
+        flag: the names of a pair of flags, as ``--directed/--undirected``; empty by default.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    description: str
+    default_text: str
+    panel: str
+    expected: str
+    flag: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base of frozen dataclasses whose values are checked when they are made."""
+
+    panel: ClassVar[str] = "Options"
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(type(self)).items():
+            object.__setattr__(self, name, _converted(hint, getattr(self, name), name))
+        self.check()
+
+    def check(self) -> None:
+        """Check settings that depend on one another.
+
+        Raises:
+            ValueError: two settings contradict each other; the message names both.
+        """
+
+
+def document(kind: Kind) -> Kind:
+    """Fill ``{settings}`` in the docstring of a dataclass with the help texts of its fields.
+
+    Example:
+        >>> @document
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Loop(Settings):
+        ...     '''Args:
+        ...     {settings}'''
+        ...     epochs: Annotated[int, Meta(ge=1, description="Passes over the data.")] = 60
+        >>> print(Loop.__doc__)
+        Args:
+            epochs: Passes over the data. Default: 60.
+        >>> Loop(epochs=0)
+        Traceback (most recent call last):
+        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
+    """
+    fill_docstring(kind, kind)
+    return kind
+
+
+def fill_docstring(owner: type, kind: type) -> None:
+    """Fill ``{settings}`` in the docstring of one class with the settings of another."""
+    text = owner.__doc__ or ""
+    for line in text.splitlines():
+        if line.strip() == "{settings}":
+            indent = line[: len(line) - len(line.lstrip())]
+            entries = [
+                textwrap.fill(
+                    f"{setting.name}: {setting.description} Default: {setting.default_text}.",
+                    100,
+                    initial_indent=indent,
+                    subsequent_indent=indent + 4 * " ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+                for setting in declared(kind).values()
+            ]
+            text = text.replace(line, "\n".join(entries))
+    owner.__doc__ = text
+
+
+@functools.cache
+def declared(kind: type) -> dict[str, Setting]:
+    """Read the declarations of the settings in a dataclass; nested dataclasses are left out."""
+    settings = {}
+    for field in dataclasses.fields(kind):
+        hint, meta = _without_meta(_hints(kind)[field.name])
+        if dataclasses.is_dataclass(hint):
+            continue
+        default = None if field.default is dataclasses.MISSING else field.default
+        owner = next(
+            c for c in reversed(kind.__mro__) if field.name in vars(c).get("__annotations__", {})
+        )
+        extra = (meta and meta.extra) or {}
+        settings[field.name] = Setting(
+            name=field.name,
+            hint=hint,
+            default=default,
+            description=(meta and meta.description) or "",
+            default_text=extra.get("default") or _default_text(default),
+            panel=getattr(owner, "panel", Settings.panel),
+            expected=_expected(_hints(kind)[field.name]),
+            flag=extra.get("flag", ""),
+        )
+    return settings
+
+
+def check_value(kind: type, name: str, value: object) -> object:
+    """Convert one value to the type of a setting.
+
+    Raises:
+        SettingsError: the value is out of range or of the wrong type.
+    """
+    return _converted(_hints(kind)[name], value, name)
 
 
 def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
-    """Read settings from a file that a person or :func:`write_toml` wrote.
+    """Read settings from a TOML file.
 
     Args:
         kind: the dataclass.
-        path: a TOML file.
+        path: a file that a user or :func:`write_toml` wrote.
 
     Returns:
         The settings; a key that is not in the file has its default.
 
     Raises:
-        SettingsError: the file is no TOML, or one of its keys is unknown, missing or of the wrong
-            kind.
-        FileNotFoundError: no such file.
+        SettingsError: the file is not TOML, or one of its keys is unknown, missing, out of range
+            or of the wrong type.
+        FileNotFoundError: the file does not exist.
     """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     try:
         table = tomlkit.parse(Path(path).read_text("utf-8")).unwrap()
     except (TOMLKitError, UnicodeDecodeError) as error:
@@ -59,15 +203,15 @@ def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
 
 
 def write_toml(path: str | os.PathLike[str], settings: object) -> None:
-    """Write settings for :func:`read_toml`, one table for each dataclass within.
+    """Write settings for :func:`read_toml`, one TOML table for each nested dataclass.
 
     Args:
-        path: the file, replaced at once or not at all.
+        path: the file; it is replaced as a whole or not at all.
         settings: a dataclass of numbers, texts, bools, tuples of them, and such dataclasses. A
             setting that is None is left out, so None must be its default.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -85,146 +229,267 @@ def write_toml(path: str | os.PathLike[str], settings: object) -> None:
         Traceback (most recent call last):
         gattn.training.settings.SettingsError: epochs must be a whole number; got 'many'
     """
+    import tomlkit
+
     replace_files({Path(path): tomlkit.dumps(to_table(settings)).encode()})
 
 
 def to_table(settings: object) -> dict[str, object]:
-    """Give the settings of a dataclass as TOML has them: tables, lists, no None.
+    """Convert a dataclass to the values of a TOML table: dicts and lists, without None.
 
     Args:
         settings: the dataclass.
 
     Returns:
-        Key by key, in the order of the fields.
+        Values by name in the order of the fields, with nested tables last, as TOML needs them.
     """
     if not dataclasses.is_dataclass(settings):
         raise TypeError(f"settings must be a dataclass; got {settings!r}")
-    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    plain = {key: _to_toml(value) for key, value in values.items() if value is not None}
-    # A table's keys come after those of the table that it is in.
-    return dict(sorted(plain.items(), key=lambda item: isinstance(item[1], dict)))
+    values = msgspec.to_builtins(settings)
+    values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            values[name] = to_table(getattr(settings, name))
+    return dict(sorted(values.items(), key=lambda item: isinstance(item[1], dict)))
 
 
 def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") -> S:
-    """Make settings of a table, and say of a wrong key what was wanted and what came.
+    """Make settings from a table of values.
 
     Args:
         kind: the dataclass.
-        table: key by key; one that is not there has its default.
-        within: the name of the table, which errors begin with.
+        table: values by name; a missing one has its default.
+        within: the name of the table, which precedes the names in errors.
 
     Returns:
         The settings.
 
     Raises:
-        SettingsError: a key is unknown, missing or of the wrong kind.
+        SettingsError: a name is unknown or missing, or a value is out of range or of the wrong
+            type.
     """
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         raise TypeError(f"settings must be a dataclass; got {kind!r}")
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
-    for key in table:
-        if key not in fields:
-            raise SettingsError(f"there is no setting {within}{key}; there are {', '.join(fields)}")
-    hints = typing.get_type_hints(kind)
-    values: dict[str, object] = {}
+    for name in table:
+        if name not in fields:
+            raise SettingsError(
+                f"there is no setting {within}{name}; there are {', '.join(fields)}"
+            )
     for name, field in fields.items():
-        if name in table:
-            values[name] = _from_toml(hints[name], table[name], within + name)
-        elif field.default is field.default_factory is dataclasses.MISSING:
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and name not in table:
             raise SettingsError(f"{within}{name} is missing")
-    return kind(**values)
+    hints = _hints(kind)
+    return kind(**{name: _converted(hints[name], table[name], within + name) for name in table})
 
 
-def _to_toml(value: object) -> object:
-    if dataclasses.is_dataclass(value):
-        return to_table(value)
-    if isinstance(value, (tuple, list)):
-        return [_to_toml(item) for item in value]
-    return str(value) if isinstance(value, os.PathLike) else value
-
-
-def overridden(before: S, given: Mapping[str, object]) -> S:
-    """Exchange some settings of a run, and of the model in it, by their names.
+def updated(run: S, changes: Mapping[str, object]) -> S:
+    """Replace some settings of a run and of the model in it, by name.
 
     Args:
-        before: a dataclass whose field ``model`` is another, which may have a field ``model``: that
-            is what the name means.
-        given: settings of either, by name.
+        run: a dataclass whose field ``model`` is another dataclass.
+        changes: new values by name; ``model`` is the field of that name within the model.
 
     Returns:
-        The settings, checked anew.
+        The settings, checked again.
 
     Raises:
-        ValueError: a setting that there is not, or that is out of its range.
+        ValueError: a setting is unknown or out of its range.
     """
-    if not dataclasses.is_dataclass(before) or isinstance(before, type):
-        raise TypeError(f"settings must be a dataclass; got {before!r}")
-    of_model = {setting.name for setting in dataclasses.fields(before.model)}  # pyright: ignore[reportAttributeAccessIssue]
-    inner = {name: value for name, value in given.items() if name in of_model}
-    outer = {name: value for name, value in given.items() if name not in inner}
-    unknown = outer.keys() - {setting.name for setting in dataclasses.fields(before)}
+    if not dataclasses.is_dataclass(run) or isinstance(run, type):
+        raise TypeError(f"settings must be a dataclass; got {run!r}")
+    model: Any = getattr(run, "model")  # noqa: B009
+    names = {field.name for field in dataclasses.fields(model)}
+    inner = {name: value for name, value in changes.items() if name in names}
+    outer = {name: value for name, value in changes.items() if name not in names}
+    unknown = outer.keys() - {field.name for field in dataclasses.fields(run)}
     if unknown:
         raise SettingsError(f"there is no setting {', '.join(sorted(unknown))}")
-    model = dataclasses.replace(before.model, **inner)  # pyright: ignore[reportAttributeAccessIssue]
-    return dataclasses.replace(before, **outer, model=model)
+    return dataclasses.replace(run, **outer, model=dataclasses.replace(model, **inner))
 
 
 def settings_of(kind: type[S], holder: object) -> S:
-    """Take settings from the attributes of an estimator that have their names.
-
-    NumPy's numbers, as a grid search sets them, become Python's.
+    """Make settings from the attributes of an estimator that have their names.
 
     Args:
         kind: a dataclass.
-        holder: has an attribute for each of its fields.
+        holder: has an attribute for each field; a scalar of NumPy, as a grid search sets it, is
+            converted to Python's.
 
     Returns:
         The settings.
 
     Raises:
-        ValueError: a value out of its range.
+        ValueError: a value is out of its range.
     """
-    values = {field.name: getattr(holder, field.name) for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
-    return kind(**{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()})
+    values = {name: getattr(holder, name) for name in _hints(kind)}
+    return kind(**{n: v.item() if getattr(v, "ndim", None) == 0 else v for n, v in values.items()})
 
 
-def _from_toml(hint: object, value: object, key: str) -> object:
-    """The value as its type has it: checked, and no bool taken for a number."""
-    kind, inner = typing.get_origin(hint), typing.get_args(hint)
-    if kind in (typing.Union, types.UnionType):
-        (hint,) = [one for one in inner if one is not type(None)]  # there is no None in TOML
-        return _from_toml(hint, value, key)
-    if kind is typing.Literal:
-        if value in inner and type(value) is type(inner[inner.index(value)]):
-            return value
-        raise SettingsError(f"{key} must be one of {', '.join(map(repr, inner))}; got {value!r}")
-    if kind is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise SettingsError(f"{key} must be a list; got {value!r}")
-        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
-        if len(kinds) != len(value):
-            raise SettingsError(f"{key} must hold {len(kinds)} values; got {value!r}")
-        return tuple(_from_toml(k, v, f"{key}[{i}]") for i, (k, v) in enumerate(zip(kinds, value)))
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _without_meta(hint: Any) -> tuple[Any, Meta | None]:
+    if typing.get_origin(hint) is Annotated:
+        return hint.__origin__, next(m for m in hint.__metadata__ if isinstance(m, Meta))
+    return hint, None
+
+
+def _converted(hint: Any, value: object, name: str) -> Any:
+    """Convert a value to the type of a setting; no bool counts as a number."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):
+            return value
         if not isinstance(value, Mapping):
-            raise SettingsError(f"{key} must be a table; got {value!r}")
-        return from_table(hint, value, within=f"{key}.")
-    return _scalar(hint, value, key)
+            raise SettingsError(f"{name} must be a table; got {value!r}")
+        return from_table(hint, value, within=f"{name}.")
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        raise SettingsError(f"{name} must be {_expected(hint)}; got {value!r}") from None
 
 
-SCALARS: dict[object, tuple[type | tuple[type, ...], str]] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: ((int, float), "a number"),
-    str: (str, "a text"),
-    Path: ((str, Path), "a path"),
-}
+def _default_text(default: object) -> str:
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return "none" if default in (None, "", ()) else str(default)
 
 
-def _scalar(hint: object, value: object, key: str) -> object:
-    if hint not in SCALARS:
-        raise TypeError(f"{key} is a {hint}, which settings cannot hold")
-    wanted, told = SCALARS[hint]
-    if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
-        raise SettingsError(f"{key} must be {told}; got {value!r}")
-    return hint(value) if callable(hint) else value
+NOUNS = {"IntType": "whole number", "FloatType": "number", "StrType": "text"}
+LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+
+
+def _expected(hint: Any) -> str:
+    """Describe the values that a type accepts, for an error message."""
+    plain = _without_meta(hint)[0]
+    if choices := _choices(plain):
+        return f"one of {', '.join(map(repr, choices))}"
+    described = msgspec.inspect.type_info(hint)
+    while isinstance(described, msgspec.inspect.Metadata):
+        described = described.type
+    if isinstance(described, msgspec.inspect.UnionType):
+        (described,) = (t for t in described.types if not isinstance(t, msgspec.inspect.NoneType))
+    return _expected_type(described)
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Values of a Literal, or of a Literal or None, in the order of their declaration."""
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)
+    return next(filter(None, map(_choices, typing.get_args(hint))), ())
+
+
+def _expected_type(described: Any) -> str:
+    kind = type(described).__name__
+    if kind == "BoolType":
+        return "true or false"
+    if kind in ("VarTupleType", "ListType"):
+        return f"a list of {NOUNS[type(described.item_type).__name__]}s"
+    if kind == "TupleType":
+        count, noun = len(described.item_types), NOUNS[type(described.item_types[0]).__name__]
+        return f"a list of {count} {noun}s"
+    limits = [
+        f"{word} {getattr(described, key):g}"
+        if abs(getattr(described, key)) < 1e6
+        else f"{word} {getattr(described, key)}"
+        for key, word in LIMITS.items()
+        if getattr(described, key, None) is not None
+    ]
+    comma = ", " if kind == "IntType" else " "
+    return f"a {NOUNS[kind]}" + (comma + " and ".join(limits) if limits else "")
+
+
+Accelerator: TypeAlias = Literal["auto", "cpu", "gpu"]
+Precision: TypeAlias = Literal["32", "64", "bf16-mixed", "16-mixed"]
+Seed: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=LARGEST_SEED,
+        description="Seed of every random choice: the split, the initial weights, the order of "
+        "batches and dropout. Change it to see how much results depend on chance.",
+    ),
+]
+Coverage: TypeAlias = Annotated[
+    float,
+    Meta(
+        gt=0,
+        lt=1,
+        description="Share of true values that the prediction intervals, or sets of classes, must "
+        "contain, as 0.9 for 90 %. Raise it for safer and wider intervals.",
+    ),
+]
+
+
+@document
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingSettings(Settings):
+    """Settings of the training loop that users choose.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a value is out of its range; the message names the setting.
+    """
+
+    panel: ClassVar[str] = "The network and its training"
+
+    epochs: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Passes over the training part, at most. Raise it if the validation loss "
+            "still falls in the last epochs.",
+        ),
+    ] = 60
+    batch_size: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Items in one training step, over all processes together. Lower it if "
+            "memory runs out.",
+        ),
+    ] = 64
+    learning_rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Peak learning rate of AdamW, reached after a tenth of all steps in the "
+            "one-cycle schedule. Lower it if the training loss jumps.",
+        ),
+    ] = 1e-3
+    weight_decay: Annotated[
+        float,
+        Meta(ge=0, description="Weight decay of AdamW. Raise it if the network overfits."),
+    ] = 1e-4
+    seed: Seed = 0
+    accelerator: Annotated[
+        Accelerator,
+        Meta(description="Device that trains the networks; auto takes a GPU if there is one."),
+    ] = "cpu"
+    devices: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of devices that train together. Start more than one with "
+            "torchrun -m gattn.cli.",
+        ),
+    ] = 1
+    precision: Annotated[
+        Precision,
+        Meta(
+            description="Floating-point format of training. bf16-mixed and 16-mixed save time and "
+            "memory on a GPU; with 64 several devices give the metrics of one."
+        ),
+    ] = "32"
+
+    def check(self) -> None:
+        """Check that the accelerator has the precision."""
+        super().check()
+        if self.precision == "16-mixed" and self.accelerator == "cpu":
+            raise SettingsError("precision 16-mixed is a GPU's; a CPU has bf16-mixed")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gattn.data.tables import open_table
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.predict import predict_table
 
@@ -25,7 +25,7 @@ CELLS = CHEMISTRY | st.text(max_size=8)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    MoleculeRegressor(model="ridge").fit(SMILES, range(30)).save(folder)
+    MoleculeRegressor(model="gp").fit(SMILES, range(30)).save(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ from tests.cli.commands import runner
 from tests.pictures import leave_blank
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in ("O", "N", "Cl", "Br")]
-RIDGE = ["--model", "ridge", "--workers", 1]
+GP = ["--model", "gp", "--workers", 1]
 PARTS = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
 
 
@@ -23,7 +23,7 @@ def train(monkeypatch, capsys, tmp_path):
     def go(text, *options, name="run"):
         data = tmp_path / "data.csv"
         data.write_bytes(text if isinstance(text, bytes) else text.encode())
-        code, told = run("train", data, "--out", tmp_path / name, *RIDGE, *options)
+        code, told = run("train", data, "--out", tmp_path / name, *GP, *options)
         return code, told, tmp_path / name
 
     go.run = run

@@ -22,7 +22,7 @@ ROWS = [
 ]
 TABLE = "smiles,y,kind,constant\n" + "".join(f"{s},{y},{k},3\n" for s, y, k in ROWS)
 NETWORK = ["--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1, "--workers", 1]
-RIDGE = ["--model", "ridge", "--workers", 1]
+GP = ["--model", "gp", "--workers", 1]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
     data.write_text(TABLE + "bad(,1.0,idle,3\nCCOCC,,,3\nCCOCCC,high,idle,3\n")
     for name, options in (
         ("numbers", ["--target", "y", *NETWORK]),
-        ("classes", ["--target", "kind", *RIDGE]),
+        ("classes", ["--target", "kind", *GP]),
     ):
         with pytest.MonkeyPatch.context() as patch:
             if name == "numbers":
@@ -113,9 +113,9 @@ def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
     pairs = [(f"{'C' * n}O", f"O{'C' * n}") for n in range(1, 31)]
     rows = "".join(f"{a},{n}\n{b},{n}\n" for n, (a, b) in enumerate(pairs))
     data.write_text("smiles,y\n" + rows)
-    code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE)
+    code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *GP)
     assert code == 0, told
-    assert "kernel ridge: 100%" in told
+    assert "Gaussian process: 100%" in told
     assert "and the report is written" in told
     splits = json.loads((tmp_path / "run" / "splits.json").read_text())
     for part in ("train", "val", "test"):
@@ -128,16 +128,16 @@ def test_the_config_comes_back_and_the_command_line_wins(folder, tmp_path, gattn
     settings = read_toml(RunSettings, config)
     assert settings.target == ("y",)
     assert settings.model.epochs == 2
-    code, told = gattn("train", "--config", config, *RIDGE, "--seed", 5, "--out", tmp_path / "run")
+    code, told = gattn("train", "--config", config, *GP, "--seed", 5, "--out", tmp_path / "run")
     assert code == 0, told
     again = read_toml(RunSettings, tmp_path / "run" / "config.toml")
-    assert (again.model.model, again.model.seed, again.model.epochs) == ("ridge", 5, 2)
+    assert (again.model.model, again.model.seed, again.model.epochs) == ("gp", 5, 2)
     assert again.data == settings.data
 
 
 def test_the_same_command_again(folder, gattn):
     before = (folder / "classes" / "model.json").read_bytes()
-    same = ["train", folder / "data.csv", "--target", "kind", "--out", folder / "classes", *RIDGE]
+    same = ["train", folder / "data.csv", "--target", "kind", "--out", folder / "classes", *GP]
     code, told = gattn(*same)
     assert code == 0
     assert "nothing to do" in told
@@ -155,7 +155,7 @@ def test_the_same_command_again(folder, gattn):
 def test_a_broken_record_is_told_by_its_name(folder, tmp_path, gattn, name, content):
     run = shutil.copytree(folder / "classes", tmp_path / "run")
     (run / name).write_text(content)
-    code, told = gattn("train", folder / "data.csv", "--target", "kind", "--out", run, *RIDGE)
+    code, told = gattn("train", folder / "data.csv", "--target", "kind", "--out", run, *GP)
     assert (code, told.count("\n")) == (2, 1)
     assert f"{name} is damaged" in told
     assert "remove" in told
@@ -167,7 +167,7 @@ def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name
     content = (folder / "classes" / name).read_bytes()
     run = shutil.copytree(folder / "classes", tmp_path / "run")
     if name == "metrics.json":
-        command = "train", folder / "data.csv", "--target", "kind", "--out", run, *RIDGE
+        command = "train", folder / "data.csv", "--target", "kind", "--out", run, *GP
     else:
         command = "predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv"
     for spoilt in (b"", content[:7], content[: len(content) // 2], content[:-2], b"smiles,y\n"):
@@ -180,7 +180,7 @@ def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name
 
 def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
     (tmp_path / "in.csv").write_text(TABLE)
-    train = ["train", tmp_path / "in.csv", "--target", "y", *RIDGE, "--out"]
+    train = ["train", tmp_path / "in.csv", "--target", "y", *GP, "--out"]
     assert gattn(*train, tmp_path / "first")[0] == 0
     (cache,) = (tmp_path / ".gattn").glob("*.safetensors")
     content = cache.read_bytes()
@@ -198,7 +198,7 @@ def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
 def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
-    run = ["train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE]
+    run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
     code, told = gattn(*run, "--tune", 2)
     assert code == 2
     assert "tune needs a model with a network" in told
@@ -209,7 +209,7 @@ def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):
 def test_other_data_under_the_same_name(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
-    run = ["train", data, "--target", "y", "--out", tmp_path / "run", *RIDGE]
+    run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
     assert gattn(*run)[0] == 0
     data.write_text(TABLE + "CCOCC,1.0,idle,3\n")
     code, told = gattn(*run)
@@ -223,13 +223,13 @@ def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
     named = "\n".join(f"{line},{part}" for line, part in zip(lines, ["part", *parts]))
     (tmp_path / "named.csv").write_text(named)
     code, told = gattn("train", tmp_path / "named.csv", "--target", "y", "--split", "column:part",
-                       "--out", tmp_path / "a", *RIDGE)  # fmt: skip
+                       "--out", tmp_path / "a", *GP)  # fmt: skip
     assert code == 0, told
     splits = json.loads((tmp_path / "a" / "splits.json").read_text())
     assert splits["train"] == list(range(64))
     assert splits["test"] == list(range(72, 80))
     code, told = gattn("train", folder / "data.csv", "--target", "y", "--out", tmp_path / "b",
-                       "--split", tmp_path / "a" / "splits.json", *RIDGE)  # fmt: skip
+                       "--split", tmp_path / "a" / "splits.json", *GP)  # fmt: skip
     assert code == 0, told
     assert json.loads((tmp_path / "b" / "splits.json").read_text())["val"] == splits["val"]
     assert "counts the rows of other data" in told
@@ -362,7 +362,7 @@ def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
     rows = [f"{smiles},{10 ** draw.uniform(-9, -6)!r}" for smiles, *_ in ROWS]
     (tmp_path / "in.csv").write_text("smiles,Kd\n" + "\n".join(rows) + "\n")
     code, told = gattn(
-        "train", tmp_path / "in.csv", "--target", "Kd", *RIDGE, "--out", tmp_path / "run"
+        "train", tmp_path / "in.csv", "--target", "Kd", *GP, "--out", tmp_path / "run"
     )
     assert code == 0, told
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -405,7 +405,7 @@ def test_an_undefined_metric_says_why(tmp_path, gattn, labels, metric, name, rea
     ]
     (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
     code, told = gattn(
-        "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", *RIDGE,
+        "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", *GP,
         "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0, told
@@ -437,7 +437,7 @@ def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
     code, told = gattn(
         "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", "--tune", 2,
-        *NETWORK, "--out", tmp_path / "run",
+        "--epochs", 2, "--width", 64, "--layers", 2, "--workers", 1, "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 2
     assert "tune compares settings by roc_auc on the validation part, where it is undefined" in told
@@ -498,7 +498,11 @@ REFUSED = {
     "texts for numbers": (TABLE, ["--target", "kind", "--task", "regression"], "holds no numbers"),
     "a split of no name": (TABLE, ["--split", "magic"], "split must be random, scaffold"),
     "a split without a part": (TABLE, ["--split", "scaffold"], "no molecule in the train part"),
-    "a coverage": (TABLE, ["--coverage", 1.5], "coverage must be above 0 and below 1"),
+    "a coverage": (
+        TABLE,
+        ["--coverage", 1.5],
+        "coverage must be a number above 0 and below 1; got 1.5",
+    ),
     "one molecule in all rows": (
         _with(smiles="CCO"),
         [],
@@ -515,7 +519,7 @@ def test_what_cannot_be_trained_on(case, tmp_path, gattn):
     data.write_bytes(content if isinstance(content, bytes) else content.encode())
     if options is not None and "--target" not in options:
         options = ["--target", "y", *options]
-    code, error = gattn("train", data, *(options or ()), "--out", tmp_path / "run", *RIDGE)
+    code, error = gattn("train", data, *(options or ()), "--out", tmp_path / "run", *GP)
     assert code == 2
     last = error.splitlines()[-1]
     assert last.startswith("gattn: ")
@@ -527,7 +531,7 @@ def test_what_cannot_be_trained_on(case, tmp_path, gattn):
 def test_a_folder_that_cannot_be_made_is_told_by_its_name(folder, tmp_path, gattn):
     (tmp_path / "file").write_text("")
     place = tmp_path / "file" / "run"
-    code, error = gattn("train", folder / "data.csv", "--target", "y", "--out", place, *RIDGE)
+    code, error = gattn("train", folder / "data.csv", "--target", "y", "--out", place, *GP)
     assert (code, error) == (2, f"gattn: {place}: Not a directory\n")
 
 

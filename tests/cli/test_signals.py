@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gattn.training.checkpoint import SafeCheckpointIO
+from gattn.training.checkpoint import load_checkpoint
 from tests.cli.commands import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,7 @@ def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, nu
         ("nodes", signal.SIGINT, "worker"),
         ("read", signal.SIGTERM, "worker"),
         ("tune", signal.SIGINT, "tuning.log"),
-        ("network", signal.SIGTERM, "checkpoint.safetensors"),
+        ("network", signal.SIGTERM, "checkpoint.pt"),
     ],
 )
 def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun):
@@ -159,9 +159,9 @@ def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun)
             time.sleep(0.05)
         assert not left
         assert not (tmp_path / "run" / "metrics.json").exists()
-        if begun == "checkpoint.safetensors":  # from which test_resume.py goes on
+        if begun == "checkpoint.pt":  # from which test_resume.py goes on
             (checkpoint,) = tmp_path.rglob(begun)
-            assert SafeCheckpointIO().load_checkpoint(checkpoint)["records"]
+            assert load_checkpoint(checkpoint)["records"]
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

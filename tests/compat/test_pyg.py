@@ -29,17 +29,18 @@ def _without(monkeypatch, name):
 @pytest.mark.parametrize("name", pyg_internals.EDGE_HOOKS)
 def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
     theirs, ours = pyg.GATConv(8, 4), nn.GATConv(8, 4)
-    assert ours.why_not_fused == ""
+    assert ours.slow_path_reason == ""
     ours.load_state_dict(theirs.state_dict())
     with monkeypatch.context() as patch:
         _without(patch, name)
         late = nn.GATConv(8, 4)
     assert (
-        late.why_not_fused == f"this version of torch_geometric has no {name}: hooks cannot be seen"
+        late.slow_path_reason
+        == f"this version of torch_geometric has no {name}: hooks cannot be seen"
     )
     late.load_state_dict(theirs.state_dict())
     setattr(late, name, {})  # PyG's own propagate reads it
-    assert late.why_not_fused == ""
+    assert late.slow_path_reason == ""
     torch.testing.assert_close(late(X, EDGES), theirs(X, EDGES))
 
 
@@ -62,16 +63,16 @@ def test_every_kind_of_hook_is_seen():
         handle = getattr(layer, register)(lambda *args: None)
         equation = register.removeprefix("register_").split("_forward_")[0]
         for one in (layer, copy.deepcopy(layer)):
-            assert one.why_not_fused == f"a hook on {equation} wants to see its edges"
+            assert one.slow_path_reason == f"a hook on {equation} wants to see its edges"
         handle.remove()
-        assert layer.why_not_fused == ""
+        assert layer.slow_path_reason == ""
 
 
 @pytest.mark.parametrize("name", pyg_internals.BOUND)
 @pytest.mark.parametrize("how", ["jinja", "orig"])
 def test_methods_that_pyg_may_have_written_are_run(monkeypatch, name, how):
     layer = nn.GATConv(8, 4)
-    assert layer.why_not_fused == ""
+    assert layer.slow_path_reason == ""
     monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")
     if how == "jinja":
         assert pyg_internals.overridden(nn.GATConv) == f"GATConv overrides {name}"

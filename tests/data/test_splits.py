@@ -12,7 +12,7 @@ from gattn.data import (
     split_by_names,
     split_from_file,
 )
-from gattn.data.splits import murcko_scaffold
+from gattn.data.molecules.scaffolds import murcko_scaffold
 
 
 @given(

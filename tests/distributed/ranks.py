@@ -129,20 +129,20 @@ def lone_gradient(processes):
 
 
 def resume(processes, path, steps):
-    """Continue training from the checkpoint, if there is one, and write one."""
-    from gattn.training.checkpoint import SafeCheckpointIO
+    """Train on from the checkpoint, if there is one, and leave one."""
+    from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 
-    files, losses = SafeCheckpointIO(), []
+    losses = []
     task = Task("TransformerConv", partition=scattered(NODES, processes.size))
     if path.exists():
-        state = files.load_checkpoint(path)
-        task.network.load_state_dict(state["network"])
-        task.optimizer.load_state_dict(state["optimizer"])
-        losses = state["losses"]
+        saved = load_checkpoint(path)
+        task.network.load_state_dict(saved["network"])
+        task.optimizer.load_state_dict(saved["optimizer"])
+        losses = saved["losses"]
     losses += [task.step() for _ in range(steps)]
     if processes.rank == 0:
         state = {"network": task.network.state_dict(), "optimizer": task.optimizer.state_dict()}
-        files.save_checkpoint({**state, "losses": losses}, path)
+        save_checkpoint(path, {**state, "losses": losses})
     return task.results(losses)
 
 

@@ -66,7 +66,7 @@ def test_a_gradient_that_nobody_has_stays_none(run):
 
 
 def test_a_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
-    path = tmp_path / "state.safetensors"
+    path = tmp_path / "checkpoint.pt"
     run(2, ranks.resume, path, 10)
     results = run(3, ranks.resume, path, 10)
     whole = Task("TransformerConv")

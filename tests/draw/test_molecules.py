@@ -103,6 +103,18 @@ def test_the_legend_has_the_scale_and_says_what_lies_beyond():
     assert "≥ +0.5" in beyond
 
 
+def test_unsigned_weights_have_one_colour_and_numbers_without_a_sign():
+    unsigned = draw_molecule("CO", [0.25, 0.5], scale=0.5, label="attention", signed=False)
+    assert texts(unsigned) == ["0", "0.25", "0.5", "attention"]
+    assert texts(draw_molecule("CO", [0.25, 0.5], scale=0.5)) == ["0", "+0.25", "+0.5"]
+    assert draw_grid(["CO"], [[0.25, 0.5]], signed=False) != draw_grid(["CO"], [[0.25, 0.5]])
+    colours = [LIGHT.disc(weight, signed=False) for weight in (0.1, 0.5, 1.0)]
+    assert colours[-1] == pytest.approx(LIGHT.unsigned)
+    assert colours == sorted(colours, reverse=True)  # darker with the weight
+    with pytest.raises(ValueError, match=r"at least 0 with signed=False; got -0\.5"):
+        draw_molecule("CO", [0.25, -0.5], signed=False)
+
+
 def contrast(one, other):
     """How far two colours are apart in brightness, as WCAG 2 counts it."""
 
@@ -119,6 +131,7 @@ def test_letters_are_readable_on_every_disc(palette):
     assert contrast(palette.ink, palette.ground) > 10
     for weight in np.linspace(-1, 1, 41):
         assert contrast(palette.ink, palette.disc(weight)) > 4.5
+        assert contrast(palette.ink, palette.disc(abs(weight), signed=False)) > 4.5
 
 
 @pytest.mark.parametrize("dark", [False, True])

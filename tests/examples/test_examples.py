@@ -199,8 +199,7 @@ def test_graph_transformer_and_its_peer_are_of_one_size(attention, run, few_mole
 
 
 def test_distributed_nodes_in_one_process(run, tmp_path):
-    pytest.importorskip("lightning")
-    small = "--nodes", 200, "--checkpoint", tmp_path / "kept.safetensors", "--epochs"
+    small = "--nodes", 200, "--checkpoint", tmp_path / "checkpoint.pt", "--epochs"
     first, _, _ = run("distributed_nodes", *small, 10)
     result, _, _ = run("distributed_nodes", *small, 25)  # goes on from there
     assert (result["processes"], result["own_nodes"], result["halo_nodes"]) == (1, 200, 0)

@@ -7,17 +7,15 @@ import pytest
 import torch
 
 pytest.importorskip("rdkit")
-pytest.importorskip("lightning")
 
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from gattn.data import DESCRIPTORS
-from gattn.data.descriptors import descriptor_row
+from gattn.data.molecules.descriptors import descriptor_row
 from gattn.molecules import masking
 from gattn.molecules.attributions import METHODS, attribute, attributions
-from gattn.molecules.expanded import ExpandedInputs
-from gattn.molecules.inputs import featurise
+from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
@@ -94,7 +92,7 @@ def test_shares_are_rdkits_own_contributions():
 @pytest.mark.parametrize(
     ("model", "task"),
     [
-        *((model, "regression") for model in ("stacked", "attention", "ridge", "attentive_fp")),
+        *((model, "regression") for model in ("stacked", "attention", "gp", "attentive_fp")),
         # Not the ridge's classes: its probability is cut at 0 and 1, its contributions are not.
         *((model, "classification") for model in ("attention", "attentive_fp")),
     ],
@@ -144,7 +142,7 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
 
 
 def test_the_ridge_is_the_sum_of_its_contributions(inputs):
-    predictor = fitted(inputs, model="ridge")
+    predictor = fitted(inputs, model="gp")
     kernel = predictor.kernel
     nothing = predictor.predict(empty_of(inputs[:1])).mean[0, 0]
     start = kernel.smooth(torch.zeros(1, inputs.descriptors.shape[1]), 0)[0]
@@ -213,9 +211,9 @@ def test_masks_of_a_large_molecule_come_in_batches_of_bounded_size(stacked, monk
 @pytest.mark.parametrize(
     ("model", "method", "target", "message"),
     [
-        ("ridge", "saliency", 0, "method must be one of"),
-        ("ridge", "masking", 1, "target must be at least 0 and below 1"),
-        ("ridge", "attention", 0, "needs a model with learned queries"),
+        ("gp", "saliency", 0, "method must be one of"),
+        ("gp", "masking", 1, "target must be at least 0 and below 1"),
+        ("gp", "attention", 0, "needs a model with learned queries"),
     ],
 )
 def test_what_cannot_be_explained_is_an_error(inputs, model, method, target, message):

@@ -20,7 +20,7 @@ from gattn.data import MoleculeError
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor, MoleculeSettings
 from gattn.molecules.arrays import as_numbers, as_table, as_texts
 from gattn.molecules.rows import UnreadableMolecules
-from gattn.training.runs import RunError, read_model
+from gattn.training.model_io import RunError, read_model
 
 TINY = {"epochs": 1, "width": 16, "heads": 2, "layers": 1}
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
@@ -103,7 +103,7 @@ def _written(X):
 @pytest.mark.parametrize("check", FITTED)
 def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
     monkeypatch.setattr("gattn.molecules.base.as_texts", lambda X: as_texts(_written(X)))
-    estimator = kind(**TINY, model="ridge")  # the quickest model; the protocol is the same
+    estimator = kind(**TINY, model="gp")  # the quickest model; the protocol is the same
     getattr(estimator_checks, check)(kind.__name__, estimator)
 
 
@@ -120,7 +120,7 @@ def test_tags():
 
 
 def test_clone_search_and_pipeline():
-    model = MoleculeRegressor(**TINY, model="ridge")
+    model = MoleculeRegressor(**TINY, model="gp")
     assert clone(model).get_params() == model.get_params()
     assert len(cross_val_score(model, SMILES, LENGTH, cv=3)) == 3
     search = GridSearchCV(model, {"kernel_rows": np.array([5, 30])}, cv=2).fit(SMILES, LENGTH)
@@ -128,7 +128,7 @@ def test_clone_search_and_pipeline():
     pipeline = make_pipeline(FunctionTransformer(_stripped), model).fit(SMILES, LENGTH)
     assert pipeline.predict([" CCCO "]).shape == (1,)
     kinds = cross_val_score(
-        MoleculeClassifier(**TINY, model="ridge"), SMILES, AMINE, cv=2, scoring="roc_auc"
+        MoleculeClassifier(**TINY, model="gp"), SMILES, AMINE, cv=2, scoring="roc_auc"
     )
     assert np.isfinite(kinds).all()
 
@@ -246,7 +246,7 @@ def test_several_classes_targets():
 
 def test_targets_of_texts_and_of_numbers_keep_their_classes():
     y = pd.DataFrame({"kind": np.where(AMINE, "amine", "alcohol"), "long": LENGTH > 8})
-    model = MoleculeClassifier(**TINY, model="ridge").fit(SMILES, y.assign(long=y["long"] * 1))
+    model = MoleculeClassifier(**TINY, model="gp").fit(SMILES, y.assign(long=y["long"] * 1))
     assert model.predict(SMILES)[:, 0].tolist() == y["kind"].tolist()
     assert {type(label) for label in model.predict(SMILES)[:, 1]} == {int}
 
@@ -254,7 +254,7 @@ def test_targets_of_texts_and_of_numbers_keep_their_classes():
 def test_a_gap_of_pandas_is_a_gap():
     y = pd.Series(AMINE, dtype="boolean")
     y[0] = pd.NA
-    model = MoleculeClassifier(**TINY, model="ridge").fit(SMILES, y)
+    model = MoleculeClassifier(**TINY, model="gp").fit(SMILES, y)
     assert model.classes_.tolist() == [False, True]
     assert model.score(SMILES, y) == np.mean(model.predict(SMILES)[1:] == AMINE[1:])
 
@@ -270,7 +270,7 @@ def test_the_unit_of_labels_does_not_matter():
 )
 def test_classes_come_back_as_they_came(labels):
     y = [labels[0] if amine else labels[1] for amine in AMINE]
-    model = MoleculeClassifier(**TINY, model="ridge").fit(SMILES, y)
+    model = MoleculeClassifier(**TINY, model="gp").fit(SMILES, y)
     assert model.classes_.tolist() == sorted(labels)
     assert set(model.predict(SMILES).tolist()) <= set(labels)
     probability = model.predict_proba(SMILES)
@@ -374,7 +374,7 @@ def test_copies_of_a_molecule_are_not_parted():
     model = MoleculeRegressor(**TINY, validation_fraction=0.3)
     copies = [text for n in range(1, 9) for text in ("C" * n + "O", "O" + "C" * n)]
     known = model.read(copies, np.arange(16.0))
-    train, val = model._split_off(known)
+    train, val = model._split(known)
     assert not set(train.canonical) & set(val.canonical)
     assert len(train) + len(val) == 16
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 pytest.importorskip("rdkit")
-pytest.importorskip("lightning")
 pytest.importorskip("matplotlib")
 
 from gattn.molecules.attributions import METHODS
@@ -35,7 +34,7 @@ def fitted(inputs, **settings):
 
 @pytest.fixture(scope="module")
 def ridge(inputs):
-    return fitted(inputs, model="ridge")
+    return fitted(inputs, model="gp")
 
 
 @pytest.fixture(scope="module")

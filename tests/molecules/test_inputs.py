@@ -13,9 +13,9 @@ from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
 from gattn.data import DESCRIPTORS, molecule_descriptors, read_smiles
-from gattn.data.plain import plain
+from gattn.data.molecules.plain import plain
 from gattn.molecules import inputs
-from gattn.molecules.inputs import featurise, stream
+from gattn.molecules.inputs import featurise, make_pieces, stream
 
 SMILES = ["CCO", "C1CC", " c1ccccc1 ", "", "[Na+].[Cl-]", "*", "CN(C)(C)(C)C", "C" * 300, "[2H]"]
 GOOD = [0, 2, 4, 5, 7, 8]
@@ -23,7 +23,7 @@ GOOD = [0, 2, 4, 5, 7, 8]
 
 def test_bad_texts_cost_their_own_rows():
     found = featurise(SMILES)
-    assert found.rows.tolist() == GOOD
+    assert found.row_index.tolist() == GOOD
     assert [i for i, error in enumerate(found.errors) if not error] == GOOD
     bad = read_smiles(SMILES, on_error="skip").bad
     assert {row.row: row.reason for row in bad} == {
@@ -86,7 +86,7 @@ def test_inputs_are_taken_by_position():
 @pytest.mark.parametrize("smiles", [[], ["C1CC"]])
 def test_nothing_readable_is_ordinary(smiles):
     found = featurise(smiles)
-    assert len(found.inputs) == len(found.rows) == len(found.canonical) == 0
+    assert len(found.inputs) == len(found.row_index) == len(found.canonical) == 0
     assert found.inputs.counts.shape == (0, 2048)
     assert found.inputs.descriptors.shape == (0, len(DESCRIPTORS))
 
@@ -97,8 +97,8 @@ def test_a_stream_gives_the_same_piece_by_piece(chunk):
     assert [error for piece in pieces for error in piece.errors] == whole.errors
     assert [text for piece in pieces for text in piece.canonical] == whole.canonical
     assert torch.equal(torch.cat([piece.inputs.counts for piece in pieces]), whole.inputs.counts)
-    rows = [piece.rows + i * chunk for i, piece in enumerate(pieces)]
-    assert torch.equal(torch.cat(rows), whole.rows)
+    rows = [piece.row_index + i * chunk for i, piece in enumerate(pieces)]
+    assert torch.equal(torch.cat(rows), whole.row_index)
 
 
 SCRIPT = """
@@ -113,7 +113,7 @@ for workers in (1, 2):
     for piece in inputs.stream(iter(texts), chunk=7, workers=workers):
         graphs = piece.inputs.molecules
         arrays = graphs.arrays
-        for part in (arrays.x, arrays.edge_index, arrays.edge_attr, arrays.ptr, piece.rows,
+        for part in (arrays.x, arrays.edge_index, arrays.edge_attr, arrays.ptr, piece.row_index,
                      piece.inputs.counts, piece.inputs.descriptors):
             digest.update(part.numpy().tobytes())
         digest.update(str((graphs.smiles, graphs.rows, piece.errors, piece.canonical)).encode())
@@ -144,7 +144,7 @@ def test_pieces_are_joined(monkeypatch):
     joined = featurise(SMILES)
     assert joined.errors == whole.errors
     assert joined.canonical == whole.canonical
-    assert torch.equal(joined.rows, whole.rows)
+    assert torch.equal(joined.row_index, whole.row_index)
     ours, theirs = joined.inputs, whole.inputs
     assert torch.equal(ours.counts, theirs.counts)
     assert torch.equal(ours.descriptors, theirs.descriptors)
@@ -179,7 +179,7 @@ def test_any_text_is_a_molecule_or_an_error_of_its_own_row(texts, chunk):
     found = featurise(texts, max_atoms=30)
     assert len(found.errors) == len(texts)
     readable = [i for i, error in enumerate(found.errors) if not error]
-    assert found.rows.tolist() == readable
+    assert found.row_index.tolist() == readable
     assert found.inputs.molecules.smiles == [texts[i].strip() for i in readable]
     assert len(found.canonical) == len(found.inputs.counts) == len(readable)
     assert found.inputs.descriptors.isfinite().all()
@@ -193,3 +193,20 @@ def test_a_long_polymer_is_read_where_it_may_be():
     assert found.inputs.molecules.arrays.ptr.tolist() == [0, 5000]
     assert found.inputs.descriptors.isfinite().all()
     assert featurise(["CCO" * 1666]).errors == ["4998 atoms are more than max_atoms=1000"]
+
+
+def test_items_stay_with_the_results_of_their_smiles():
+    items = [(i, "(" if i % 3 == 1 else "C" * (i + 1)) for i in range(10)]
+    pieces = make_pieces(_sizes, iter(items), smiles=lambda item: item[1], chunk=4)
+    seen = []
+    for piece in pieces:
+        sizes = dict(zip(piece.row_index.tolist(), piece.result, strict=True))
+        for position, (item, error) in enumerate(zip(piece.items, piece.errors, strict=True)):
+            seen.append(item)
+            assert sizes.get(position) == (None if item[0] % 3 == 1 else item[0] + 1)
+            assert bool(error) == (item[0] % 3 == 1)
+    assert seen == items
+
+
+def _sizes(inputs):
+    return [len(inputs[[i]].molecules.arrays.x) for i in range(len(inputs))]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gattn.data import batch_molecules, mol_graph
+from gattn.data import batch_molecules, smiles_to_data
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
 from gattn.molecules.settings import MoleculeSettings
 
@@ -18,7 +18,7 @@ def test_company_and_the_order_of_atoms_do_not_matter(kind: type) -> None:
     network = kind(SETTINGS, 3).double().eval()
 
     def ask(*texts: str) -> torch.Tensor:
-        batch = batch_molecules([mol_graph(text) for text in texts])
+        batch = batch_molecules([smiles_to_data(text) for text in texts])
         batch.x, batch.edge_attr = batch.x.double(), batch.edge_attr.double()
         return network(batch)
 
@@ -31,7 +31,9 @@ def test_company_and_the_order_of_atoms_do_not_matter(kind: type) -> None:
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_every_weight_learns_and_single_atoms_pass(kind: type) -> None:
     network = kind(SETTINGS, 1)
-    batch = batch_molecules([mol_graph("C"), mol_graph("CCO"), mol_graph("CC(N)(F)c1ccc(O)cc1")])
+    batch = batch_molecules(
+        [smiles_to_data("C"), smiles_to_data("CCO"), smiles_to_data("CC(N)(F)c1ccc(O)cc1")]
+    )
     network(batch).square().sum().backward()
     still = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
     # A score of the receiving end cancels in the softmax where all scores have one sign.
@@ -41,7 +43,7 @@ def test_every_weight_learns_and_single_atoms_pass(kind: type) -> None:
 
 def test_attention_sums_to_one_over_each_molecule() -> None:
     network = MoleculeNetwork(SETTINGS, 1).eval()
-    batch = batch_molecules([mol_graph("CCO"), mol_graph("C")])
+    batch = batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])
     weights = network.attention(batch)
     assert weights.shape[0] == 4
     torch.testing.assert_close(weights[:3].sum(0), torch.ones(weights.shape[1:]))

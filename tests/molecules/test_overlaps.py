@@ -9,7 +9,7 @@ import torch
 from gattn.data import Split, molecule_identities
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.inputs import featurise
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.evaluate import evaluate_table
 from gattn.molecules.runs.labels import Labels
@@ -27,7 +27,7 @@ def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",
     smiles, labels = [row[0] for row in rows], [row[1:] for row in rows]
     y = np.array([[np.nan if v is None else v for v in row] for row in labels], float)
     raw = np.array(labels, object) if task == "classification" else y
-    known = Labelled(
+    known = LabelledMolecules(
         featurise([]).inputs, torch.from_numpy(y), torch.arange(len(rows)),
         molecule_identities(smiles),
     )  # fmt: skip
@@ -209,14 +209,14 @@ def run(tmp_path_factory):
     lines: list[str] = []
     settings = override(
         None,
-        {"data": str(table), "target": ("y",), "split": "column:part", "model": "ridge",
+        {"data": str(table), "target": ("y",), "split": "column:part", "model": "gp",
          "workers": 1},
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         from tests.pictures import leave_blank
 
         leave_blank(patch)
-        metrics = train_run(settings, folder / "run", say=lines.append)
+        metrics = train_run(settings, folder / "run", log=lines.append)
     return folder, lines, metrics
 
 
@@ -251,7 +251,7 @@ def test_drawn_splits_have_no_overlap_of_writings(tmp_path, split):
     table.write_text("smiles,y\n" + rows)
     settings = override(
         None,
-        {"data": str(table), "target": ("y",), "split": split, "model": "ridge", "workers": 1},
+        {"data": str(table), "target": ("y",), "split": split, "model": "gp", "workers": 1},
     )
     with pytest.MonkeyPatch.context() as patch:
         from tests.pictures import leave_blank
@@ -269,7 +269,7 @@ def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_pat
         "CC(C)C,9.0\n"
     )
     lines: list[str] = []
-    metrics = evaluate_table(folder / "run", table, workers=1, say=lines.append)
+    metrics = evaluate_table(folder / "run", table, workers=1, log=lines.append)
     assert metrics["molecules"] == {"test": 3, "trained_on": 3, "left_out": 0}
     assert metrics["overlaps"]["learned/test"] == {
         "molecules": 2,
@@ -282,10 +282,10 @@ def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_pat
 
 
 def test_fit_warns_of_a_validation_part_that_overlaps():
-    model, y = MoleculeRegressor(model="ridge"), [float(i) for i in range(len(CHAINS))]
+    model, y = MoleculeRegressor(model="gp"), [float(i) for i in range(len(CHAINS))]
     with pytest.warns(UserWarning, match="1 molecule in both the training and the validation"):
         model.fit(CHAINS, y, validation=(["[H]OC", "CCF"], [0.0, 1.0]))
-    groups = MoleculeRegressor(model="ridge").fit([*CHAINS, "[H]OC", "[CH3:1]O"], [*y, 0.0, 0.0])
+    groups = MoleculeRegressor(model="gp").fit([*CHAINS, "[H]OC", "[CH3:1]O"], [*y, 0.0, 0.0])
     assert len(groups.seen_) == len(CHAINS)
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 pytest.importorskip("rdkit")
-pytest.importorskip("lightning")
 
 from gattn.data import morgan_fingerprints, tanimoto_ridge
 from gattn.molecules.baselines import baseline_predictions
@@ -48,13 +47,16 @@ def fitted(y: Tensor, task: Task = "regression", **settings) -> MoleculePredicto
 
 
 def assert_equal(one: Prediction, other: Prediction) -> None:
-    for name in ("mean", "std", "members", "nearest"):
+    for name in ("mean", "std", "member_predictions", "max_train_similarity"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
-    assert one.parts.keys() == other.parts.keys()
-    assert all(torch.equal(one.parts[name], other.parts[name]) for name in one.parts)
+    assert one.component_means.keys() == other.component_means.keys()
+    assert all(
+        torch.equal(one.component_means[name], other.component_means[name])
+        for name in one.component_means
+    )
 
 
-@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "ridge"])
+@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "gp"])
 def test_a_restored_model_predicts_the_same(model: str) -> None:
     inputs, y = made()
     predictor = fitted(y, model=model, ensemble=2)
@@ -63,7 +65,7 @@ def test_a_restored_model_predicts_the_same(model: str) -> None:
     found = predictor.predict(inputs)
     assert_equal(found, again.predict(inputs))
     assert found.mean.shape == found.std.shape == (len(CHAINS), 2)
-    assert found.members.shape == (0 if model == "ridge" else 2, len(CHAINS), 2)
+    assert found.member_predictions.shape == (0 if model == "gp" else 2, len(CHAINS), 2)
     assert found.mean.dtype == found.std.dtype == torch.float64
     assert (found.std > 0).all()
     assert len(predictor.history) == len(predictor.networks)
@@ -73,12 +75,12 @@ def test_the_mean_is_that_of_the_parts_and_the_part_that_knows_weighs_more() -> 
     inputs, y = made()
     predictor = fitted(y)
     found, weights = predictor.predict(inputs), predictor.weights
-    wanted = sum(weights[name] * part for name, part in found.parts.items())
+    wanted = sum(weights[name] * part for name, part in found.component_means.items())
     torch.testing.assert_close(found.mean, wanted)
     assert sum(weights.values()) == pytest.approx(1)
-    assert weights["ridge"] > 0.8  # the network has seen two epochs, and descriptors count atoms
+    assert weights["gp"] > 0.8  # the network has seen two epochs, and descriptors count atoms
     assert (found.mean - y)[60:, 0].abs().max() < 0.5
-    torch.testing.assert_close(found.members.mean(0), found.parts["attention"])
+    torch.testing.assert_close(found.member_predictions.mean(0), found.component_means["attention"])
 
 
 def test_the_unit_of_a_target_is_that_of_mean_and_std() -> None:
@@ -92,12 +94,14 @@ def test_same_seed_same_numbers() -> None:
     inputs, y = made()
     one, same, other = (fitted(y, seed=seed).predict(inputs) for seed in (0, 0, 1))
     assert_equal(one, same)
-    assert not torch.equal(one.members, other.members)
+    assert not torch.equal(one.member_predictions, other.member_predictions)
 
 
 def test_members_differ_and_the_first_is_the_network_alone() -> None:
     inputs, y = made()
-    several, alone = (fitted(y, ensemble=number).predict(inputs).members for number in (2, 1))
+    several, alone = (
+        fitted(y, ensemble=number).predict(inputs).member_predictions for number in (2, 1)
+    )
     assert not torch.equal(several[0], several[1])
     assert torch.equal(several[0], alone[0])
 
@@ -109,7 +113,7 @@ def test_classes_with_gaps_are_probabilities(class_weight: str) -> None:
     y[::4, 0] = torch.nan
     y[60:, 1] = torch.nan  # nothing of the second is known in the validation part
     found = fitted(y, "classification", class_weight=class_weight).predict(inputs)
-    for probability in (found.mean, found.members, *found.parts.values()):
+    for probability in (found.mean, found.member_predictions, *found.component_means.values()):
         assert ((probability >= 0) & (probability <= 1)).all()
     assert ((found.mean > 0.5) == (y == 1))[y.isfinite()].double().mean() > 0.9
     assert (found.std >= 0).all()
@@ -126,16 +130,16 @@ def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
 
 def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> None:
     inputs, y = made()
-    found = fitted(y, model="ridge").predict(inputs).nearest
+    found = fitted(y, model="gp").predict(inputs).max_train_similarity
     assert (found == 1).all()  # the validation part was learned from, too
     bits = morgan_fingerprints(inputs.molecules)
     both = bits @ bits[:60].t()
     either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
-    nearest = fitted(y, model="ridge").validation.nearest
+    nearest = fitted(y, model="gp").validation.max_train_similarity
     torch.testing.assert_close(nearest, (both / either).amax(1)[60:])
 
 
-@pytest.mark.parametrize("model", ["stacked", "attention", "ridge"])
+@pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
 def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
     _, y = made()
     settings = {"model": model, "seed": 1}
@@ -178,7 +182,7 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
 def test_rows_of_one_molecule_are_left_out_together() -> None:
     inputs, y = made()
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
-    settings = MoleculeSettings(model="ridge")
+    settings = MoleculeSettings(model="gp")
     y = y[:, :1]
     y[60:62] += 5  # labels that no other molecule explains
     fits = [
@@ -197,8 +201,8 @@ def test_no_molecules_and_embeddings() -> None:
     predictor = fitted(y)
     found = predictor.predict(inputs[:0])
     assert found.mean.shape == found.std.shape == (0, 2)
-    assert found.members.shape == (1, 0, 2)
-    assert found.nearest.shape == (0,)
+    assert found.member_predictions.shape == (1, 0, 2)
+    assert found.max_train_similarity.shape == (0,)
     assert predictor.embed(inputs).shape == (len(CHAINS), 5 * TINY["width"])
     assert predictor.embed(inputs[:0]).shape == (0, 5 * TINY["width"])
     two = fitted(y, ensemble=2)
@@ -206,7 +210,7 @@ def test_no_molecules_and_embeddings() -> None:
     assert two.predict(inputs[:0]).std.shape == (0, 2)
     torch.testing.assert_close(two.embed(inputs[:3]), torch.cat(made_by, 1))
     with pytest.raises(ValueError, match="embed needs a network"):
-        fitted(y, model="ridge").embed(inputs)
+        fitted(y, model="gp").embed(inputs)
 
 
 def test_wrong_shapes_and_missing_labels_are_told() -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings, override
 from gattn.molecules.runs.labels import read_labels
 from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.tuning import tune
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 from gattn.training.settings import read_toml, write_toml
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
@@ -313,11 +313,14 @@ def test_settings_come_back_from_their_file(tmp_path):
         ({"coverage": 1.0}, "coverage"),
         ({"tune": -1}, "tune"),
         ({"workers": 0}, "workers"),
-        ({"seed": 2**70}, "seed must be a whole number from 0 to 2147483647"),
+        ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),
         ({"target": ("y",)}, "no DATA"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different signs"),
         ({"data": "a.csv", "target": ("y", "y")}, "named once"),
         ({"heads": 7}, "must divide width"),
+        ({"tune": 2, "width": 96}, "tune searches width among 64, 128, 256 .*; got 96"),
+        ({"tune": 2, "layers": 1}, "tune searches layers from 2 to 6 .*; got 1"),
+        ({"tune": 2, "width": 128, "heads": 128}, "which heads must divide; got heads 128"),
     ],
 )
 def test_settings_that_cannot_be(given, told):

@@ -6,14 +6,15 @@ import torch
 from sklearn.metrics import r2_score
 
 from gattn.molecules import MoleculeRegressor
-from gattn.molecules.runs.measure import measure, measure_baselines, measure_intervals
-from gattn.molecules.stack import fit_spread
+from gattn.molecules.runs.measure import measure_baselines, measure_intervals
+from gattn.molecules.stacking import fit_spread
+from gattn.pipeline.measure import measure
 from gattn.training.scaling import moments
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 21) for end in ("O", "N", "Cl")]
 TRAIN, VAL, TEST = (torch.arange(start, len(SMILES), 3) for start in range(3))
 LABELS = np.random.default_rng(0).normal(0.1 * np.arange(len(SMILES)), 0.5)
-RIDGE = {"model": "ridge", "workers": 1}
+GP = {"model": "gp", "workers": 1}
 NETWORK = {"model": "stacked", "epochs": 2, "width": 16, "heads": 2, "layers": 1, "ensemble": 2}
 
 
@@ -34,10 +35,10 @@ def fitted(labels, **settings):
 
 @pytest.fixture(scope="module")
 def of_one():
-    return fitted(LABELS, **RIDGE)
+    return fitted(LABELS, **GP)
 
 
-@pytest.mark.parametrize("settings", [RIDGE, NETWORK], ids=["ridge", "stacked"])
+@pytest.mark.parametrize("settings", [GP, NETWORK], ids=["gp", "stacked"])
 @pytest.mark.parametrize("power", [-40, 40])
 def test_a_power_of_two_changes_the_exponents_alone(settings, power) -> None:
     scale = 2.0**power
@@ -54,7 +55,7 @@ def test_a_power_of_two_changes_the_exponents_alone(settings, power) -> None:
 @pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-3, 1e6, 1e12])
 def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
     made, scores, baselines, intervals, _ = of_one
-    other, other_scores, other_baselines, other_intervals, y = fitted(scale * LABELS, **RIDGE)
+    other, other_scores, other_baselines, other_intervals, y = fitted(scale * LABELS, **GP)
     torch.testing.assert_close(other.mean / scale, made.mean, rtol=1e-6, atol=0)
     torch.testing.assert_close(other.std / scale, made.std, rtol=1e-6, atol=0)
     assert other_scores["r2"] == pytest.approx(scores["r2"], rel=1e-6)
@@ -69,7 +70,7 @@ def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
 @pytest.mark.parametrize(("scale", "offset"), [(1e-3, 1e6), (1.0, -1e9), (1e6, 1e12)])
 def test_an_offset_moves_predictions_alone(of_one, scale, offset) -> None:
     made, scores, baselines, *_ = of_one
-    other, other_scores, other_baselines, *_ = fitted(scale * LABELS + offset, **RIDGE)
+    other, other_scores, other_baselines, *_ = fitted(scale * LABELS + offset, **GP)
     torch.testing.assert_close((other.mean - offset) / scale, made.mean, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(other.std / scale, made.std, rtol=1e-4, atol=0)
     assert other_scores["r2"] == pytest.approx(scores["r2"], rel=1e-4)

@@ -8,7 +8,7 @@ import torch
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from gattn.data import dataset, open_table
+from gattn.data import get_dataset, open_table
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
 from gattn.molecules.inputs import featurise
@@ -63,12 +63,12 @@ def test_predictions_are_those_of_the_molecule(model):
     groups = [writings(text, 3 * len(HABITS)) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
     made = predictor.predict(featurise(texts).inputs)
-    for name in ("mean", "std", "nearest"):
+    for name in ("mean", "std", "max_train_similarity"):
         values = getattr(made, name).reshape(len(groups), -1)
         assert values.shape == (len(MOLECULES), 25)
         apart = values.max(1).values - values.min(1).values
         assert apart.max() <= TOLERANCE * scale, name
-    assert (made.nearest == 1).all()
+    assert (made.max_train_similarity == 1).all()
 
 
 def test_isomers_have_predictions_of_their_own(model):
@@ -117,7 +117,7 @@ def test_predictions_of_real_molecules_are_those_of_the_molecule(model, real_dat
     predictor, scale = model
     draw, groups = random.Random(0), []
     for name in ("bbbp", "esol", "freesolv", "hiv", "tox21"):
-        record = dataset(name)
+        record = get_dataset(name)
         table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
         rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
         with rdBase.BlockLogs():
@@ -127,7 +127,7 @@ def test_predictions_of_real_molecules_are_those_of_the_molecule(model, real_dat
     assert len(groups) >= 500
     assert len(texts) >= 5000
     made = predictor.predict(featurise(texts).inputs)
-    for name in ("mean", "std", "nearest"):
+    for name in ("mean", "std", "max_train_similarity"):
         values = getattr(made, name).reshape(len(groups), -1)
         apart = values.max(1).values - values.min(1).values
         assert apart.max() <= TOLERANCE * scale, texts[10 * int(apart.argmax())]

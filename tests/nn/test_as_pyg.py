@@ -137,7 +137,7 @@ def test_a_subclass_sees_the_edge_features_of_pyg(loops):
     weight = torch.rand(6)
     theirs, ours = weighted(pyg.GATConv), weighted(nn.GATConv)
     torch.testing.assert_close(ours(X, EDGES, weight), theirs(X, EDGES, weight))
-    assert ours.why_not_fused == "Weighted overrides edge_update"
+    assert ours.slow_path_reason == "Weighted overrides edge_update"
 
 
 # Weights and dropout
@@ -330,7 +330,7 @@ def test_ignored_edge_features_that_are_an_error_stay_one():
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "migrate.md"
 SECTION = GUIDE.read_text().split("## Why the slow path?")[1].split("```")[0]
-REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"why_not_fused"}
+REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reason"}
 """Those that the guide lists."""
 
 
@@ -346,26 +346,26 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
         pass
 
     layer = nn.GATConv(6, 4, edge_dim=3)
-    assert layer.why_not_fused == ""
-    assert Mine(6, 4).why_not_fused == "Mine overrides message, aggregate"
-    assert Heir(6, 4).why_not_fused == "Mine overrides message, aggregate"
+    assert layer.slow_path_reason == ""
+    assert Mine(6, 4).slow_path_reason == "Mine overrides message, aggregate"
+    assert Heir(6, 4).slow_path_reason == "Mine overrides message, aggregate"
     assert (
-        nn.GATConv(6, 4, aggr="max").why_not_fused
+        nn.GATConv(6, 4, aggr="max").slow_path_reason
         == "it aggregates by MaxAggregation(), not by the plain sum"
     )
     reverse = nn.GATConv(6, 4, flow="target_to_source")
-    assert reverse.why_not_fused == "flow is 'target_to_source'"
+    assert reverse.slow_path_reason == "flow is 'target_to_source'"
     layer.explain = True
-    assert layer.why_not_fused == "explain mode is on"
+    assert layer.slow_path_reason == "explain mode is on"
     layer.explain = False
     handle = layer.lin_edge.register_forward_hook(lambda m, given, out: None)
-    assert layer.why_not_fused == "lin_edge does more than multiply and add its bias"
+    assert layer.slow_path_reason == "lin_edge does more than multiply and add its bias"
     handle.remove()
     handle = layer.register_message_forward_hook(lambda m, given, out: None)
-    assert layer.why_not_fused == "a hook on message wants to see its edges"
+    assert layer.slow_path_reason == "a hook on message wants to see its edges"
     handle.remove()
     layer.message = lambda x_j, alpha: x_j
-    assert layer.why_not_fused == "message was replaced on the instance"
+    assert layer.slow_path_reason == "message was replaced on the instance"
     assert {
         "explain mode is on",
         "Mine overrides message",
@@ -460,7 +460,7 @@ def test_what_changes_a_layer_of_pyg_changes_ours(name):
     ours.load_state_dict(theirs.state_dict())
     expected = theirs(X, EDGES)
     for layer in (ours, copy.deepcopy(ours)):
-        assert layer.why_not_fused == reason
+        assert layer.slow_path_reason == reason
     torch.testing.assert_close(ours(X, EDGES), expected)
     kept, _ = convert(torch.nn.ModuleList([theirs, pyg.GATConv(6, 4)]))
     torch.testing.assert_close(kept(X, EDGES), expected)
@@ -482,7 +482,7 @@ def test_an_attention_of_its_own_is_run():
         for base in (pyg.SuperGATConv, nn.SuperGATConv)
     )
     ours.load_state_dict(theirs.state_dict())
-    assert ours.why_not_fused == "Flat overrides get_attention"
+    assert ours.slow_path_reason == "Flat overrides get_attention"
     torch.testing.assert_close(ours(X, EDGES), theirs(X, EDGES))
 
 
@@ -494,11 +494,11 @@ def test_methods_that_pyg_binds_by_itself_are_its_own(package):
     layer.explain = False
     assert "propagate" in vars(layer)
     ours = convert(layer)
-    assert ours.why_not_fused == ""
+    assert ours.slow_path_reason == ""
     torch.testing.assert_close(ours(X, EDGES), expected)
     decomposed = package.AGNNConv(decomposed_layers=2)
     assert "propagate" in vars(decomposed)
-    assert convert(decomposed).why_not_fused == ""
+    assert convert(decomposed).slow_path_reason == ""
 
 
 def test_an_equation_replaced_in_a_class_of_pyg_is_not_lost(monkeypatch):

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 
 SMALL = {"width": 8, "heads": 2, "dropout": 0.2, "learning_rate": 0.02, "epochs": 60}
 

@@ -8,8 +8,8 @@ from torch_geometric.data import Data
 
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.files import read_graph_file
-from gattn.nodes.parts import masked_parts
 from gattn.nodes.reading import read_graph
+from gattn.nodes.splits import masked_split
 
 EDGES = pd.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "a"], "weight": [1, 2, 3]})
 NODES = pd.DataFrame({"id": ["a", "b", "c", "d"], "age": [1.0, 2.0, None, 4.0]})
@@ -216,12 +216,12 @@ def test_masks_are_read_as_they_are_written():
     y = torch.zeros(3, dtype=torch.float64)
     words = {"train_mask": ["True", "False", ""], "val_mask": ["0", "1", "NA"]}
     table = pd.DataFrame({"id": ["a", "b", "c"], **words, "test_mask": [False, None, True]})
-    split, notes = masked_parts(read_graph((EDGES, table)), y, 0, by_class=True)
+    split, notes = masked_split(read_graph((EDGES, table)), y, 0, by_class=True)
     assert [part.tolist() for part in (split.train, split.val, split.test)] == [[0], [1], [2]]
     assert (split.protocol, notes) == ("public", [])
     table["val_mask"] = ["no", "1", "0"]
     with pytest.raises(GraphError, match="val_mask must hold true and false; it holds 'no'"):
-        masked_parts(read_graph((EDGES, table)), y, 0, by_class=True)
+        masked_split(read_graph((EDGES, table)), y, 0, by_class=True)
 
 
 @pytest.mark.parametrize("edge", [(7, 0), (0, 7), (-1, 0)])
@@ -235,7 +235,7 @@ def test_masks_of_several_splits_are_refused_where_they_are_needed():
     data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, train_mask=torch.ones(2, 10))
     graph = read_graph(data)
     with pytest.raises(GraphError, match=r"train_mask must .* it is \(2, 10\): choose one"):
-        masked_parts(graph, torch.zeros(2), 0, by_class=True)
+        masked_split(graph, torch.zeros(2), 0, by_class=True)
     x = torch.tensor([[1.0], [torch.nan]])
     with pytest.raises(GraphError, match="x must be finite"):
         read_graph(Data(edge_index=data.edge_index, x=x))

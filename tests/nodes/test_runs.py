@@ -7,40 +7,40 @@ import torch
 
 from gattn.nodes.baselines import propagate_labels
 from gattn.nodes.entropy import attention_entropy
-from gattn.nodes.parts import per_class_parts, random_parts
-from gattn.nodes.runs.repeat import Planned, plan, spread
+from gattn.nodes.runs.trials import TrialPlan, plan_trials, variance_components
+from gattn.nodes.splits import per_class_split, random_node_split
 from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.losses import squared_error
-from gattn.training.records import TrainingError
+from gattn.training.types import TrainingError
 
 
 def test_parts_share_no_node_and_leave_out_the_unlabelled():
     y = torch.arange(600).double() % 3
     y[::10] = torch.nan
     for split in (
-        per_class_parts(y, 0),
-        random_parts(y, 0, (0.6, 0.2, 0.2), by_class=True),
-        random_parts(y, 0, (0.6, 0.2, 0.2), by_class=False),
+        per_class_split(y, 0),
+        random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=True),
+        random_node_split(y, 0, (0.6, 0.2, 0.2), by_class=False),
     ):
         every = torch.cat([split.train, split.val, split.test])
         assert sorted(every.tolist()) == y.isfinite().nonzero().flatten().tolist()
-    split = per_class_parts(y, 0)
+    split = per_class_split(y, 0)
     assert torch.bincount(y[split.train].long()).tolist() == [20, 20, 20]
     assert torch.bincount(y[split.val].long()).tolist() == [30, 30, 30]
 
 
 def test_small_classes_are_in_every_part():
     y = torch.tensor([0.0] * 10 + [1.0] * 100)
-    split = per_class_parts(y, 3)
+    split = per_class_split(y, 3)
     assert [(y[part] == 0).sum().item() for part in (split.train, split.val, split.test)] == [
         4, 3, 3,
     ]  # fmt: skip
 
 
-def _attempts(table):
+def _trials(table):
     """Trainings whose accuracy is given, a row for each draw of parts."""
     return [
-        SimpleNamespace(planned=Planned(part, 0), test={"accuracy": value})
+        SimpleNamespace(plan=TrialPlan(part, 0), test={"accuracy": value})
         for part, row in enumerate(table)
         for value in row
     ]
@@ -50,22 +50,22 @@ def test_the_spread_over_weights_is_told_from_that_over_parts():
     generator = torch.Generator().manual_seed(0)
     parts = 3.0 * torch.randn(400, 1, generator=generator)
     table = 80 + parts + torch.randn(400, 10, generator=generator)
-    found = spread(_attempts(table.tolist()), "accuracy")
-    assert found.of_weights == pytest.approx(1, rel=0.05)
-    assert found.of_parts == pytest.approx(3, rel=0.1)
-    assert found.mean == pytest.approx(table.mean().item())
-    alone = spread(_attempts([[1.0, 3.0]]), "accuracy")
+    components = variance_components(_trials(table.tolist()), "accuracy")
+    assert components.of_weights == pytest.approx(1, rel=0.05)
+    assert components.of_parts == pytest.approx(3, rel=0.1)
+    assert components.mean == pytest.approx(table.mean().item())
+    alone = variance_components(_trials([[1.0, 3.0]]), "accuracy")
     assert (alone.of_weights, alone.of_parts != alone.of_parts) == (pytest.approx(2**0.5), True)
 
 
 def test_the_mean_over_trainings_is_that_of_float64():
-    found = spread(_attempts([[0.9, 0.9]]), "accuracy")
-    assert (found.mean, found.of_weights) == (0.9, 0.0)
+    components = variance_components(_trials([[0.9, 0.9]]), "accuracy")
+    assert (components.mean, components.of_weights) == (0.9, 0.0)
 
 
 def test_a_public_split_is_trained_on_from_many_weights():
-    assert plan(3, 7, drawn=False) == [(0, 7), (0, 8), (0, 9)]
-    assert {one.split for one in plan(100, 0, drawn=True)} == set(range(10))
+    assert plan_trials(3, 7, drawn=False) == [(0, 7), (0, 8), (0, 9)]
+    assert {one.split for one in plan_trials(100, 0, drawn=True)} == set(range(10))
 
 
 def test_label_propagation_solves_the_harmonic_equations():

@@ -17,7 +17,7 @@ from gattn.draw.theme import DARK, LIGHT
 from gattn.training import plots
 from gattn.training.calibration import Reliability
 from gattn.training.plots import style
-from gattn.training.records import EpochRecord, History
+from gattn.training.types import EpochRecord, History
 
 Y = np.array([1.0, 2.0, np.nan, 4.0, 5.5])
 GUESS = np.array([1.1, 1.8, 3.0, 4.4, 5.0])

@@ -65,23 +65,26 @@ def tasks(count):
     global taken
     for number in range(count):
         taken += 1
-        yield number
+        yield f"key {number}", number
 
 threads = torch.get_num_threads()
 for result in in_order(work.square, tasks(2000), 2):
     found.append(result)
     ahead = max(ahead, taken - len(found))
-squares, processes, counts = zip(*found)
+keys, results = zip(*found)
+squares, processes, counts = zip(*results)
+print(list(keys) == [f"key {number}" for number in range(2000)])
 print(list(squares) == [number**2 for number in range(2000)], len(set(processes)), set(counts))
 print(os.getpid() in processes, torch.get_num_threads() == threads, ahead <= 2 * WINDOW)
 warnings.simplefilter("ignore")  # of these rows; other processes have filters of their own
-print(set(in_order(work.Rows().nonzeros, range(2000), 2)) == {(3, True), (3, False)})
-without_end = in_order(work.square, iter(int, 1), 2)
+nonzeros = {result for _, result in in_order(work.Rows().nonzeros, enumerate(range(2000)), 2)}
+print(nonzeros == {(3, True), (3, False)})
+without_end = in_order(work.square, enumerate(iter(int, 1)), 2)
 next(without_end)
 without_end.close()
 for spoilt in (work.wrong, work.endless, work.deadly):
     try:
-        list(in_order(spoilt, range(2000), 2))
+        list(in_order(spoilt, enumerate(range(2000)), 2))
     except (KeyError, KeyboardInterrupt, RuntimeError) as error:
         print(type(error).__name__)
 """
@@ -100,6 +103,7 @@ def test_results_come_in_order_and_failures_end_the_work(tmp_path):
         timeout=600,
     )
     assert done.stdout.splitlines() == [
+        "True",
         "True 2 {1}",
         "True True True",
         "True",
@@ -120,7 +124,7 @@ import work
 from gattn.training.processes import in_order
 
 os.environ["PARENT"] = str(os.getpid())
-for result in in_order(work.long, range(2000), 3):
+for result in in_order(work.long, enumerate(range(2000)), 3):
     if sys.argv[1] == "suspended":  # the iterator is not closed: the error's frames hold it
         time.sleep(3600)
 """

@@ -12,7 +12,6 @@ import torch
 
 from gattn.draw import figure
 from gattn.training.calibration import Reliability
-from gattn.training.records import EpochRecord, History
 from gattn.training.report import (
     Figure,
     Highlight,
@@ -29,6 +28,7 @@ from gattn.training.sections import (
     left_out,
     regression_figures,
 )
+from gattn.training.types import EpochRecord, History
 from tests.pictures import leave_blank
 
 EVIL = '<script>alert("1")</script> & \'C[C@@H](N)C(=O)O>>"'

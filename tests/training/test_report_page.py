@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from gattn.training.calibration import probability_reliability
-from gattn.training.records import EpochRecord, History
 from gattn.training.report import Figure, Section, write_report
 from gattn.training.run_report import Intervals, RunFacts, run_report
+from gattn.training.types import EpochRecord, History
 
 if TYPE_CHECKING:
     from selenium import webdriver

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import ast
+import inspect
+import sys
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
+from sklearn.base import clone
 
-from gattn.training.records import LoopSettings
-from gattn.training.settings import SettingsError, from_table, read_toml, to_table, write_toml
+import gattn
+from gattn.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.settings import MoleculeParameters
+from gattn.nodes import NodeClassifier, NodeRegressor
+from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.settings import NodeParameters
+from gattn.training.settings import (
+    Settings,
+    SettingsError,
+    declared,
+    document,
+    from_table,
+    read_toml,
+    settings_of,
+    to_table,
+    write_toml,
+)
+from gattn.training.types import LoopSettings
 
 
 @dataclass(frozen=True)
@@ -28,11 +51,10 @@ class Run:
     targets: tuple[str, ...] = ()
     parts: tuple[float, float] = (0.8, 0.2)
     limit: int | None = None
-    folder: Path | None = None
     shuffle: bool = True
 
 
-RUN = Run("a.csv", Model(16, 0.5, "deep"), ("x", "y"), (0.5, 0.5), 3, Path("out"), False)
+RUN = Run("a.csv", Model(16, 0.5, "deep"), ("x", "y"), (0.5, 0.5), 3, False)
 
 
 @pytest.mark.parametrize("run", [RUN, Run("b.csv")])
@@ -80,9 +102,9 @@ def test_tables_come_last() -> None:
         ({"data": "a", "model": {"kind": "x"}}, "model.kind must be one of 'plain', 'deep'; got"),
         ({"data": "a", "model": {"depth": 1}}, "there is no setting model.depth; there are width"),
         ({"data": "a", "model": 1}, "model must be a table; got 1"),
-        ({"data": "a", "targets": "x"}, "targets must be a list; got 'x'"),
-        ({"data": "a", "targets": ["x", 1]}, "targets[1] must be a text; got 1"),
-        ({"data": "a", "parts": [1.0]}, "parts must hold 2 values; got [1.0]"),
+        ({"data": "a", "targets": "x"}, "targets must be a list of texts; got 'x'"),
+        ({"data": "a", "targets": ["x", 1]}, "targets must be a list of texts; got ['x', 1]"),
+        ({"data": "a", "parts": [1.0]}, "parts must be a list of 2 numbers; got [1.0]"),
         ({"data": "a", "limit": "x"}, "limit must be a whole number; got 'x'"),
         ({"data": "a", "shuffle": 1}, "shuffle must be true or false; got 1"),
     ],
@@ -110,7 +132,9 @@ def test_the_file_is_named(tmp_path) -> None:
 def test_a_value_out_of_its_range_is_named_with_the_file(tmp_path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("epochs = 0\n")
-    with pytest.raises(SettingsError, match=r"config\.toml: epochs must be at least 1; got 0"):
+    with pytest.raises(
+        SettingsError, match=r"config\.toml: epochs must be a .*, at least 1; got 0"
+    ):
         read_toml(LoopSettings, path)
     for name, value in (("warmup", 1.0), ("average", 1.0), ("learning_rate", 0.0), ("seed", -1)):
         with pytest.raises(ValueError, match=f"{name} must be"):
@@ -123,6 +147,95 @@ def test_a_precision_that_a_cpu_has_not_is_refused() -> None:
         LoopSettings(precision="16-mixed")
 
 
-def test_every_setting_of_the_loop_is_told_of() -> None:
+KINDS = (LoopSettings, MoleculeParameters, RunSettings, NodeParameters, NodeRunSettings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_is_described_and_its_default_is_in_range(kind) -> None:
+    settings = declared(kind)
+    nested = [f.name for f in fields(kind) if f.default_factory is not MISSING]
+    assert [*settings, *nested] == [f.name for f in fields(kind)]
+    for name, setting in settings.items():
+        assert setting.description.endswith("."), name
+        assert len(setting.description.split()) > 2, name
+    document(kind)
+    assert "{settings}" not in (kind.__doc__ or "")
+
+
+def test_the_docstring_names_every_setting() -> None:
     for setting in fields(LoopSettings):
-        assert f"    {setting.name}:" in LoopSettings.__doc__
+        assert f"    {setting.name}: " in LoopSettings.__doc__
+
+
+def test_two_settings_that_contradict_each_other() -> None:
+    with pytest.raises(SettingsError, match=r"heads \(3\) must divide width \(128\)"):
+        MoleculeParameters(heads=3)
+
+
+def test_scalars_of_numpy_become_pythons() -> None:
+    parameters = MoleculeParameters()
+    holder = MoleculeRegressor(epochs=np.int64(3), dropout=np.float32(0.5))
+    settings = settings_of(MoleculeParameters, holder)
+    assert (type(settings.epochs), type(settings.dropout)) == (int, float)
+    assert (settings.epochs, settings.dropout, settings.width) == (3, 0.5, parameters.width)
+
+
+@pytest.mark.parametrize("name", [1, None, "x", True, float("nan")])
+def test_a_number_is_not_anything_else(name) -> None:
+    @dataclass(frozen=True)
+    class Loop(Settings):
+        rate: Annotated[float, Meta(gt=1)] = 2.0
+
+    with pytest.raises(SettingsError, match="rate must be a number above 1; got"):
+        from_table(Loop, {"rate": name})
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind"),
+    [
+        (MoleculeRegressor, MoleculeParameters),
+        (MoleculeClassifier, MoleculeParameters),
+        (NodeClassifier, NodeParameters),
+        (NodeRegressor, NodeParameters),
+    ],
+)
+def test_estimators_have_the_declared_parameters(estimator, kind) -> None:
+    parameters = inspect.signature(estimator).parameters
+    assert {name: p.default for name, p in parameters.items()} == {
+        f.name: f.default for f in fields(kind)
+    }
+    model = estimator(seed=5)
+    assert clone(model).get_params() == {**estimator().get_params(), "seed": 5}
+    assert model.set_params(width=7).width == 7
+    with pytest.raises(TypeError, match="epoch"):
+        estimator(epoch=3)
+
+
+LIGHT = (
+    *("cli", "molecules/__init__.py", "molecules/settings.py", "molecules/runs/config.py"),
+    *("nodes/__init__.py", "nodes/settings.py", "nodes/runs/config.py"),
+    *("training/settings.py", "training/checks.py", "pipeline/text.py", "pipeline/__init__.py"),
+)
+ALLOWED = {"__future__", "gattn", "msgspec", "rich", "typer", *sys.stdlib_module_names}
+
+
+def test_a_command_can_reject_its_arguments_without_torch() -> None:
+    """What is imported with the commands needs msgspec, Typer and Rich alone."""
+    package = Path(gattn.__file__).parent
+    light = [path for name in LIGHT for path in (package / name).glob("*.py")]
+    light += [package / name for name in LIGHT if name.endswith(".py")]
+    assert len(light) > 10
+    names = {str(path.relative_to(package.parent)) for path in light}
+    for path in light:
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in tree.body:
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            for module in modules:
+                assert module.split(".")[0] in ALLOWED, f"{path}: {module}"
+                if module.startswith("gattn.") and module != "gattn.files":
+                    file = module.replace(".", "/")
+                    assert {f"{file}.py", f"{file}/__init__.py"} & names, f"{path}: {module}"

@@ -1,1 +1,1 @@
-"""What the commands do: tables in, folders and tables out. Take what you need from its module."""
+"""The commands of molecules, one module each. Nothing is imported here."""

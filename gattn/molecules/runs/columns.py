@@ -1,24 +1,27 @@
-"""Predictions as columns of a table: names, and cells of text."""
+"""Predictions of molecules as columns of a table: their names, cells and rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import torch
+from pandas import isna
 from torch import Tensor
 
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.training.words import beside_error
+from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.measure import label_sets
+from gattn.molecules.runs.source import Source
+from gattn.pipeline.text import with_precision
 
-__all__ = ["prediction_cells", "prediction_columns"]
+__all__ = ["prediction_cells", "prediction_columns", "prediction_table"]
 
 SIMILARITY = "similarity"
 
 
 def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
-    """The names of the columns: with several targets each begins with the target's name.
+    """Return the names of the columns: with several targets each begins with the target's name.
 
     Args:
         estimator: a fitted one.
@@ -37,34 +40,52 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
 
 
 def prediction_cells(
-    estimator: MoleculeEstimator, made: Prediction, coverage: float
+    estimator: MoleculeEstimator, predicted: Prediction, coverage: float
 ) -> list[list[str]]:
-    """The cells of k predictions under :func:`prediction_columns`, numbers to six digits or more.
+    """Write the cells of k predictions under :func:`prediction_columns`, with 6 digits or more.
 
-    A predicted number has so many that four digits of its standard deviation show in it.
+    A predicted number has enough digits to show four digits of its standard deviation.
     """
+    mean, std, columns = predicted.mean, predicted.std, []
     if isinstance(estimator, MoleculeRegressor):
-        ends = estimator.calibrator_.interval(made.mean, made.std, coverage=coverage)
-        columns = [made.mean, made.std, *ends]
-        per_target = [
-            [_beside(column[:, i], made.std[:, i]) for column in columns] for i in _targets(made)
-        ]
+        ends = estimator.calibrator_.interval(mean, std, coverage=coverage)
+        for i in range(mean.shape[1]):
+            columns += [_precise(values[:, i], std[:, i]) for values in (mean, std, *ends)]
     elif isinstance(estimator, MoleculeClassifier):
-        both = torch.stack([1 - made.mean, made.mean], dim=2)
-        sets = estimator.calibrator_.sets(both, coverage=coverage)
-        per_target = [
-            [
-                [str(kinds[int(p > 0.5)]) for p in made.mean[:, i].tolist()],
-                _numbers(made.mean[:, i]),
-                _numbers(made.std[:, i]),
-                [_joined(kinds, held) for held in sets[:, i].tolist()],
-            ]
-            for i, kinds in enumerate(estimator.classes_by_target)
-        ]
+        sets = label_sets(estimator, predicted, coverage)
+        for i, kinds in enumerate(estimator.classes_by_target):
+            labels = [str(kinds[int(p > 0.5)]) for p in mean[:, i].tolist()]
+            members = [_joined(kinds, is_in) for is_in in sets[:, i].tolist()]
+            columns += [labels, _numbers(mean[:, i]), _numbers(std[:, i]), members]
     else:
         raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
-    flat = [column for columns in per_target for column in columns]
-    return [list(cells) for cells in zip(*flat, _numbers(made.nearest))]
+    return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
+
+
+def prediction_table(
+    estimator: MoleculeEstimator,
+    source: Source,
+    parts: Mapping[str, LabelledMolecules],
+    predictions: Mapping[str, Prediction],
+    coverage: float,
+) -> Iterator[Sequence[object]]:
+    """Yield a header, then a row for each molecule: its origin, labels and prediction.
+
+    Args:
+        estimator: made the predictions.
+        source: the rows that the molecules came from.
+        parts: molecules by the name of their part.
+        predictions: of each part.
+        coverage: coverage of the intervals.
+    """
+    targets = estimator.targets_
+    measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
+    yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
+    for part, molecules in parts.items():
+        cells = prediction_cells(estimator, predictions[part], coverage)
+        for row, predicted in zip(molecules.rows.tolist(), cells):
+            labels = ["" if isna(label) else label for label in source.labels.y[row]]
+            yield [row, source.smiles[row].strip(), part, *labels, *predicted]
 
 
 def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
@@ -75,19 +96,15 @@ def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
     return ("prediction", probability, "std", "set")
 
 
-def _targets(made: Prediction) -> range:
-    return range(made.mean.shape[1])
-
-
 def _numbers(column: Tensor) -> list[str]:
     return [f"{value:.6g}" for value in column.tolist()]
 
 
-def _beside(column: Tensor, std: Tensor) -> list[str]:
-    """Numbers, whose digits reach as far as those of their standard deviation."""
+def _precise(column: Tensor, std: Tensor) -> list[str]:
+    """Write numbers with enough digits for their standard deviations."""
     pairs = zip(column.tolist(), std.tolist())
-    return [beside_error(value, error, digits=6, of_error=4) for value, error in pairs]
+    return [with_precision(value, error, digits=6, error_digits=4) for value, error in pairs]
 
 
-def _joined(kinds: Iterable[object], held: Sequence[bool]) -> str:
-    return "|".join(str(kind) for kind, is_held in zip(kinds, held) if is_held)
+def _joined(kinds: Iterable[object], is_in: Sequence[bool]) -> str:
+    return "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)

@@ -1,110 +1,210 @@
-"""The settings of a run: what a ``train`` command was asked for, and what config.toml holds."""
+"""Settings of a run: the options of ``gattn molecules train`` and the content of config.toml."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from gattn.data.numbers import NumberFormat
+from msgspec import Meta
+
 from gattn.molecules.settings import MoleculeSettings
-from gattn.training.checks import check_share
-from gattn.training.settings import overridden, read_toml
+from gattn.training.settings import (
+    Coverage,
+    Settings,
+    SettingsError,
+    document,
+    read_toml,
+    updated,
+)
 
-__all__ = ["RunSettings", "override"]
+if TYPE_CHECKING:
+    from gattn.data.tables.numbers import NumberFormat
+
+__all__ = ["SEARCH", "NumberSettings", "RunSettings", "override"]
+
+SEARCH: dict[str, tuple[float, ...]] = {
+    "width": (64, 128, 256),
+    "layers": (2, 6),
+    "dropout": (0.0, 0.3),
+    "learning_rate": (3e-4, 3e-3),
+}
+"""Settings that ``tune`` searches: the widths to choose from, and the ranges of the others."""
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """What a model is trained on and how.
+@dataclass(frozen=True, kw_only=True)
+class NumberSettings(Settings):
+    """Settings of how the numbers of the labels are written."""
+
+    panel: ClassVar[str] = "How the numbers of the labels are written"
+
+    decimal: Annotated[
+        Literal[".", ","],
+        Meta(description="Decimal sign of the labels. Set it for tables with decimal commas."),
+    ] = "."
+    thousands: Annotated[
+        Literal["", ",", ".", " ", "'"],
+        Meta(description="Separator between groups of three digits, as in 1,008."),
+    ] = ""
+    censored: Annotated[
+        Literal["refuse", "drop", "bound"],
+        Meta(
+            description="Treatment of censored labels such as >10: refuse reports an error, drop "
+            "takes them as missing, bound takes the number as the value."
+        ),
+    ] = "refuse"
+    uncertainty: Annotated[
+        Literal["refuse", "drop"],
+        Meta(
+            description="Treatment of labels such as 3.2 ± 0.1: refuse reports an error, drop "
+            "reads 3.2."
+        ),
+    ] = "refuse"
+    unit: Annotated[
+        str,
+        Meta(
+            description="Unit that may stand behind a number, as nM or %; values are not converted."
+        ),
+    ] = ""
+
+    @property
+    def style(self) -> NumberFormat:
+        """The parser of the numbers of the labels."""
+        from gattn.data.tables.numbers import NumberFormat
+
+        return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
+
+    def check(self) -> None:
+        """Check that the signs differ and that the unit is one."""
+        super().check()
+        if self.thousands or self.decimal == "," or self.unit:
+            _ = self.style  # importing it takes long: it is checked only where it is needed
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(NumberSettings):
+    """Settings of a training run: the data, how to read and split them, and the model.
 
     Attributes:
-        data: a CSV file; empty for the 1,017 measured compounds of CHEMBL2321810.
-        smiles: its column of SMILES.
-        target: its columns of labels.
-        task: what the labels are; ``"auto"`` reads it from them.
-        split: ``"random"``, ``"scaffold"``, ``"column:NAME"`` for a column that says train, val
-            or test, or a JSON file of rows such as the ``splits.json`` of another run.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        decimal: the decimal sign of the labels.
-        thousands: the separator between groups of three digits of the labels.
-        censored: whether labels such as ``>10`` are refused, taken as missing, or taken for their
-            bound.
-        uncertainty: whether ``3.2 ± 0.1`` is refused, or read as 3.2.
-        unit: what may stand behind the numbers.
-        skip_bad_labels: leave out every label that cannot be read, however many there are.
-        coverage: the promise of the intervals in the run's tables and report.
-        tune: how many settings to try before the model is trained.
-        workers: processes that read SMILES.
-        cache: a folder that keeps what was read of the SMILES, so that the next run on the same
-            ones does not read them again; empty for the folder ``.gattn`` beside the run.
-        model: what the model is made of and trained by.
+        {settings}
+        model: the settings of the model and its training.
 
     Raises:
         ValueError: a value out of its range; the message names the setting.
     """
 
-    data: str = ""
-    smiles: str = "smiles"
-    target: tuple[str, ...] = ()
-    task: Literal["auto", "regression", "classification"] = "auto"
-    split: str = "random"
-    encoding: str | None = None
-    decimal: Literal[".", ","] = "."
-    thousands: Literal["", ",", ".", " ", "'"] = ""
-    censored: Literal["refuse", "drop", "bound"] = "refuse"
-    uncertainty: Literal["refuse", "drop"] = "refuse"
-    unit: str = ""
-    skip_bad_labels: bool = False
-    coverage: float = 0.9
-    tune: int = 0
-    workers: int = 2
-    cache: str = ""
+    panel: ClassVar[str] = "Options"
+
+    data: Annotated[
+        str,
+        Meta(
+            description="CSV table with a header, SMILES and labels.",
+            extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
+        ),
+    ] = ""
+    smiles: Annotated[str, Meta(description="Column of SMILES.")] = "smiles"
+    target: Annotated[
+        tuple[str, ...], Meta(description="Column of labels to predict; repeat it for several.")
+    ] = ()
+    task: Annotated[
+        Literal["auto", "regression", "classification"],
+        Meta(description="Type of the labels; auto infers it from them."),
+    ] = "auto"
+    split: Annotated[
+        str,
+        Meta(
+            description="Split into training, validation and test part: random, scaffold (no "
+            "scaffold in two parts: a harder test), column:NAME for a column that says train, val "
+            "or test, or FILE.json as the splits.json of another run."
+        ),
+    ] = "random"
+    encoding: Annotated[
+        str | None,
+        Meta(
+            description="Text encoding of the table, as latin-1. Set it if the table is not UTF-8.",
+            extra={"default": "the byte order mark, else UTF-8"},
+        ),
+    ] = None
+    skip_bad_labels: Annotated[
+        bool,
+        Meta(
+            description="Leave out all labels that cannot be read. By default too many of them are "
+            "an error."
+        ),
+    ] = False
+    coverage: Coverage = 0.9
+    tune: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Number of settings to try with Optuna before training; each trial takes "
+            "as long as one training. The first trial uses the given settings.",
+        ),
+    ] = 0
+    workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 2
+    cache: Annotated[
+        str,
+        Meta(
+            description="Folder that stores parsed SMILES, so that later runs start faster.",
+            extra={"default": ".gattn beside the run"},
+        ),
+    ] = ""
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
-    def __post_init__(self) -> None:
-        check_share("coverage", self.coverage)
-        _ = self.style  # refuses settings that contradict
-        if self.tune < 0:
-            raise ValueError(f"tune must be at least 0; got {self.tune}")
-        if self.workers < 1:
-            raise ValueError(f"workers must be at least 1; got {self.workers}")
+    def check(self) -> None:
+        """Check the split, the targets and the start of a search."""
+        super().check()
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
         if self.split not in ("random", "scaffold") and column == self.split and not is_file:
-            raise ValueError(
+            raise SettingsError(
                 f"split must be random, scaffold, column:NAME or FILE.json; got {self.split!r}"
             )
         if len(set(self.target)) < len(self.target):
-            raise ValueError(f"each target must be named once; got {', '.join(self.target)}")
+            raise SettingsError(f"each target must be named once; got {', '.join(self.target)}")
         if self.target and not self.data:
-            raise ValueError("a target was named, but no DATA to find it in")
+            raise SettingsError("a target was named, but no DATA to find it in")
+        if self.tune:
+            self._check_search()
 
-    @property
-    def style(self) -> NumberFormat:
-        """The way in which the numbers of the labels are written."""
-        return NumberFormat(
-            self.decimal, self.thousands, self.censored, self.uncertainty, self.unit
-        )
+    def _check_search(self) -> None:
+        """Check that a search can start from these settings."""
+        for name, values in SEARCH.items():
+            value = getattr(self.model, name)
+            if name == "width" and value not in values:
+                raise SettingsError(
+                    f"tune searches width among {', '.join(map(str, values))} and starts from the "
+                    f"given one, which must be among them; got {value}"
+                )
+            if not values[0] <= value <= values[-1]:
+                raise SettingsError(
+                    f"tune searches {name} from {values[0]} to {values[-1]} and starts from the "
+                    f"given one, which must be in this range; got {value}"
+                )
+        if bad := [width for width in SEARCH["width"] if width % self.model.heads]:
+            raise SettingsError(
+                f"tune searches width among {', '.join(map(str, SEARCH['width']))}, which heads "
+                f"must divide; got heads {self.model.heads} (not a divisor of {bad[0]})"
+            )
 
 
-def override(config: str | Path | None, given: Mapping[str, Any]) -> RunSettings:
-    """Read the settings of a config file, and let those of the command line win.
+def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
+    """Read the settings of a config file and replace those given on the command line.
 
     Args:
-        config: what :func:`gattn.training.settings.write_toml` wrote; None for the defaults.
-        given: settings of a run and of its model, by name.
+        config: a file that :func:`gattn.training.settings.write_toml` wrote; None for the
+            defaults.
+        changes: settings of the run and of its model by name.
 
     Returns:
         The settings.
 
     Raises:
-        ValueError: a setting that there is not, or that is out of its range; a file that is no
-            such config.
+        ValueError: a setting is unknown or out of its range; the file is no such config.
 
     >>> override(None, {"epochs": 5, "split": "scaffold"}).model.epochs
     5
     """
-    before = RunSettings() if config is None else read_toml(RunSettings, config)
-    return overridden(before, given)
+    return updated(RunSettings() if config is None else read_toml(RunSettings, config), changes)

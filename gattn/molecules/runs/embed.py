@@ -1,4 +1,4 @@
-"""From a table of SMILES to a table or an array of embeddings, a row for a row."""
+"""Embed every molecule of a table of SMILES, and write one row for each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.parquet
 
 from gattn.files import new_file
 from gattn.molecules.loading import open_run
-from gattn.molecules.rows import spread
-from gattn.molecules.runs.predict import Counts, with_rows
+from gattn.molecules.rows import scatter_rows
+from gattn.molecules.runs.predict import Counts, row_errors, row_smiles
 
 __all__ = ["embed_table"]
 
@@ -26,7 +26,7 @@ def embed_table(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 2,
-    tick: Callable[[int], None] = lambda rows: None,
+    on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
     """Embed every molecule of a CSV file.
 
@@ -37,18 +37,18 @@ def embed_table(
             ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
             numbers of an ensemble's networks stand side by side. A row that cannot be read holds
             NaN in the array and nulls in the table.
-        smiles: the column of SMILES; otherwise the one that the model was trained on.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        workers: processes that share the work.
-        tick: told how many rows were written, piece by piece.
+        smiles: the column of SMILES; by default the one that the model was trained on.
+        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        workers: number of processes that share the work.
+        on_progress: called with the number of rows in each piece that was written.
 
     Returns:
         The number of rows, and of those without an embedding.
 
     Raises:
         RunError: the folder holds no model that can be read.
-        FileExistsError: ``out`` is there already.
-        ValueError: the file or its column is not what was asked for, ``out`` ends otherwise, or
+        FileExistsError: ``out`` exists.
+        ValueError: the file or its column cannot be used, ``out`` ends otherwise, or
             the model has no network.
     """
     out = Path(out)
@@ -60,13 +60,14 @@ def embed_table(
     )
     rows = bad = 0
     count, size, writer_of = table.count(), estimator.embedding_size, writers[out.suffix]
+    position = table.place(column)
     with new_file(out) as temporary, closing(writer_of(temporary, count, size)) as writer:
-        for kept, found, made in with_rows(table, column, estimator.embeddings):
-            errors = [row.problem or error for row, error in zip(kept, found.errors)]
-            texts = [row.cells[table.place(column)] for row in kept]
-            writer.write(texts, errors, spread(made, found).numpy())
-            rows, bad = rows + len(kept), bad + sum(map(bool, errors))
-            tick(len(kept))
+        for piece in estimator.embeddings(table.rows(), smiles=row_smiles(table, column)):
+            errors = [error for _, error in row_errors(piece)]
+            texts = [row.cells[position] for row in piece.items]
+            writer.write(texts, errors, scatter_rows(piece.result, piece).numpy())
+            rows, bad = rows + len(errors), bad + sum(map(bool, errors))
+            on_progress(len(errors))
     return Counts(rows, bad)
 
 
@@ -81,12 +82,12 @@ class _ArrayWriter:
         header = {"descr": "<f4", "fortran_order": False, "shape": (rows, size)}
         np.lib.format.write_array_header_1_0(self.file, header)
 
-    def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
+    def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
         """Add the rows of a piece."""
-        self.file.write(made.astype("<f4").tobytes())
+        self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
-        """Bring everything to the disk."""
+        """Close the file."""
         self.file.close()
 
 
@@ -99,10 +100,10 @@ class _ParquetWriter:
         self.schema = pyarrow.schema([*texts, *numbers])
         self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
 
-    def write(self, texts: Sequence[str], errors: Sequence[str], made: np.ndarray) -> None:
+    def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
         """Add the rows of a piece."""
         bad = np.array([bool(error) for error in errors], bool)  # of none, too
-        numbers = [pyarrow.array(column, mask=bad) for column in made.T]
+        numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))
 
     def close(self) -> None:

@@ -1,32 +1,33 @@
-"""A model judged on labelled molecules that it was not trained on."""
+"""Evaluation of a model on labelled molecules that it was not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
-from gattn.data.numbers import NumberFormat
+from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import load_estimator
-from gattn.molecules.rows import Labelled, marks
+from gattn.molecules.rows import LabelledMolecules, smiles_hashes
+from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.measure import (
     count_labels,
     label_notes,
-    measure,
     measure_intervals,
     measure_targets,
     undefined,
 )
 from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
-from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.report import part_figures
 from gattn.molecules.runs.source import Source, read_source
-from gattn.training.runs import write_json
+from gattn.pipeline.measure import measure
+from gattn.pipeline.product import Log, no_log
+from gattn.pipeline.text import plural
+from gattn.training.model_io import write_json
 from gattn.training.sections import write_plots
-from gattn.training.words import amount
 
 __all__ = ["evaluate_table"]
 
@@ -43,9 +44,9 @@ def evaluate_table(
     skip_bad: bool = False,
     coverage: float = 0.9,
     workers: int = 2,
-    say: Callable[[str], None] = lambda line: None,
+    log: Log = no_log,
 ) -> dict[str, Any]:
-    """Measure a model on a CSV file of labelled molecules.
+    """Evaluate a model on a CSV file of labelled molecules.
 
     Molecules that were in the training or the validation part are left out: those of the same
     identity (:func:`gattn.data.molecule_identities`), however they are written.
@@ -53,18 +54,18 @@ def evaluate_table(
     Args:
         run: the folder of a trained model.
         path: the file.
-        out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; none are written
+        out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; nothing is written
             without it.
-        smiles: the column of SMILES; otherwise the one that the model was trained on.
-        targets: the columns of labels, in the order of the model's; otherwise those that it was
+        smiles: the column of SMILES; by default the one that the model was trained on.
+        targets: the columns of labels, in the order of the model's; by default those that it was
             trained on.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        numbers: settings of :class:`gattn.data.numbers.NumberFormat` by name; otherwise those that
-            the model was trained with.
+        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
+            those that the model was trained with.
         skip_bad: leave out every label that cannot be read, however many there are.
-        coverage: the promise of the intervals, above 0 and below 1.
-        workers: processes that read SMILES.
-        say: told in a line each what a user should know.
+        coverage: coverage of the intervals, above 0 and below 1.
+        workers: number of processes that read SMILES.
+        log: called with each line that the user should read.
 
     Returns:
         ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, ``labels``
@@ -75,8 +76,8 @@ def evaluate_table(
 
     Raises:
         RunError: the folder holds no model that can be read.
-        FileExistsError: ``out`` is there already.
-        ValueError: the file, a column or a label is not what was asked for; no molecule is left.
+        FileExistsError: ``out`` exists.
+        ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
     estimator, card = load_estimator(run)
     estimator.set_params(on_error="skip", workers=workers)
@@ -88,31 +89,25 @@ def evaluate_table(
             f"a column is wanted for each target of the model ({names}); got {len(targets)}"
         )
     source = read_source(
-        str(path),
-        column,
-        targets or estimator.targets_,
-        estimator.task,
-        encoding=encoding,
-        learnable=False,
-        style=style,
-        skip_bad=skip_bad,
-    )
-    known = estimator.labelled(source.smiles, source.labels.y)
-    new = ~torch.isin(marks(known.canonical), estimator.seen_)
-    repeats = training_overlap(known, new, source)
-    say(_told(source, known, repeats))
+        str(path), column, targets or estimator.targets_, estimator.task,
+        encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
+    )  # fmt: skip
+    molecules = estimator.labelled(source.smiles, source.labels.y)
+    new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
+    repeats = training_overlap(molecules, new, source)
+    log(_summary(source, molecules, repeats))
     if not new.any():
         raise ValueError(f"{path} has no labelled molecule that the model was not trained on")
-    test = known[new.nonzero().flatten()]
+    test = molecules[new.nonzero().flatten()]
     for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
-        say(note)
-    made = estimator.predictor_.predict(test.inputs)
+        log(note)
+    predicted = estimator.predictor_.predict(test.inputs)
     counts = list(source.labels.counts.values())  # its columns may have other names
-    intervals = measure_intervals(estimator, test.y, made, coverage)
+    intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
         "task": estimator.task,
-        "test": measure(estimator.task, test.y, made.mean),
-        "targets": measure_targets(estimator, test.y, made.mean),
+        "test": measure(estimator.task, test.y, predicted.mean),
+        "targets": measure_targets(estimator, test.y, predicted.mean),
         "intervals": intervals,
         "labels": {
             target: counts[i] | parts
@@ -121,34 +116,35 @@ def evaluate_table(
         "undefined": undefined(estimator, {"test": test.y}, intervals),
         "molecules": {
             "test": len(test),
-            "trained_on": len(known) - len(test),
-            "left_out": len({row.row for row in (*source.bad, *known.bad)}),
+            "trained_on": len(molecules) - len(test),
+            "left_out": len({row.row for row in (*source.bad, *molecules.bad)}),
         },
         "overlaps": {"learned/test": repeats},
         "conflicts": conflicts(test, source, estimator.task),
     }
     for note in conflict_notes(metrics["conflicts"]):
-        say(note)
+        log(note)
     if out is not None:
         with new_folder(out) as folder:
             write_json(folder / "metrics.json", metrics)
-            table = prediction_table(estimator, source, {"test": test}, {"test": made}, coverage)
-            write_rows(folder / "predictions.csv", table)
-            write_plots(folder / "plots", part_figures(estimator, test, made))
-        say(f"{out} holds the metrics, the predictions and the plots")
+            parts, predictions = {"test": test}, {"test": predicted}
+            rows = prediction_table(estimator, source, parts, predictions, coverage)
+            write_rows(folder / "predictions.csv", rows)
+            write_plots(folder / "plots", part_figures(estimator, test, predicted))
+        log(f"{out} holds the metrics, the predictions and the plots")
     return metrics
 
 
-def _told(source: Source, known: Labelled, repeats: Mapping[str, Any]) -> str:
-    """What was read, in a line."""
-    told = [f"{source.name}: {amount(len(known), 'labelled molecule')}"]
-    bad = sorted({row.row: row for row in (*known.bad, *source.bad)}.items())
+def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
+    """Describe the data in a line."""
+    clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
+    bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:
-        told.append(f"{amount(len(bad), 'row')} left out, the first: {bad[0][1]}")
+        clauses.append(f"{plural(len(bad), 'row')} left out, the first: {bad[0][1]}")
     if repeats["rows"]:
-        rows, molecules = amount(repeats["rows"], "row"), amount(repeats["molecules"], "molecule")
-        told.append(
-            f"{rows} ({molecules}) left out, since the model was trained or validated on them, the "
+        rows, distinct = plural(repeats["rows"], "row"), plural(repeats["molecules"], "molecule")
+        clauses.append(
+            f"{rows} ({distinct}) left out, since the model was trained or validated on them, the "
             f"first in line {repeats['example']['line']}: {repeats['example']['smiles']}"
         )
-    return "; ".join(told)
+    return "; ".join(clauses)

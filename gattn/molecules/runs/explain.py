@@ -1,11 +1,11 @@
-"""From a table of SMILES to a folder of weights of atoms: tables of numbers, and pictures."""
+"""Explain the predictions for a table of SMILES: tables and pictures of atom weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from gattn.data.tables import Table, TableRow
+from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.base import MoleculeEstimator
@@ -14,7 +14,8 @@ from gattn.molecules.explanations import PICTURES, write_explanations
 from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
-from gattn.molecules.runs.predict import Counts
+from gattn.molecules.runs.predict import Counts, row_smiles
+from gattn.pipeline.product import Log, no_log
 
 __all__ = ["explain_table"]
 
@@ -30,31 +31,31 @@ def explain_table(
     encoding: str | None = None,
     workers: int = 2,
     pictures: int = PICTURES,
-    say: Callable[[str], None] = lambda line: None,
+    log: Log = no_log,
 ) -> Counts:
-    """Weigh the atoms of every molecule of a CSV file.
+    """Compute atom weights for every molecule of a CSV file.
 
     Args:
         run: the folder of a trained model.
         path: the file.
-        out: a new folder. :func:`gattn.molecules.explanations.write_explanations` says what is
-            written; ``errors.csv`` has the rows that could not be read.
-        methods: what to weigh by, of :data:`gattn.molecules.attributions.METHODS`; otherwise all
-            that the model has.
+        out: a new folder. :func:`gattn.molecules.explanations.write_explanations` describes the
+            files; ``errors.csv`` has the rows that could not be read.
+        methods: names from :data:`gattn.molecules.attributions.METHODS`; by default all that the
+            model supports.
         target: the name of the target; it may be left out where there is one.
-        smiles: the column of SMILES; otherwise the one that the model was trained on.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        workers: processes that read SMILES.
+        smiles: the column of SMILES; by default the one that the model was trained on.
+        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        workers: number of processes that read SMILES.
         pictures: how many molecules are drawn, the first of the file; the tables have all.
-        say: told in a line each what a user should know.
+        log: called with each line that the user should read.
 
     Returns:
         The number of rows, and of those that could not be read.
 
     Raises:
         RunError: the folder holds no model that can be read.
-        FileExistsError: ``out`` is there already.
-        ValueError: the file or its column is not what was asked for, no such method or target,
+        FileExistsError: ``out`` exists.
+        ValueError: the file or its column cannot be used, no such method or target,
             or no molecule that can be read.
     """
     if pictures < 0:
@@ -62,39 +63,40 @@ def explain_table(
     estimator, table, column = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers
     )
-    number, place = estimator.place_of(target), table.place(column)
+    target_index = estimator.place_of(target)
     rows = list(table.rows())
-    texts = ["" if row.problem else row.cells[place] for row in rows]
-    found = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
-    if not len(found.inputs):
+    texts = list(map(row_smiles(table, column), rows))
+    parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
+    if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecule that can be read")
-    errors = [row.problem or error for row, error in zip(rows, found.errors)]
+    errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
-        method: explain(estimator.predictor_, found.inputs, method, target=number)
+        method: explain(estimator.predictor_, parsed.inputs, method, target=target_index)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
-    name, titles = estimator.targets_[number], _titles(table, rows, found.rows.tolist())
+    indices, name = parsed.row_index.tolist(), estimator.targets_[target_index]
     with new_folder(out) as folder:
         written = write_explanations(
-            folder, found.rows.tolist(), explained, name=name, titles=titles, pictures=pictures
-        )
+            folder, indices, explained, name=name, titles=_titles(table, rows, indices),
+            pictures=pictures,
+        )  # fmt: skip
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
-    if len(found.rows) > pictures:
-        say(f"{pictures:,} of {len(found.rows):,} molecules have pictures; the tables have all")
+    if len(indices) > pictures:
+        log(f"{pictures:,} of {len(indices):,} molecules have pictures; the tables have all")
     if written.not_drawn:
-        say(f"{len(written.not_drawn)} molecules are too large for a picture")
+        log(f"{len(written.not_drawn)} molecules are too large for a picture")
     return Counts(len(rows), len(bad))
 
 
-def _titles(table: Table, rows: Sequence[TableRow], places: Sequence[int]) -> list[str] | None:
-    """The cells of the first column "name", in any letters, of some rows; None without one."""
+def _titles(table: Table, rows: Sequence[TableRow], indices: Sequence[int]) -> list[str] | None:
+    """Return the names of some rows from the first column "name"; None without such a column."""
     named = [i for i, column in enumerate(table.columns) if column.lower() == "name"]
-    return [rows[place].cells[named[0]].strip() for place in places] if named else None
+    return [rows[index].cells[named[0]].strip() for index in indices] if named else None
 
 
 def _methods(estimator: MoleculeEstimator) -> list[str]:
-    """The methods that a model has: attention is that of learned queries."""
+    """Return the methods that a model supports: attention needs learned queries."""
     networks = estimator.predictor_.networks
     attends = any(isinstance(network, MoleculeNetwork) for network in networks)
     return [method for method in METHODS if attends or method != "attention"]

@@ -1,4 +1,4 @@
-"""From the cells of a table to labels: the task they make, their numbers and their classes."""
+"""Read the labels of molecules from the cells of a table: their task, numbers or classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gattn.data.numbers import (
+from gattn.data.tables.csv_table import LARGEST
+from gattn.data.tables.numbers import (
     NumberColumn,
     NumberFormat,
     Pattern,
@@ -19,16 +20,15 @@ from gattn.data.numbers import (
     is_missing,
     read_numbers,
 )
-from gattn.data.tables import LARGEST
 from gattn.molecules.settings import Task
-from gattn.training.words import amount
+from gattn.pipeline.text import plural
 
 __all__ = ["Labels", "LostLabel", "read_labels"]
 
 SHARE = 0.05
-"""The largest share of a target's labels that may be texts without a word of the user."""
+"""Maximum share of a target's labels that may be texts unless the user allows more."""
 FEW = 5
-"""Fewer different whole numbers than this, or as many, may be classes."""
+"""Maximum number of different whole numbers that may be classes."""
 SKIP = "--skip-bad-labels"
 
 
@@ -55,7 +55,7 @@ class Labels:
     """The labels of k rows.
 
     Attributes:
-        task: what they are for.
+        task: their task.
         y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects, texts
             as they stand or whole numbers, None where nothing was measured.
         problems: k texts, empty where the row has a label or only empty cells.
@@ -75,7 +75,7 @@ class Labels:
 
 
 class _Column(NamedTuple):
-    """One target: its labels, None or NaN where there is none, and the cells that are no label."""
+    """Labels of a target, None or NaN where there is none, and the cells that are no label."""
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -107,9 +107,9 @@ def read_labels(
     Args:
         cells: k rows of t texts.
         targets: the t names of the columns.
-        task: what the labels are for.
+        task: task of the labels.
         lines: of the rows in their file, which errors name; otherwise they count from 1.
-        learnable: whether a column of one class or of one number is an error.
+        learnable: a column of one class or of one number is an error.
         style: how numbers are written; None for plain ones.
         skip_bad: leave out every cell that is no label, however many there are.
 
@@ -132,38 +132,40 @@ def read_labels(
     for target, column in zip(targets, columns):
         if all(is_missing(cell) for cell in column):
             words = _missing_words(column)
-            said = f" ({_joined(words)}: read as missing)" if words else ""
-            raise ValueError(f"column {target!r} has no label at all{said}")
+            reason = f" ({_joined(words)}: read as missing)" if words else ""
+            raise ValueError(f"column {target!r} has no label at all{reason}")
     chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
     if chosen == "classification":
-        found = [
+        parsed = [
             _classes(column, target, lines, learnable, skip_bad)
             for column, target in zip(columns, targets)
         ]
-        y = _objects([column.values for column in found], len(cells))
+        y = _objects([column.values for column in parsed], len(cells))
         empty = np.array([[label is None for label in row] for row in y], bool)
-        wanted = "one of two classes"
+        expected = "one of two classes"
     else:
-        found = [
+        parsed = [
             _numbers(column, target, lines, learnable, style, skip_bad, task == "auto")
             for column, target in zip(columns, targets)
         ]
-        y = np.array([column.values for column in found], float).T.reshape(len(cells), len(targets))
+        y = np.array([column.values for column in parsed], float).T.reshape(
+            len(cells), len(targets)
+        )
         empty = np.isnan(y)
-        wanted = "a number"
+        expected = "a number"
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
     problems = [""] * len(cells)
     lost: list[LostLabel] = []
     notes: list[str] = []
-    for target, column, read in zip(targets, columns, found):
+    for target, column, read in zip(targets, columns, parsed):
         for row in read.unread:
-            reason = f"{target} must be {wanted} or empty; it is {column[row]!r}"
+            reason = f"{target} must be {expected} or empty; it is {column[row]!r}"
             lost.append(LostLabel(row, lines[row], target, column[row], reason))
             if without[row]:
                 problems[row] = "; ".join(filter(None, (problems[row], reason)))
         if not skip_bad:
             _check_texts(column, target, lines, read, without)
-        notes += _told_of(column, target, lines, read, wanted)
+        notes += _column_notes(column, target, lines, read, expected)
     counts = {
         target: {
             "read": len(cells) - read.missing - read.censored - len(read.unread),
@@ -171,7 +173,7 @@ def read_labels(
             "left_out": len(read.unread),
             "censored": read.censored,
         }
-        for target, read in zip(targets, found)
+        for target, read in zip(targets, parsed)
     }
     return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes))
 
@@ -186,9 +188,9 @@ def _common_task(
         target: _task(column, target, lines, style) for target, column in zip(targets, columns)
     }
     if len(set(tasks.values())) > 1:
-        told = ", ".join(f"{target}: {task}" for target, task in tasks.items())
+        listed = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(
-            f"the targets of one run must have one task; they are {told}: train them apart, or "
+            f"the targets of one run must have one task; they are {listed}: train them apart, or "
             "give --task regression to predict 0 and 1 as numbers"
         )
     return next(iter(tasks.values()))
@@ -205,7 +207,7 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
     texts = [row for row, cell in enumerate(column) if cell in words and _is_text(cell)]
     if texts and numbers - {None} and numbers <= {0.0, 1.0, None}:
         raise ValueError(
-            f"column {target!r}: every number is 0 or 1, and {amount(len(texts), 'label')} "
+            f"column {target!r}: every number is 0 or 1, and {plural(len(texts), 'label')} "
             f"{'is a text' if len(texts) == 1 else 'are texts'}, the first "
             f"{column[texts[0]]!r} in line {lines[texts[0]]}: choose --task classification or "
             "--task regression, either of which leaves the texts out, or correct them"
@@ -237,8 +239,8 @@ def _numbers(
     infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
         row = beyond[0]
-        told = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
-        raise ValueError(told + ", beyond float32" * any(map(str.isdigit, column[row])))
+        message = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
+        raise ValueError(message + ", beyond float32" * any(map(str.isdigit, column[row])))
     values[large] = math.nan
     unread.update(large.tolist())
     different = np.unique(values[~np.isnan(values)])
@@ -251,7 +253,7 @@ def _numbers(
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """Say how to read labels whose patterns the current options do not read."""
+    """Advise how to read labels whose patterns the current options do not read."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
         selected = "Labels left out by the way they are written would select the labels by value"
@@ -270,20 +272,20 @@ def _notes(
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
-    """Say what else the numbers of a column may be."""
+    """Yield notes on what else the numbers of a column may be."""
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
-        yield f"{amount(read.dropped, 'censored label')} taken as missing (--censored drop)."
+        yield f"{plural(read.dropped, 'censored label')} taken as missing (--censored drop)."
     if style.censored == "bound":
         bounds = sum(bool(classify(cell).relation) for cell in column)
         if bounds:
-            yield f"the bound of {amount(bounds, 'censored label')} is taken as the value."
+            yield f"the bound of {plural(bounds, 'censored label')} is taken as the value."
     if style.unit and style.unit != "%":
         parts = [classify(cell) for cell in column]
         bare = sum(bool(part.body) and not part.unit for part in parts)
         if bare and bare < sum(bool(part.body) for part in parts):
-            yield f"{amount(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
+            yield f"{plural(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
     different = np.unique(read.values[~np.isnan(read.values)])
     whole = not (different % 1).any()
     if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
@@ -303,13 +305,13 @@ def _notes(
 
 
 def _is_day(value: float) -> bool:
-    """Whether a number is a day as YYYYMMDD."""
+    """Return True if a number is a date as YYYYMMDD."""
     year, rest = divmod(int(value), 10_000)
     return 1900 <= year <= 2100 and 1 <= rest // 100 <= 12 and 1 <= rest % 100 <= 31
 
 
 def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
-    """Say that a column of texts cannot be learnt as numbers."""
+    """Explain that a column of texts cannot be read as numbers."""
     kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
@@ -330,34 +332,33 @@ def _classes(
     Where two whole numbers stand among texts, the texts are no labels.
     """
     style = NumberFormat()
-    known = {cell: style.parse(cell) for cell in column if not is_missing(cell)}
-    whole = {cell: int(v) for cell, v in known.items() if v is not None and v.is_integer()}
-    texts = [cell for cell in known if cell not in whole]
+    numbers = {cell: style.parse(cell) for cell in column if not is_missing(cell)}
+    whole = {cell: int(v) for cell, v in numbers.items() if v is not None and v.is_integer()}
+    texts = [cell for cell in numbers if cell not in whole]
     some = {cell for cell in texts if _is_text(cell)}
     stray = len(set(whole.values())) == 2 and bool(texts) and some == set(texts)
     labels: dict[str, int | str] = {**whole}
     if texts and not stray:
-        labels = {cell: cell for cell in known}
+        labels = {cell: cell for cell in numbers}
     unread = [row for row, cell in enumerate(column) if cell in some] if stray else []
     counts = Counter(labels[cell] for cell in column if cell in labels)
     words = _missing_words(column)
     if len(counts) > 2 or (len(counts) < 2 and learnable):
         kinds = sorted(counts, key=str)
         shown = ", ".join(
-            f"{kind!r} ({amount(counts[kind], 'label')}, first in line "
+            f"{kind!r} ({plural(counts[kind], 'label')}, first in line "
             f"{lines[next(i for i, cell in enumerate(column) if labels.get(cell) == kind)]})"
             for kind in kinds[:5]
         )
-        told = f"column {target!r} must have two classes; it has {len(counts)}: {shown}"
-        told += ", ..." * (len(kinds) > 5)
+        message = f"column {target!r} must have two classes; it has {len(counts)}: {shown}"
+        message += ", ..." * (len(kinds) > 5)
         if words:
-            told += f"; {_joined(words)}: read as missing, so a class needs another name"
-        raise ValueError(told)
+            message += f"; {_joined(words)}: read as missing, so a class needs another name"
+        raise ValueError(message)
     missing = sum(map(is_missing, column))
     notes = []
     if words and not whole:
-        told = f"Column {target!r}: {_joined(words)}: read as missing and not as a class."
-        notes.append(told)
+        notes.append(f"Column {target!r}: {_joined(words)}: read as missing and not as a class.")
     return _Column([labels.get(cell) for cell in column], unread, missing, 0, notes)
 
 
@@ -368,7 +369,7 @@ def _check_texts(
     read: _Column,
     without: np.ndarray,
 ) -> None:
-    """Refuse more texts than a few, but for one text that costs no row."""
+    """Raise an error for more than a few texts, except one text that costs no row."""
     labelled = len(column) - read.missing
     if len(read.unread) <= max(1, SHARE * labelled):
         return
@@ -383,15 +384,15 @@ def _check_texts(
     )
 
 
-def _told_of(
-    column: Sequence[str], target: str, lines: Sequence[int], read: _Column, wanted: str
+def _column_notes(
+    column: Sequence[str], target: str, lines: Sequence[int], read: _Column, expected: str
 ) -> Iterator[str]:
-    """Say of a target which cells are no labels, and what else its column has to tell."""
+    """Yield notes on the cells of a target that are no labels, and on its column."""
     if read.unread:
         first, count = read.unread[0], len(read.unread)
         yield (
-            f"Column {target!r}: {amount(count, 'label')} left out, the first {column[first]!r} "
-            f"in line {lines[first]}, which is not {wanted}."
+            f"Column {target!r}: {plural(count, 'label')} left out, the first {column[first]!r} "
+            f"in line {lines[first]}, which is not {expected}."
         )
     yield from read.notes
 
@@ -405,12 +406,12 @@ def _are(count: int) -> str:
 
 
 def _missing_words(column: Sequence[str]) -> Counter[str]:
-    """The texts that are read as missing, but for empty ones."""
+    """Count the non-empty texts that are read as missing."""
     return Counter(cell for cell in column if cell and is_missing(cell))
 
 
 def _joined(words: Counter[str]) -> str:
-    return ", ".join(f"{word!r} in {amount(count, 'cell')}" for word, count in words.items())
+    return ", ".join(f"{word!r} in {plural(count, 'cell')}" for word, count in words.items())
 
 
 def _objects(columns: Sequence[Sequence[object]], rows: int) -> np.ndarray:

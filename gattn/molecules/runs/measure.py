@@ -1,4 +1,4 @@
-"""How good a model is on labelled molecules: metrics, and whether its intervals keep their word."""
+"""Metrics that are special to molecules: several targets with gaps, and label counts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.pipeline.measure import interval_metrics, measure, set_metrics
 from gattn.training.conformal import IntervalCalibrator
-from gattn.training.metrics import (
-    classification_metrics,
-    regression_metrics,
-    undefined_metrics,
-)
+from gattn.training.metrics import undefined_metrics
 
 __all__ = [
     "constant_width",
     "count_labels",
     "label_notes",
-    "measure",
+    "label_sets",
     "measure_baselines",
     "measure_intervals",
     "measure_targets",
@@ -34,25 +31,10 @@ __all__ = [
 ]
 
 
-def measure(task: Task, y: Tensor, mean: Tensor) -> dict[str, float]:
-    """The metrics of a task, each a mean over targets.
-
-    Args:
-        task: what is predicted.
-        y: [k, t] labels, NaN where there is none.
-        mean: [k, t] predictions.
-
-    Returns:
-        ``rmse``, ``mae`` and ``r2``, or ``roc_auc``, ``pr_auc`` and ``accuracy``.
-    """
-    of = regression_metrics if task == "regression" else classification_metrics
-    return of(y, mean)
-
-
 def measure_targets(
     estimator: MoleculeEstimator, y: Tensor, mean: Tensor
 ) -> dict[str, dict[str, float]]:
-    """The metrics of each target, by its name."""
+    """Compute the metrics of each target, by its name."""
     return {
         target: measure(estimator.task, y[:, i], mean[:, i])
         for i, target in enumerate(estimator.targets_)
@@ -62,14 +44,14 @@ def measure_targets(
 def count_labels(
     estimator: MoleculeEstimator, parts: Mapping[str, Tensor]
 ) -> dict[str, dict[str, int | dict[str, int]]]:
-    """Count the labels of each target in each part, of classes for each class apart.
+    """Count the labels of each target in each part; for classes, of each class.
 
     Args:
-        estimator: knows the targets and their classes.
+        estimator: has the targets and their classes.
         parts: [k, t] labels by the name of the part, NaN where there is none.
 
     Returns:
-        By target and part a number, or a number by class; a part without rows has 0.
+        By target and part a number, or a number by class; 0 for a part without rows.
     """
     return {
         target: {part: _count(estimator, i, y[:, i]) for part, y in parts.items()}
@@ -78,25 +60,25 @@ def count_labels(
 
 
 def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> list[str]:
-    """Say which part has no label, or no label of one class, of which target.
+    """Describe which part lacks the labels, or one class, of which target.
 
     Args:
-        estimator: knows the targets and their classes.
+        estimator: has the targets and their classes.
         parts: [k, t] labels by the name of the part, NaN where there is none.
 
     Returns:
-        A sentence for each target and part that lacks something; none where nothing lacks.
+        A sentence for each target and part that lacks labels; empty if none does.
     """
     notes = []
     for target, counts in count_labels(estimator, parts).items():
         for part, count in counts.items():
             by_class = count if isinstance(count, dict) else {}
             if not (sum(by_class.values()) if by_class else count):
-                notes.append(f"The {part} part has no label of {target!r}: {_lost(part)}.")
+                notes.append(f"The {part} part has no label of {target!r}: {_effect(part)}.")
                 continue
             notes += [
                 f"The {part} part has no label of class {name!r} of {target!r}: "
-                f"{_lost(part, by_class)}."
+                f"{_effect(part, by_class)}."
                 for name, labels in by_class.items()
                 if not labels
             ]
@@ -110,30 +92,30 @@ def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[s
     return {str(kind): int((y == i).sum()) for i, kind in enumerate(kinds)}
 
 
-def _lost(part: str, by_class: Mapping[str, int] | None = None) -> str:
-    """Name what cannot be computed of a part."""
+def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
+    """Describe the effect of labels, or of one class, that a part lacks."""
     if part == "test":
         return "its ROC AUC and PR AUC are not defined" if by_class else "it has no test metrics"
     return "that class is in every set" if by_class else "its intervals or sets are unbounded"
 
 
 def measure_baselines(
-    task: Task, train: Labelled, known: Labelled, seed: int
+    task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
-    """The metrics of the baselines, trained on one part, on another."""
-    made = baseline_predictions(train.inputs, train.y, known.inputs, task, seed=seed)
-    return {name: measure(task, known.y, mean) for name, mean in made.items()}
+    """Compute the metrics of each baseline, trained on one part, on another."""
+    predicted = baseline_predictions(train.inputs, train.y, test.inputs, task, seed=seed)
+    return {name: measure(task, test.y, mean) for name, mean in predicted.items()}
 
 
 def undefined(
     estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, float]
 ) -> dict[str, dict[str, str]]:
-    """Say why metrics are undefined, or are means that leave out targets.
+    """Explain why metrics are undefined, or are means that leave out targets.
 
     Args:
         estimator: a fitted one.
-        parts: [k, t] labels of each part that was measured, NaN where there is none.
-        intervals: what :func:`measure_intervals` and :func:`constant_width` measured.
+        parts: [k, t] labels of each measured part, NaN where there is none.
+        intervals: results of :func:`measure_intervals` and :func:`constant_width`.
 
     Returns:
         For each part, and for ``"intervals"``, a reason for each such metric; no entry for a part
@@ -151,69 +133,62 @@ def undefined(
     } | {
         name: "undefined: there is no label" for name, value in intervals.items() if value != value
     }
-    return {part: told for part, told in reasons.items() if told}
+    return {part: by_metric for part, by_metric in reasons.items() if by_metric}
 
 
-def ridge_rows(learned: int, settings: MoleculeSettings) -> dict[str, int]:
-    """How many of the molecules that are learned from a kernel ridge reads at most, by whose it is.
+def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
+    """Return the number of molecules that each kernel ridge reads of those to train on.
 
     >>> ridge_rows(3500, MoleculeSettings())
     {'baseline': 3500, 'model': 3000}
     """
     most = {"baseline": BASELINE_ROWS}
-    if settings.model in ("stacked", "ridge"):
+    if settings.model in ("stacked", "gp"):
         most["model"] = settings.kernel_rows
-    return {whose: min(rows, learned) for whose, rows in most.items()}
+    return {whose: min(limit, rows) for whose, limit in most.items()}
+
+
+def label_sets(estimator: MoleculeClassifier, predicted: Prediction, coverage: float) -> Tensor:
+    """Return the classes in the label set of each molecule and target, [k, t, 2] bool."""
+    probabilities = torch.stack([1 - predicted.mean, predicted.mean], dim=2)
+    return estimator.calibrator_.sets(probabilities, coverage=coverage)
 
 
 def measure_intervals(
-    estimator: MoleculeEstimator, y: Tensor, made: Prediction, coverage: float
+    estimator: MoleculeEstimator, y: Tensor, predicted: Prediction, coverage: float
 ) -> dict[str, float]:
-    """Whether intervals, or sets of classes, hold the truth as often as they promise.
+    """Compare the coverage of intervals, or of label sets, with the requested one.
 
     Args:
         estimator: a fitted one.
         y: [k, t] labels, NaN where there is none.
-        made: predictions of the k molecules.
-        coverage: the promise.
+        predicted: predictions of the k molecules.
+        coverage: the requested coverage.
 
     Returns:
-        ``coverage``, the promise; ``held``, the share of labels that lie in their interval or
-        set; ``mean_width``, of the intervals, a mean over targets in their units, or ``mean_size``
-        of the sets in classes; NaN where no label is known. ``in_every_set``, how many classes,
-        of all targets, had too few validation molecules for that promise.
+        As :func:`gattn.pipeline.measure.interval_metrics`, or ``set_metrics`` for classes.
     """
-    known = y.isfinite()
     if isinstance(estimator, MoleculeRegressor):
-        lower, upper = estimator.calibrator_.interval(made.mean, made.std, coverage=coverage)
-        held, size, more = (lower <= y) & (y <= upper), (upper - lower, "mean_width"), {}
-    elif isinstance(estimator, MoleculeClassifier):
-        both = torch.stack([1 - made.mean, made.mean], dim=2)
-        sets = estimator.calibrator_.sets(both, coverage=coverage)
-        label = torch.where(known, y, 0).long()[..., None]
-        held, size = sets.gather(2, label)[..., 0], (sets.sum(2).double(), "mean_size")
-        more = {"in_every_set": estimator.calibrator_.in_every_set(coverage)}
-    else:
-        raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
-    width, name = size
-    return {
-        "coverage": coverage,
-        "held": float(held[known].double().mean()),
-        name: float(width.where(known, torch.nan).nanmean(0).nanmean()),
-        **more,
-    }
+        mean, std = predicted.mean, predicted.std
+        ends = estimator.calibrator_.interval(mean, std, coverage=coverage)
+        return interval_metrics(y, *ends, coverage)
+    if isinstance(estimator, MoleculeClassifier):
+        sets = label_sets(estimator, predicted, coverage)
+        always = estimator.calibrator_.in_every_set(coverage)
+        return set_metrics(y, sets, coverage, in_every_set=always)
+    raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
 
 
 def constant_width(
     estimator: MoleculeEstimator, y: Tensor, mean: Tensor, coverage: float
 ) -> dict[str, float]:
-    """How wide intervals would be that are as wide for every molecule: what one has to beat.
+    """Compute the width of intervals that are equally wide for all molecules, as a baseline.
 
     Args:
         estimator: a fitted one.
         y: [k, t] labels of the validation part.
         mean: [k, t] their predictions.
-        coverage: the promise.
+        coverage: the requested coverage.
 
     Returns:
         ``constant_width``, a mean over targets in their units; nothing for classes.

@@ -10,20 +10,20 @@ import numpy as np
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.data.identity import flat, parent
-from gattn.molecules.rows import Labelled
+from gattn.data.molecules.identity import flat, parent
+from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
-from gattn.training.words import amount
+from gattn.pipeline.text import plural
 
 __all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "training_overlap"]
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
-"""The parts and the words for them."""
+"""Names of the parts in notes."""
 TOLERANCE = 0.5
 """Labels of one molecule contradict each other beyond this many standard deviations."""
 TARGETS = 3
-"""Contradictions are described for so many targets; the JSON file has all of them."""
+"""Maximum number of targets whose conflicts are described; metrics.json has all."""
 HARM = {
     "train/val": "the validation part chooses the model and the width of intervals, and such "
     "molecules make it look too good",
@@ -34,7 +34,7 @@ HARM = {
 
 
 def duplicate_facts(
-    split: Split, molecules: Labelled, source: Source, task: Task
+    split: Split, molecules: LabelledMolecules, source: Source, task: Task
 ) -> dict[str, Any]:
     """Count what two parts share, and the labels that contradict each other.
 
@@ -42,15 +42,16 @@ def duplicate_facts(
         split: positions in ``molecules``.
         molecules: the labelled molecules.
         source: the rows that they came from.
-        task: what the labels are for.
+        task: task of the labels.
 
     Returns:
         Entries of ``metrics.json``. ``overlaps``, ``salt_forms`` and ``stereo_forms`` hold an entry
         for each pair of parts, ``"train/val"``, ``"train/test"`` and ``"val/test"``: the
         ``molecules`` that are in both, their ``rows`` in each, and an ``example`` or None. The
         molecules of ``overlaps`` are the same (:func:`gattn.data.molecule_identities`); those of
-        ``salt_forms`` have one parent (:func:`gattn.data.identity.parent`) in several forms, and
-        those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see :func:`conflicts`.
+        ``salt_forms`` have one parent (:func:`gattn.data.molecules.identity.parent`) in several
+        forms, and those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see
+        :func:`conflicts`.
     """
     parts = {part: getattr(split, part).tolist() for part in PARTS}
     return {
@@ -62,7 +63,7 @@ def duplicate_facts(
 
 
 def _overlap(
-    molecules: Labelled, source: Source, parts: Mapping[str, Sequence[int]],
+    molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Count the keys that two parts share; with ``forms`` those of several identities only."""
@@ -90,23 +91,25 @@ def _overlap(
     return counts
 
 
-def _several(molecules: Labelled, positions: Sequence[int]) -> bool:
+def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
     return len({molecules.canonical[i] for i in positions}) > 1
 
 
-def _two(molecules: Labelled, some: Sequence[int], others: Sequence[int]) -> tuple[int, int]:
-    """A position of each part, of two different molecules."""
+def _two(
+    molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
+) -> tuple[int, int]:
+    """Return the positions of two different molecules, one of each part."""
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
 
 
-def _row(molecules: Labelled, source: Source, position: int) -> dict[str, Any]:
+def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[str, Any]:
     row = int(molecules.rows[position])
     return {"smiles": source.smiles[row].strip(), "line": int(source.lines[row])}
 
 
-def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]:
+def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[str, Any]:
     """Find molecules with several labels of one target that contradict each other.
 
     Classes contradict each other where they differ, and numbers where they differ by more than
@@ -115,7 +118,7 @@ def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]
     Args:
         molecules: the labelled molecules.
         source: the rows that they came from.
-        task: what the labels are for.
+        task: task of the labels.
 
     Returns:
         For each target that has such molecules: how many ``molecules``, their ``rows``, and an
@@ -150,8 +153,8 @@ def conflicts(molecules: Labelled, source: Source, task: Task) -> dict[str, Any]
 
 
 def _conflict(
-    molecules: Labelled, source: Source, target: int, pairs: Sequence[tuple[float, int, int]],
-    rows: int, tolerance: float, task: Task,
+    molecules: LabelledMolecules, source: Source, target: int,
+    pairs: Sequence[tuple[float, int, int]], rows: int, tolerance: float, task: Task,
 ) -> dict[str, Any]:  # fmt: skip
     difference, low, high = max(pairs, key=lambda each: each[0])
     labels = [source.labels.y[int(molecules.rows[i]), target] for i in (low, high)]
@@ -167,14 +170,14 @@ def _conflict(
 
 
 def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Say in sentences what :func:`duplicate_facts` counts; nothing where it counts nothing."""
+    """Describe the counts of :func:`duplicate_facts` in sentences; none for zero counts."""
     notes = []
     for pair, entry in facts["overlaps"].items():
         a, b = pair.split("/")
         if n := entry["molecules"]:
-            rows = f"{amount(entry['rows'][b], 'row')} and {amount(entry['rows'][a], 'row')}"
+            rows = f"{plural(entry['rows'][b], 'row')} and {plural(entry['rows'][a], 'row')}"
             notes.append(
-                f"{amount(n, 'molecule')} of the {PARTS[b]} part {'is' if n == 1 else 'are'} also "
+                f"{plural(n, 'molecule')} of the {PARTS[b]} part {'is' if n == 1 else 'are'} also "
                 f"in the {PARTS[a]} part ({rows}; for example {_both(entry['example'])}): "
                 f"{HARM[pair]}."
             )
@@ -200,36 +203,36 @@ def _form_notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _both(example: Mapping[str, Any]) -> str:
-    """The texts of an example in both parts, the later part first."""
+    """Return the SMILES of an example in both parts, the later part first."""
     return " and ".join(
         f"{row['smiles']} in line {row['line']}" for row in reversed(list(example.values()))
     )
 
 
 def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
-    """Say in a sentence a target what :func:`conflicts` counts, of the first few targets."""
+    """Describe the result of :func:`conflicts` in a sentence for each of the first targets."""
     notes = []
     for target, facts in list(facts_by_target.items())[:TARGETS]:
         n, example = facts["molecules"], facts["example"]
         labels, lines = example["labels"], example["lines"]
         phrase = [f"{_label_text(label)} in line {line}" for label, line in zip(labels, lines)]
         labels_text = f"{example['smiles']}: {' and '.join(phrase)}"
-        has = f"{amount(n, 'molecule')} {'has' if n == 1 else 'have'}"
+        has = f"{plural(n, 'molecule')} {'has' if n == 1 else 'have'}"
         if "largest" in facts:
             notes.append(
                 f"{has} several labels of {target} that differ by more than {TOLERANCE:g} standard "
-                f"deviations ({facts['tolerance']:.3g}), in {amount(facts['rows'], 'row')}; the "
+                f"deviations ({facts['tolerance']:.3g}), in {plural(facts['rows'], 'row')}; the "
                 f"largest difference is {facts['largest']:.3g}, of {labels_text}. All rows are "
                 "used."
             )
         else:
             notes.append(
-                f"{has} both classes of {target}, in {amount(facts['rows'], 'row')}, for example "
+                f"{has} both classes of {target}, in {plural(facts['rows'], 'row')}, for example "
                 f"{labels_text}. All rows are used."
             )
     if len(facts_by_target) > TARGETS:
         more = len(facts_by_target) - TARGETS
-        notes.append(f"{amount(more, 'more target')} have such labels: metrics.json has them all.")
+        notes.append(f"{plural(more, 'more target')} have such labels: metrics.json has them all.")
     return notes
 
 
@@ -237,7 +240,7 @@ def _label_text(label: object) -> str:
     return f"{label:.4g}" if isinstance(label, float) else str(label)
 
 
-def training_overlap(molecules: Labelled, new: Tensor, source: Source) -> dict[str, Any]:
+def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) -> dict[str, Any]:
     """Count the rows of a new table whose molecule the model was trained or validated on.
 
     Args:

@@ -1,4 +1,4 @@
-"""The molecules that a model predicts worst, drawn with the weights of their atoms."""
+"""Pictures of the worst predicted molecules, with the weights of their atoms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.estimators import MoleculeClassifier
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
 from gattn.training.plots.style import number
 from gattn.training.report import Section
 from gattn.training.sections import themed
@@ -24,48 +24,50 @@ if TYPE_CHECKING:
 __all__ = ["worst_molecules"]
 
 WORST = 12
-"""So many molecules are drawn."""
+"""Number of molecules to draw."""
 DRAWN = 100
-"""Larger molecules are left to their rows in the table: nobody could read the picture."""
+"""Maximum number of atoms of a molecule that is drawn; a larger picture is unreadable."""
 SIZE = 320, 240
 """Pixels of one picture."""
 METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
-def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Prediction) -> Section:
-    """The molecules of a part whose labels the model missed by most, the worst first.
+def worst_molecules(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> Section:
+    """Draw the molecules of a part with the largest errors, the largest first.
 
     Args:
-        estimator: what predicted.
-        known: the molecules of the part.
-        made: their predictions.
+        estimator: made the predictions.
+        molecules: the molecules of the part.
+        predicted: their predictions.
 
     Returns:
         A section of a report, its pictures on one scale. With several targets the errors are in
         units of each target's standard deviation in the part, and a molecule stands for the target
         that was missed by most.
     """
-    rows, targets = _worst(known, made)
+    rows, targets = _worst(molecules, predicted)
     weights = [
-        attribute(estimator.predictor_, known.inputs[row : row + 1], target=target)[0]
+        attribute(estimator.predictor_, molecules.inputs[row : row + 1], target=target)[0]
         for row, target in zip(rows, targets)
     ]
     scale = shared_scale(weights)
-    smiles = dict(zip(rows, known.inputs[rows].molecules.smiles))
+    smiles = dict(zip(rows, molecules.inputs[rows].molecules.smiles))
     figures = tuple(
         themed(
             partial(
                 draw_molecule,
                 smiles[row],
-                own,
+                weight,
                 scale=scale,
                 size=SIZE,
                 label=f"contribution by {METHOD}",
             ),
             f"The structure of {smiles[row]} with a weight on each atom",
-            f"{_caption(estimator, known, made, row, target)}\n{smiles[row]}",
+            f"{_caption(estimator, molecules, predicted, row, target)}\n{smiles[row]}",
         )
-        for row, target, own in zip(rows, targets, weights)
+        for row, target, weight in zip(rows, targets, weights)
     )
     text = (
         "The molecules of the test part whose labels were missed by most, the worst first. A disc "
@@ -78,14 +80,14 @@ def worst_molecules(estimator: MoleculeEstimator, known: Labelled, made: Predict
     return Section("Predicted worst", text, figures=figures, gallery=True)
 
 
-def _worst(known: Labelled, made: Prediction) -> tuple[list[int], list[int]]:
+def _worst(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
     """The positions of the largest errors that can be drawn, and the target of each."""
-    spread = (known.y - known.y.nanmean(0)).square().nanmean(0).sqrt()
-    error = (made.mean - known.y).abs() / torch.where(spread > 0, spread, 1.0)
+    spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
+    error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
     largest, target = error.nan_to_num(nan=-1.0).max(1)
     order = largest.argsort(descending=True, stable=True)
     order = order[largest[order] >= 0].tolist()
-    rows = list(islice((row for row in order if _can_be_drawn(known.inputs[[row]])), WORST))
+    rows = list(islice((row for row in order if _can_be_drawn(molecules.inputs[[row]])), WORST))
     return rows, target[rows].tolist()
 
 
@@ -94,15 +96,21 @@ def _can_be_drawn(one: MoleculeInputs) -> bool:
 
 
 def _caption(
-    estimator: MoleculeEstimator, known: Labelled, made: Prediction, row: int, target: int
+    estimator: MoleculeEstimator,
+    molecules: LabelledMolecules,
+    predicted: Prediction,
+    row: int,
+    target: int,
 ) -> str:
-    """What was measured and predicted of a molecule, and how near the other parts come to it."""
-    y, mean, std = (float(values[row, target]) for values in (known.y, made.mean, made.std))
+    """Describe the label, the prediction and the nearest molecule of the other parts."""
+    y, mean, std = (
+        float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
+    )
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
     if isinstance(estimator, MoleculeClassifier):
-        measured, own = estimator.classes_by_target[target][int(y)], mean if y else 1 - mean
-        lines += [f"measured {measured}", f"its probability {number(own)}"]
+        label, probability = estimator.classes_by_target[target][int(y)], mean if y else 1 - mean
+        lines += [f"measured {label}", f"its probability {number(probability)}"]
     else:
         lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
-    lines += [f"nearest {number(float(made.nearest[row]))}"]
+    lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The rows that a run is trained or judged on: SMILES, labels, and the part that each is in."""
+"""The rows that a model is trained or evaluated on: SMILES, labels, and parts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 from sys import intern
 from typing import Literal
 
-from gattn.data import BadRow, dataset, load_molecules
-from gattn.data.numbers import NumberFormat, classify
-from gattn.data.tables import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data import BadRow, get_dataset, load_molecules
+from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
-from gattn.training.folder import file_hash
+from gattn.pipeline.run_folder import file_hash
 
 __all__ = ["Source", "built_in", "read_source"]
 
 SPLIT = ("comma", "thousands", "decimal")
-"""The patterns of numbers that hold a comma."""
+"""Patterns of numbers that contain a comma."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Labelled rows of a table, or of the data set that comes with RDKit.
+    """LabelledMolecules rows of a table, or of the data set that comes with RDKit.
 
     Attributes:
         name: of the file or data set.
@@ -34,7 +34,7 @@ class Source:
         targets: t names.
         labels: of the n rows.
         lines: the line of each row in the file.
-        parts: what the split column says of each row, where one was asked for.
+        parts: the value of each row in the split column; None without one.
         bad: rows that do not fit the header or hold no number where one should be; their SMILES
             are empty and their labels missing, so that rows keep their numbers.
     """
@@ -67,10 +67,10 @@ def read_source(
         path: the file.
         smiles: its column of SMILES.
         targets: its columns of labels.
-        task: what the labels are.
+        task: task of the labels.
         part_column: the column that says train, val or test.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        learnable: whether a column of one class or of one number is an error.
+        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        learnable: a column of one class or of one number is an error.
         style: how numbers are written; None for plain ones.
         skip_bad: leave out every label and every row that cannot be read, however many.
 
@@ -79,12 +79,12 @@ def read_source(
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file, a column or a label is not what was asked for.
+        ValueError: the file, a column or a label cannot be used.
     """
-    wanted = [smiles, *targets, *([part_column] if part_column else [])]
-    if len(set(wanted)) < len(wanted):
-        raise ValueError(f"a column can serve once; got {', '.join(wanted)}")
-    table = open_table(path, wanted, encoding=encoding)
+    names = [smiles, *targets, *([part_column] if part_column else [])]
+    if len(set(names)) < len(names):
+        raise ValueError(f"a column can serve once; got {', '.join(names)}")
+    table = open_table(path, names, encoding=encoding)
     places = [table.place(target) for target in targets]
     text_place, part_place = table.place(smiles), table.place(part_column or smiles)
     texts: list[str] = []
@@ -159,15 +159,15 @@ def built_in() -> Source:
         ImportError: RDKit is not installed.
         FileNotFoundError: it was built without its Contrib folder.
     """
-    found = load_molecules("chembl2321810")
-    record = dataset("chembl2321810")
+    compounds = load_molecules("chembl2321810")
+    record = get_dataset("chembl2321810")
     return Source(
         name="CHEMBL2321810",
         sha256=hashlib.sha256("".join(file.sha256 for file in record.files).encode()).hexdigest(),
-        smiles=found.smiles,
-        targets=found.targets,
-        labels=Labels("regression", found.y.double().numpy(), [""] * len(found)),
-        lines=[row + 1 for row in found.rows],
+        smiles=compounds.smiles,
+        targets=compounds.targets,
+        labels=Labels("regression", compounds.y.double().numpy(), [""] * len(compounds)),
+        lines=[row + 1 for row in compounds.rows],
         parts=None,
         bad=(),
     )

@@ -1,29 +1,28 @@
-"""A run: from a table of labelled SMILES to a folder with a model, its metrics and its report."""
+"""The stages of a training run that are special to molecules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from gattn.data import Split
-from gattn.data.tables import open_table
-from gattn.files import write_rows
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.input_cache import cache_key
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import Labelled
+from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.measure import (
     constant_width,
     count_labels,
     label_notes,
-    measure,
     measure_baselines,
     measure_intervals,
     measure_targets,
@@ -31,148 +30,237 @@ from gattn.molecules.runs.measure import (
     undefined,
 )
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
-from gattn.molecules.runs.parts import PARTS, choose_parts, splits_record, validation_groups
-from gattn.molecules.runs.records import prediction_table
 from gattn.molecules.runs.source import Source, built_in, read_source
-from gattn.molecules.store import fingerprint
-from gattn.training.folder import (
-    CHECKPOINTS,
-    begin,
-    check_place,
-    finish,
-    is_first_process,
-    metrics_of_whole,
-)
-from gattn.training.runs import write_model
-from gattn.training.words import amount
+from gattn.molecules.runs.splits import check_train, choose_parts, splits_record, validation_groups
+from gattn.pipeline import train as pipeline
+from gattn.pipeline.measure import PARTS, measure
+from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.pipeline.run_folder import CHECKPOINTS
+from gattn.pipeline.text import plural
 
-__all__ = ["Run", "train_run"]
+__all__ = ["MoleculeProduct", "MoleculeRun", "train_run"]
 
 CACHE = ".gattn"
-"""The folder beside a run that keeps what was read of SMILES, a file for each list of them."""
+"""The folder beside a run that keeps parsed SMILES, a file for each list of them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """What was trained, on what, and how it did.
+class MoleculeData:
+    """The data of a run.
 
     Attributes:
-        settings: what was asked for.
         source: the rows.
-        known: the labelled molecules.
-        split: their positions in the three parts.
-        estimator: the fitted model.
-        predictions: of the validation and the test part.
-        metrics: what ``metrics.json`` holds.
-        notes: what a reader of the report should know.
+        molecules: the labelled molecules.
+        estimator: not fitted; has the names and classes of the targets.
     """
 
-    settings: RunSettings
     source: Source
-    known: Labelled
-    split: Split
+    molecules: LabelledMolecules
     estimator: MoleculeEstimator
-    predictions: dict[str, Prediction]
-    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeParts(Parts):
+    """The parts of a run.
+
+    Attributes:
+        split: positions of the molecules in the three parts.
+        duplicates: molecules in several parts and contradicting labels, for ``metrics.json``.
+        notes: sentences for the report.
+    """
+
+    split: Split
+    duplicates: dict[str, Any]
     notes: list[str]
 
-    def part(self, name: str) -> Labelled:
-        """The molecules of the train, val or test part."""
-        return self.known[getattr(self.split, name)]
+
+@dataclass(frozen=True, eq=False)
+class MoleculeRun(TrainedRun):
+    """A trained model and its evaluation.
+
+    Attributes:
+        estimator: the fitted model.
+        settings: of the run.
+        source: the rows.
+        molecules: the labelled molecules.
+        predictions: of the validation and the test part.
+        notes: sentences for the report.
+    """
+
+    estimator: MoleculeEstimator
+    settings: RunSettings
+    source: Source
+    molecules: LabelledMolecules
+    predictions: dict[str, Prediction]
+    notes: list[str]
+
+    def part(self, name: str) -> LabelledMolecules:
+        """Return the molecules of the train, val or test part."""
+        return self.molecules[getattr(self.split, name)]
 
 
 def train_run(
-    settings: RunSettings,
-    out: str | Path,
-    *,
-    progress: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    settings: RunSettings, out: str | Path, *, progress: bool = False, log: Log = no_log
 ) -> dict[str, Any]:
     """Train a model and write a run: the command ``gattn molecules train``.
 
     The folder holds ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
-    ``predictions.csv`` of the validation and test parts, ``plots`` and ``report.html``. Where it
-    holds the beginning of the same run, training goes on from its last whole epoch; where it holds
-    that run whole, nothing is done. What is read of the SMILES is kept in ``settings.cache``, by
-    their content and the versions of what reads them: another run on the same ones, or the same
-    one after an interruption, reads that.
+    ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
+    ``report.html``. If it holds an unfinished run with the same settings, training continues from
+    the last whole epoch; if it holds the finished run, nothing is done. Parsed SMILES are kept in
+    ``settings.cache``, by their content and the versions of what reads them, for the next run.
 
     Args:
-        settings: what to train on what.
-        out: the folder of the run, made where it is missing.
+        settings: of the run.
+        out: folder of the run, created if it is missing.
         progress: show a bar with the time left.
-        say: told in a line each what a user should know.
+        log: called with each line that the user should read.
 
     Returns:
-        What ``metrics.json`` holds.
+        The content of ``metrics.json``.
 
     Raises:
-        RunError: the folder holds another run, or something else.
+        RunError: the folder holds another run, or other files.
         ValueError: settings or data that cannot be trained on.
         OSError: a file cannot be read or written; the last checkpoint is still there.
     """
-    out = Path(out)
-    files = [settings.data] if settings.data else []
-    if (whole := metrics_of_whole(out, settings, files)) is not None:
-        say(f"{out} holds this run already, and it is whole: nothing to do")
-        return whole
-    check_place(out)
-    source = _source(settings)
-    estimator = _estimator(settings, source)
-    cache = Path(settings.cache) if settings.cache else out.parent / CACHE
-    cache.mkdir(parents=True, exist_ok=True)
-    known = _known(estimator, source, cache)
-    say(_read(source, known, estimator))
-    split, told = choose_parts(settings.split, known, source, settings.model.seed)
-    _check_train(estimator, known.y[split.train])
-    duplicates = duplicate_facts(split, known, source, estimator.task)
-    notes = [*told, *duplicate_notes(duplicates), *_notes(split, settings)]
-    notes += _part_notes(estimator, known, split)
-    for note in (*source.labels.notes, *notes):
-        say(note)
-    if is_first_process():
-        left_out = [*_left_out(source, known)]
-        record = splits_record(split, known, source)
-        begin(out, settings, record, ("row", "line", "text", "reason"), left_out)
-    train, val = known[split.train], known[split.val]
-    groups = validation_groups(settings.split, val)
-    if settings.tune:
-        from gattn.molecules.runs.tuning import tune
-
-        estimator.set_params(**tune(estimator, train, val, settings.tune, out, say, groups=groups))
-    estimator.fit_labelled(
-        train, val, groups=groups, folder=out / CHECKPOINTS,
-        progress=progress,
-    )  # fmt: skip
-    say("now the model and its baselines predict the test part, and the report is written")
-    run = _judge(settings, source, known, split, estimator, notes)
-    run.metrics.update(duplicates)
-    if is_first_process():
-        _write(out, run)
-    return run.metrics
+    return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
 
 
-def _left_out(source: Source, known: Labelled) -> Iterator[tuple[int, int | None, str, str]]:
-    """The rows that were left out, and the labels that were in rows which were not."""
-    bad = {row.row for row in known.bad}
-    cells = [
-        (label.row, label.line, source.smiles[label.row], f"this label alone: {label.reason}")
-        for label in source.labels.lost
-        if label.row not in bad
-    ]
-    yield from sorted([*((r.row, r.line, r.text, r.reason) for r in known.bad), *cells])
+class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):
+    """The stages of a run of molecules."""
+
+    settings: RunSettings
+
+    def __init__(
+        self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
+    ) -> None:
+        super().__init__(settings, out, log)
+        self.inputs = [settings.data] if settings.data else []
+        self.progress = progress
+
+    def load(self) -> MoleculeData:
+        """Read the table and parse its SMILES."""
+        settings = self.settings
+        source = _read_source(settings)
+        kind = MoleculeRegressor if source.labels.task == "regression" else MoleculeClassifier
+        estimator = kind(**asdict(settings.model), on_error="skip", workers=settings.workers)
+        cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
+        cache.mkdir(parents=True, exist_ok=True)
+        molecules = _parse(estimator, source, cache)
+        self.log(_summary(source, molecules, estimator))
+        return MoleculeData(source, molecules, estimator)
+
+    def split(self, data: MoleculeData) -> MoleculeParts:
+        """Divide the molecules, and look for the same molecule in two parts."""
+        source, molecules, estimator = data.source, data.molecules, data.estimator
+        model = self.settings.model
+        split, notes = choose_parts(self.settings.split, molecules, source, model.seed)
+        check_train(estimator, molecules.y[split.train])
+        duplicates = duplicate_facts(split, molecules, source, estimator.task)
+        notes = [*notes, *duplicate_notes(duplicates)]
+        rows = len(split.train) + len(split.val)
+        notes += [
+            f"The {whose}'s kernel ridge reads {most:,} of {rows:,} molecules, drawn by the seed."
+            for whose, most in ridge_rows(rows, model).items()
+            if most < rows
+        ]
+        y = molecules.y
+        notes += label_notes(estimator, {"validation": y[split.val], "test": y[split.test]})
+        for note in (*source.labels.notes, *notes):
+            self.log(note)
+        record = splits_record(split, molecules, source)
+        return MoleculeParts(record, _left_out(source, molecules), split, duplicates, notes)
+
+    def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
+        """Train, after a search for settings if one is requested."""
+        estimator, settings = data.estimator, self.settings
+        train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
+        groups = validation_groups(settings.split, val)
+        if settings.tune:
+            from gattn.molecules.runs.tuning import tune
+
+            best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
+            estimator.set_params(**best)
+        return estimator.fit_labelled(
+            train, val, groups=groups, folder=self.out / CHECKPOINTS, progress=self.progress
+        )
+
+    def evaluate(
+        self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
+    ) -> MoleculeRun:
+        """Measure the model and the baselines on the test part."""
+        self.log("now the model and its baselines predict the test part, and the report is written")
+        settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
+        task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
+        predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
+        train = molecules[torch.cat([split.train, split.val])]  # the final fit has both
+        intervals = measure_intervals(model, test.y, predicted, settings.coverage)
+        intervals |= constant_width(model, y_val, validation.mean, settings.coverage)
+        label_counts = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
+        metrics = {
+            "task": task,
+            "test": measure(task, test.y, predicted.mean),
+            "val": measure(task, y_val, validation.mean),
+            "baselines": measure_baselines(task, train, test, settings.model.seed),
+            "ridge_rows": ridge_rows(len(train), settings.model),
+            "targets": measure_targets(model, test.y, predicted.mean),
+            "intervals": intervals,
+            "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
+            "weights": model.predictor_.weights,
+            "labels": {
+                target: source.labels.counts.get(target, {}) | counts
+                for target, counts in label_counts.items()
+            },
+            "split": split.protocol,
+            "molecules": {
+                **{part: len(getattr(split, part)) for part in PARTS},
+                "left_out": len(molecules.bad),
+            },
+            **parts.duplicates,
+        }
+        predictions = {"val": validation, "test": predicted}
+        return MoleculeRun(
+            model, split, metrics, settings, source, molecules, predictions, parts.notes
+        )
+
+    def report(self, run: MoleculeRun) -> Report:
+        """Return the report page, with the worst predicted molecules."""
+        from gattn.molecules.runs.report import molecule_report
+
+        return molecule_report(run)
+
+    def card(self, run: MoleculeRun) -> Mapping[str, Any]:
+        """Return the column of SMILES, the units, the number format and the data."""
+        unit = self.settings.unit
+        return {
+            "smiles": self.settings.smiles,
+            "units": {
+                target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
+                for target in run.estimator.targets_
+            },
+            "numbers": asdict(self.settings.style),
+            "data": {"name": run.source.name, "sha256": run.source.sha256},
+        }
+
+    def tables(self, run: MoleculeRun) -> Mapping[str, Iterator[Sequence[object]]]:
+        """Return the predictions of the validation and test parts."""
+        parts = {part: run.part(part) for part in run.predictions}
+        rows = prediction_table(
+            run.estimator, run.source, parts, run.predictions, self.settings.coverage
+        )
+        return {"predictions.csv": rows}
 
 
-def _source(settings: RunSettings) -> Source:
+def _read_source(settings: RunSettings) -> Source:
     if not settings.data:
         return built_in()
     if not settings.target:
-        columns = ", ".join(
-            map(repr, open_table(settings.data, encoding=settings.encoding).columns)
-        )
+        columns = open_table(settings.data, encoding=settings.encoding).columns
         raise ValueError(
-            f"a target is wanted, --target COLUMN: {settings.data} has the columns {columns}"
+            f"a target is wanted, --target COLUMN: {settings.data} has the columns "
+            f"{', '.join(map(repr, columns))}"
         )
     column = settings.split.removeprefix("column:")
     part_column = column if column != settings.split else None
@@ -182,121 +270,37 @@ def _source(settings: RunSettings) -> Source:
     )  # fmt: skip
 
 
-def _estimator(settings: RunSettings, source: Source) -> MoleculeEstimator:
-    kind = MoleculeRegressor if source.labels.task == "regression" else MoleculeClassifier
-    return kind(**asdict(settings.model), on_error="skip", workers=settings.workers)
-
-
-def _known(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelled:
-    """The labelled molecules, with every row that was left out, also those of the table."""
-    path = cache / f"{fingerprint(source.smiles, estimator.max_atoms)[:32]}.safetensors"
+def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
+    """Return the labelled molecules, with all rows that were left out, also those of the table."""
+    path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
-    found = estimator.read(source.smiles, y, cache=path)
-    bad = {row.row: replace(row, line=source.lines[row.row]) for row in found.bad}
+    molecules = estimator.read(source.smiles, y, cache=path)
+    bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
-    return replace(found, bad=tuple(bad[row] for row in sorted(bad)))
+    return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
 
 
-def _read(source: Source, known: Labelled, estimator: MoleculeEstimator) -> str:
-    """What was read, in a line."""
-    unlabelled = len(source.smiles) - len(known.bad) - len(known)
-    told = [f"{source.name}: {len(known):,} molecules for {estimator.task}"]
-    if known.bad:
-        told.append(f"{amount(len(known.bad), 'row')} left out, the first: {known.bad[0]}")
+def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
+    """Describe the data in a line."""
+    unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
+    clauses = [f"{source.name}: {len(molecules):,} molecules for {estimator.task}"]
+    if molecules.bad:
+        clauses.append(
+            f"{plural(len(molecules.bad), 'row')} left out, the first: {molecules.bad[0]}"
+        )
     if unlabelled:
-        told.append(f"{amount(unlabelled, 'row')} without a label")
-    return "; ".join(told)
+        clauses.append(f"{plural(unlabelled, 'row')} without a label")
+    return "; ".join(clauses)
 
 
-def _notes(split: Split, settings: RunSettings) -> list[str]:
-    """Say which kernel ridge reads some of the molecules only."""
-    learned = len(split.train) + len(split.val)
-    return [
-        f"The {whose}'s kernel ridge reads {rows:,} of {learned:,} molecules, drawn by the seed."
-        for whose, rows in ridge_rows(learned, settings.model).items()
-        if rows < learned
+def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
+    """Yield a header, the rows that were left out, and the lost labels of all other rows."""
+    bad = {row.row for row in molecules.bad}
+    cells = [
+        (label.row, label.line, source.smiles[label.row], f"this label alone: {label.reason}")
+        for label in source.labels.lost
+        if label.row not in bad
     ]
-
-
-def _part_notes(estimator: MoleculeEstimator, known: Labelled, split: Split) -> list[str]:
-    """Say which part lacks the labels, or a class, of which target."""
-    return label_notes(estimator, {"validation": known.y[split.val], "test": known.y[split.test]})
-
-
-def _check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
-    """A target of which the training part knows one value cannot be learnt."""
-    for target, column in zip(estimator.targets_, y.T):
-        values = column[column.isfinite()].unique()
-        if len(values) < 2:
-            text = "one value only" if len(values) else "no label"
-            if len(values) and isinstance(estimator, MoleculeClassifier):
-                kinds = estimator.classes_by_target[estimator.targets_.index(target)].tolist()
-                text = f"only class {kinds[int(values)]!r} and no label of class "
-                text += repr(kinds[1 - int(values)])
-            raise ValueError(f"the training part holds {text} of {target!r}: choose another split")
-
-
-def _judge(
-    settings: RunSettings,
-    source: Source,
-    known: Labelled,
-    split: Split,
-    estimator: MoleculeEstimator,
-    notes: list[str],
-) -> Run:
-    """Predict the validation and test parts, and measure the model beside the baselines."""
-    test, y_val = known[split.test], known.y[split.val]
-    task, predictor = estimator.task, estimator.predictor_
-    made = predictor.predict(test.inputs)
-    predictions = {"val": predictor.validation, "test": made}
-    learned = known[torch.cat([split.train, split.val])]  # what the model learned from at last
-    intervals = measure_intervals(estimator, test.y, made, settings.coverage)
-    intervals |= constant_width(estimator, y_val, predictions["val"].mean, settings.coverage)
-    metrics = {
-        "task": task,
-        "test": measure(task, test.y, made.mean),
-        "val": measure(task, y_val, predictions["val"].mean),
-        "baselines": measure_baselines(task, learned, test, settings.model.seed),
-        "ridge_rows": ridge_rows(len(learned), settings.model),
-        "targets": measure_targets(estimator, test.y, made.mean),
-        "intervals": intervals,
-        "undefined": undefined(estimator, {"test": test.y, "val": y_val}, intervals),
-        "weights": estimator.predictor_.weights,
-        "labels": {
-            target: source.labels.counts.get(target, {}) | parts
-            for target, parts in count_labels(
-                estimator, {part: known.y[getattr(split, part)] for part in PARTS}
-            ).items()
-        },
-        "split": split.protocol,
-        "molecules": {part: len(getattr(split, part)) for part in PARTS}
-        | {"left_out": len(known.bad)},
-    }
-    return Run(settings, source, known, split, estimator, predictions, metrics, notes)
-
-
-def _write(out: Path, run: Run) -> None:
-    """Everything that a run holds, the metrics last."""
-    from gattn.molecules.runs.report import write_run_report
-
-    tensors, card = run.estimator.state()
-    card |= {
-        "smiles": run.settings.smiles,
-        "units": {
-            target: ", ".join(filter(None, (run.settings.unit, f"as in column {target!r}")))
-            for target in run.estimator.targets_
-        },
-        "numbers": asdict(run.settings.style),
-        "data": {"name": run.source.name, "sha256": run.source.sha256},
-        "split": run.split.protocol,
-        "metrics": run.metrics,
-    }
-    write_model(out, tensors, card)
-    parts = {part: run.part(part) for part in run.predictions}
-    table = prediction_table(
-        run.estimator, run.source, parts, run.predictions, run.settings.coverage
-    )
-    write_rows(out / "predictions.csv", table)
-    write_run_report(out, run)
-    finish(out, run.metrics)
+    yield "row", "line", "text", "reason"
+    yield from sorted([*((r.row, r.line, r.text, r.reason) for r in molecules.bad), *cells])

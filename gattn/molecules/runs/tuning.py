@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.base import clone
 
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.rows import Labelled
-from gattn.molecules.runs.measure import measure
+from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.config import SEARCH
+from gattn.pipeline.measure import measure
+from gattn.pipeline.product import Log, no_log
 from gattn.training.metrics import undefined_metrics
-from gattn.training.runs import RunError
+from gattn.training.model_io import RunError
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -20,36 +22,35 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 JOURNAL = "tuning.log"
-WIDTHS = (64, 128, 256)
 
 
 def tune(
     estimator: MoleculeEstimator,
-    train: Labelled,
-    val: Labelled,
+    train: LabelledMolecules,
+    val: LabelledMolecules,
     trials: int,
     out: Path,
-    say: Callable[[str], None] = lambda line: None,
+    log: Log = no_log,
     *,
     groups: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Try settings, and give those with which the validation part is predicted best.
+    """Search for the settings with the best metric on the validation part.
 
-    The settings that were asked for are the first that are tried. Every trial is written to
-    ``tuning.log``, from which an interrupted search goes on: as every trial draws from a seed of
-    its own, it ends as it would have.
+    The first trial has the settings of the estimator. Every trial is written to ``tuning.log``,
+    from which an interrupted search continues; each trial has its own seed, so the result is that
+    of a search that was not interrupted.
 
     Args:
-        estimator: what is tuned, not fitted.
+        estimator: the estimator to tune, not fitted.
         train: the molecules that every trial is trained on.
-        val: the molecules that it is judged by: RMSE, or ROC-AUC.
-        trials: how many settings to try, at least 1.
+        val: the molecules that every trial is evaluated on, by RMSE or ROC-AUC.
+        trials: number of trials, at least 1.
         out: the folder of the run.
-        say: told of every trial in a line.
+        log: called with a line for each trial.
         groups: the group of each validation molecule; see :meth:`MoleculeEstimator.fit_labelled`.
 
     Returns:
-        The settings found, by name.
+        The best settings, by name.
 
     Raises:
         ValueError: a model without settings to search, several devices, or a validation part
@@ -57,7 +58,7 @@ def tune(
         ImportError: Optuna is not installed.
         RunError: ``tuning.log`` is damaged.
     """
-    if estimator.model == "ridge" or estimator.devices > 1:
+    if estimator.model == "gp" or estimator.devices > 1:
         raise ValueError("tune needs a model with a network, and one device")
     study = _study(estimator, out)
     metric = "rmse" if estimator.task == "regression" else "roc_auc"
@@ -69,23 +70,23 @@ def tune(
         )
 
     def objective(trial: Trial) -> float:
-        made = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
-        made.targets_, made.single_target_ = estimator.targets_, estimator.single_target_
-        made.fit_labelled(train, val, groups=groups)
-        return measure(made.task, val.y, made.predictor_.validation.mean)[metric]
+        model = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
+        model.targets_, model.single_target_ = estimator.targets_, estimator.single_target_
+        model.fit_labelled(train, val, groups=groups)
+        return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 
-    for number in range(_done(study), trials):
+    for number in range(_completed(study), trials):
         if not number:
-            study.enqueue_trial({name: getattr(estimator, name) for name in _names()})
+            study.enqueue_trial({name: getattr(estimator, name) for name in SEARCH})
         _reseed(study, estimator.seed + number)
         study.optimize(objective, n_trials=1)
-        say(f"trial {number + 1} of {trials}: {metric} {study.trials[-1].value:.4g}")
-    say(f"the best settings: {study.best_params} ({metric} {study.best_value:.4g} on validation)")
+        log(f"trial {number + 1} of {trials}: {metric} {study.trials[-1].value:.4g}")
+    log(f"the best settings: {study.best_params} ({metric} {study.best_value:.4g} on validation)")
     return study.best_params
 
 
 def _study(estimator: MoleculeEstimator, out: Path) -> Study:
-    """The search that lies in a folder, or a new one."""
+    """Open the search in a folder, or start a new one."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -106,8 +107,8 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
         ) from None
 
 
-def _done(study: Study) -> int:
-    """How many trials are whole; one that was killed counts for nothing."""
+def _completed(study: Study) -> int:
+    """Count the trials that ended; one that was killed does not count."""
     from optuna.trial import TrialState
 
     return len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
@@ -120,14 +121,10 @@ def _reseed(study: Study, seed: int) -> None:
 
 
 def _draw(trial: Trial) -> dict[str, Any]:
-    """Settings to try; the widths are multiples of the usual numbers of heads."""
+    """Draw settings to try; the widths are multiples of the usual numbers of heads."""
     return {
-        "width": trial.suggest_categorical("width", WIDTHS),
-        "layers": trial.suggest_int("layers", 2, 6),
-        "dropout": trial.suggest_float("dropout", 0.0, 0.3),
-        "learning_rate": trial.suggest_float("learning_rate", 3e-4, 3e-3, log=True),
+        "width": trial.suggest_categorical("width", SEARCH["width"]),
+        "layers": trial.suggest_int("layers", *map(int, SEARCH["layers"])),
+        "dropout": trial.suggest_float("dropout", *SEARCH["dropout"]),
+        "learning_rate": trial.suggest_float("learning_rate", *SEARCH["learning_rate"], log=True),
     }
-
-
-def _names() -> tuple[str, ...]:
-    return ("width", "layers", "dropout", "learning_rate")

@@ -166,7 +166,7 @@ class GraphAttention(Module):
             torch.nn.init.ones_(self.beta)
 
     @property
-    def why_not_fused(self) -> str:
+    def slow_path_reason(self) -> str:
         """What of a forward runs edge by edge, slowly, in words; empty where nothing does."""
         if callable(self.score):
             return ("its score is a callable, which runs in plain PyTorch on some thousand edges "

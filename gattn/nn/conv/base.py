@@ -51,7 +51,7 @@ class AttentionConv(TermsEdgeByEdge):
 
     The fused path runs unless something wants to see or change single edges: explain mode, a
     hook on messages, propagation or edge updates, an equation overridden in a subclass, a mixin or
-    on the instance, another aggregation than the sum, or a reversed flow. :attr:`why_not_fused`
+    on the instance, another aggregation than the sum, or a reversed flow. :attr:`slow_path_reason`
     tells.
 
     A layer says what its attention is by ``_score``, for the fused path, and by
@@ -134,10 +134,10 @@ class AttentionConv(TermsEdgeByEdge):
     @property
     def fused(self) -> bool:
         """Whether the next forward runs the fused operator."""
-        return self.why_not_fused == ""
+        return self.slow_path_reason == ""
 
     @property
-    def why_not_fused(self) -> str:
+    def slow_path_reason(self) -> str:
         """Why the next forward runs edge by edge, slowly, in words; empty where it does not."""
         if self.explain:
             return "explain mode is on"
@@ -151,13 +151,13 @@ class AttentionConv(TermsEdgeByEdge):
         for name in self._edge_maps:
             if not self._is_readable(name):
                 return f"{name} does more than multiply and add its bias"
-        if own := self._own_reason():
+        if own := self._slow_setting():
             return own
         for name in pyg_internals.replaced_methods(self):
             return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)
 
-    def _own_reason(self) -> str:
+    def _slow_setting(self) -> str:
         """What in the settings of the layer itself forbids the operator, in words."""
         return ""
 
@@ -217,7 +217,7 @@ class AttentionConv(TermsEdgeByEdge):
         if alpha is None:
             raise RuntimeError(
                 f"{self} cannot tell its weights here, for it runs edge by edge: "
-                f"{self.why_not_fused}"
+                f"{self.slow_path_reason}"
             )
         note(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
 

@@ -43,7 +43,7 @@ class PointTransformerConv(AttentionConv):
     into a part of each end: nothing of the size of the edges is formed. With networks, these run
     some thousand edges at a time, in backward again; the scores [e, c] are stored. A network that
     may look at more than one edge, such as a batch normalisation in training, is given all edges
-    at once, as PyG gives them: :attr:`why_not_fused` tells.
+    at once, as PyG gives them: :attr:`slow_path_reason` tells.
 
     Args:
         in_channels: features of a point, d, or a pair (source, destination); -1 takes it from the
@@ -108,7 +108,7 @@ class PointTransformerConv(AttentionConv):
     def _edge_maps(self) -> tuple[str, ...]:
         return ()
 
-    def _own_reason(self) -> str:
+    def _slow_setting(self) -> str:
         """Which network may look at more than one edge, in words."""
         if torch.compiler.is_compiling():  # then they are given all edges anyway
             return ""

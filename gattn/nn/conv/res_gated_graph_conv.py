@@ -113,7 +113,7 @@ class ResGatedGraphConv(AttentionConv):
                 linear.reset_parameters()
         zeros(self.bias)
 
-    def _own_reason(self) -> str:
+    def _slow_setting(self) -> str:
         if acts_by_number(self.act):
             return ""
         return f"its act, {self.act}, is not known to act on every number by itself"

@@ -1,1 +1,1 @@
-"""What the commands do: graphs in, folders and tables out. Take what you need from its module."""
+"""The commands of nodes, one module each. Nothing is imported here."""

@@ -1,16 +1,23 @@
-"""The settings of a run: what a ``train`` command was asked for, and what config.toml holds."""
+"""Settings of a run: the options of ``gattn nodes train`` and the content of config.toml."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from gattn.data.numbers import NumberFormat
+from msgspec import Meta
+
 from gattn.nodes.settings import PRESETS, NodeSettings
-from gattn.training.checks import check_choice, check_count, check_share
-from gattn.training.settings import overridden, read_toml
+from gattn.training.settings import (
+    Coverage,
+    Settings,
+    SettingsError,
+    document,
+    read_toml,
+    updated,
+)
 
 __all__ = ["NodeRunSettings", "Task", "override"]
 
@@ -18,88 +25,129 @@ Task = Literal["auto", "classification", "regression"]
 SPLITS = ("auto", "public", "random", "random-per-class")
 
 
-@dataclass(frozen=True)
-class NodeRunSettings:
-    """What a model is trained on and how.
+@document
+@dataclass(frozen=True, kw_only=True)
+class NodeRunSettings(Settings):
+    """Settings of a training run: the graph, how to read and split it, and the model.
 
     Attributes:
-        data: ``cora``, ``citeseer``, ``pubmed`` or a file of a graph.
-        nodes: a table of its nodes; empty where the file has them.
-        label: the attribute to predict; empty for ``y`` or ``label``.
-        features: the attributes to read; empty for all others.
-        task: what the labels are; ``"auto"`` reads it from them.
-        split: ``"public"`` for the parts that come with a data set, ``"random"`` for 6:2:2 of
-            every class, ``"random-per-class"`` for 20 nodes a class to train and 30 to validate,
-            ``"column:NAME"`` for an attribute that says train, val or test; ``"auto"`` is public
-            where there are such parts, else random.
-        edges: ``"directed"`` to follow the direction of edges, ``"undirected"`` to go both ways;
-            ``"auto"`` goes both ways and says where the graph was directed.
-        encoding: of the text in tables and lists of edges; otherwise what the byte order mark
-            says, and UTF-8 without one.
-        decimal: the decimal sign of numbers in tables, ``"."`` or ``","``; None for a point, but
-            for commas where semicolons separate the table.
-        thousands: the separator between groups of three digits; empty for none.
-        missing: words that stand for a missing attribute, besides empty cells.
-        runs: trainings, each with other first weights; where parts are drawn, so are they anew
-            for every few trainings.
-        coverage: the promise of the sets of labels, or intervals, in the run's tables and report.
-        workers: processes that train side by side where there are several runs.
-        model: what the model is made of and trained by.
+        {settings}
+        model: the settings of the model and its training.
 
     Raises:
         ValueError: a value out of its range; the message names the setting.
     """
 
-    data: str
-    nodes: str = ""
-    label: str = ""
-    features: tuple[str, ...] = ()
-    task: Task = "auto"
-    split: str = "auto"
-    edges: Literal["auto", "directed", "undirected"] = "auto"
-    encoding: str | None = None
-    decimal: str | None = None
-    thousands: str = ""
-    missing: tuple[str, ...] = ()
-    runs: int = 1
-    coverage: float = 0.9
-    workers: int = 2
+    data: Annotated[
+        str,
+        Meta(
+            description="Graph: cora, citeseer, pubmed or a file: GraphML, GML, GEXF, a list or "
+            "table of edges.",
+            extra={"default": "none, it is required"},
+        ),
+    ] = field(kw_only=False)
+    nodes: Annotated[
+        str, Meta(description="Table of the nodes that belongs to a list or table of edges.")
+    ] = ""
+    label: Annotated[
+        str, Meta(description="Attribute to predict.", extra={"default": "y or label"})
+    ] = ""
+    features: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Attribute to read as a feature; repeat it for several.",
+            extra={"default": "all others"},
+        ),
+    ] = ()
+    task: Annotated[Task, Meta(description="Type of the labels; auto infers it from them.")] = (
+        "auto"
+    )
+    split: Annotated[
+        str,
+        Meta(
+            description="Split into training, validation and test part: public for the parts of a "
+            "data set, random for 6:2:2 of every class, random-per-class for 20 nodes of a class "
+            "to train and 30 to validate, column:NAME for an attribute that says train, val or "
+            "test; auto is public if there is such a split, else random."
+        ),
+    ] = "auto"
+    directed: Annotated[
+        bool | None,
+        Meta(
+            description="Send messages along the direction of edges only, or both ways.",
+            extra={"default": "both ways", "flag": "--directed/--undirected"},
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        Meta(
+            description="Text encoding of tables and lists, as latin-1. Set it if they are not "
+            "UTF-8.",
+            extra={"default": "the byte order mark, else UTF-8"},
+        ),
+    ] = None
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        Meta(
+            description="Decimal sign of numbers in tables.",
+            extra={"default": "a point, or commas between semicolons"},
+        ),
+    ] = None
+    thousands: Annotated[
+        Literal["", ",", ".", " ", "'"],
+        Meta(description="Separator between groups of three digits in tables, as in 1,008."),
+    ] = ""
+    missing: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Word for a missing attribute, as NA; repeat it for several.",
+            extra={"default": "empty cells, and NA and the like in columns of numbers"},
+        ),
+    ] = ()
+    runs: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of trainings from different initial weights; drawn splits are "
+            "drawn again for every few trainings. Raise it to report means and their spread.",
+        ),
+    ] = 1
+    coverage: Coverage = 0.9
+    workers: Annotated[
+        int, Meta(ge=1, description="Number of processes that train side by side if runs > 1.")
+    ] = 2
     model: NodeSettings = field(default_factory=NodeSettings)
 
-    def __post_init__(self) -> None:
-        check_choice("task", self.task, get_args(Task))
-        check_choice("edges", self.edges, ("auto", "directed", "undirected"))
-        for name in ("runs", "workers"):
-            check_count(name, getattr(self, name), 1)
-        check_share("coverage", self.coverage)
-        NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)  # checks both signs
-        if self.split not in SPLITS and not self.split.startswith("column:"):
-            told = ", ".join(SPLITS)
-            raise ValueError(f"split must be {told} or column:NAME; got {self.split!r}")
+    def check(self) -> None:
+        """Check the split and the signs of numbers."""
+        super().check()
+        if self.thousands:
+            from gattn.data.tables.numbers import NumberFormat  # importing it takes long
 
-    @property
-    def directed(self) -> bool | None:
-        """As :func:`gattn.nodes.reading.read_graph` takes it."""
-        return {"directed": True, "undirected": False}.get(self.edges)
+            NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
+        if self.split not in SPLITS and not self.split.startswith("column:"):
+            choices = ", ".join(SPLITS)
+            raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
 
 
 def override(
-    config: str | Path | None, preset: str | None, given: Mapping[str, object]
+    config: str | Path | None, preset: str | None, changes: Mapping[str, object]
 ) -> NodeRunSettings:
-    """Read the settings of a config file, and let those of the command line win.
+    """Read the settings of a config file and replace those given on the command line.
 
     Args:
-        config: what a run wrote; None for the defaults.
-        preset: a name in :data:`gattn.nodes.PRESETS`; None for that of the data set's own, else
-            for the defaults. Not beside a config.
-        given: settings of a run and of its model, by name; ``data`` where there is no config.
+        config: the config.toml of a run; None for the defaults.
+        preset: a name in :data:`gattn.nodes.PRESETS`; by default that of the data set, if it has
+            one. A config excludes it.
+        changes: settings of the run and of its model by name; ``data`` is required without a
+            config.
 
     Returns:
         The settings.
 
     Raises:
-        ValueError: a setting that there is not, or that is out of its range; no data; a file that
-            is no such config.
+        ValueError: a setting is unknown or out of its range; there is no graph; the file is no
+            such config.
 
     >>> override(None, None, {"data": "pubmed", "runs": 3}).model.output_heads
     8
@@ -107,11 +155,10 @@ def override(
     if config is not None:
         if preset is not None:
             raise ValueError("a config has its settings itself; take either it or a preset")
-        return overridden(read_toml(NodeRunSettings, config), given)
-    if "data" not in given:
+        return updated(read_toml(NodeRunSettings, config), changes)
+    if "data" not in changes:
         raise ValueError(f"a graph is wanted: a file, or one of {', '.join(PRESETS)}")
-    name = preset or str(given["data"]).lower()
-    if preset is not None:
-        check_choice("preset", preset, tuple(PRESETS))
-    model = PRESETS.get(name, NodeSettings())
-    return overridden(NodeRunSettings(str(given["data"]), model=model), given)
+    if preset is not None and preset not in PRESETS:
+        raise SettingsError(f"preset must be one of {', '.join(PRESETS)}; got {preset!r}")
+    model = PRESETS.get(preset or str(changes["data"]).lower(), NodeSettings())
+    return updated(NodeRunSettings(str(changes["data"]), model=model), changes)

@@ -1,8 +1,8 @@
-"""From a graph to a table of predictions, or of embeddings, a row a node."""
+"""Predict or embed every node of a graph, and write one row for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
-from gattn.training.checks import check_share
-from gattn.training.runs import read_model
+from gattn.pipeline.product import Log, no_log
+from gattn.training.checks import check_fraction
+from gattn.training.model_io import read_model
 
 __all__ = [
     "embed_graph",
@@ -49,21 +50,22 @@ def predict_graph(
     thousands: str = "",
     missing: Sequence[str] = (),
     coverage: float = 0.9,
-    say: Callable[[str], None] = lambda line: None,
+    log: Log = no_log,
 ) -> int:
     """Predict every node of a graph, also one that the model has not seen.
 
     Args:
         run: the folder of a trained model.
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
-        out: the CSV file to write, which must not exist; it appears when it is whole.
+        out: the CSV file to write, which must not exist; it appears when it is complete.
         nodes: a table of its nodes.
-        encoding: of the text in tables and lists of edges.
+        encoding: encoding of tables and lists of edges; by default what their byte order marks
+            say, else UTF-8.
         decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
-        coverage: how often the sets of labels, or intervals, are to hold the truth.
-        say: told in a line each what was decided.
+        coverage: coverage of the label sets or intervals.
+        log: called with each line that the user should read.
 
     Returns:
         The number of nodes.
@@ -71,18 +73,13 @@ def predict_graph(
     Raises:
         RunError: the folder holds no model that can be read.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
-        FileExistsError: ``out`` is there already.
+        FileExistsError: ``out`` exists.
     """
-    check_share("coverage", coverage)
+    check_fraction("coverage", coverage)
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = read_graph_file(
-            path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
-            thousands=thousands, missing=missing,
-        )  # fmt: skip
-        _say_notes(estimator, graph, say)
-        made = estimator.predictor_.predict(graph)
-        cells = prediction_cells(estimator, made, coverage)
+        graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
     return len(graph)
@@ -98,7 +95,7 @@ def embed_graph(
     decimal: str | None = None,
     thousands: str = "",
     missing: Sequence[str] = (),
-    say: Callable[[str], None] = lambda line: None,
+    log: Log = no_log,
 ) -> int:
     """Embed every node of a graph.
 
@@ -108,11 +105,12 @@ def embed_graph(
         out: what to write, which must not exist: ``.npy`` for an array [n, width] float32, or
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
         nodes: a table of its nodes.
-        encoding: of the text in tables and lists of edges.
+        encoding: encoding of tables and lists of edges; by default what their byte order marks
+            say, else UTF-8.
         decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
-        say: told in a line each what was decided.
+        log: called with each line that the user should read.
 
     Returns:
         The number of nodes.
@@ -120,39 +118,41 @@ def embed_graph(
     Raises:
         RunError: the folder holds no model that can be read.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
-        FileExistsError: ``out`` is there already.
-        ValueError: ``out`` ends otherwise.
+        FileExistsError: ``out`` exists.
+        ValueError: ``out`` has another ending.
     """
     ending = Path(out).suffix
     if ending not in (".npy", ".parquet"):
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator = load_estimator(run)
     with new_file(out) as temporary:
-        graph = read_graph_file(
-            path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
-            thousands=thousands, missing=missing,
-        )  # fmt: skip
-        _say_notes(estimator, graph, say)
-        made = estimator.predictor_.embed(graph).numpy()
+        graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        vectors = estimator.predictor_.embed(graph).numpy()
         if ending == ".npy":
-            np.save(temporary, made)
+            np.save(temporary, vectors)
         else:
-            table = pd.DataFrame(made).add_prefix("e")
+            table = pd.DataFrame(vectors).add_prefix("e")
             table.insert(0, "node", pd.Series(graph.names).astype(str))
             table.to_parquet(temporary, index=False)
     return len(graph)
 
 
-def _say_notes(
-    estimator: NodeEstimator, graph: AttributedGraph, say: Callable[[str], None]
-) -> None:
-    """Say what was decided in reading a graph, and what of it the model does not know."""
+def _read_graph(
+    estimator: NodeEstimator, path: str | Path, nodes: str | Path | None, encoding: str | None,
+    decimal: str | None, thousands: str, missing: Sequence[str], log: Log,
+) -> AttributedGraph:  # fmt: skip
+    """Read the graph, and log the decisions made in reading it and what the model cannot use."""
+    graph = read_graph_file(
+        path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
+        thousands=thousands, missing=missing,
+    )  # fmt: skip
     for note in (*graph.notes, *estimator.predictor_.encoder.unknown(graph)):
-        say(note)
+        log(note)
+    return graph
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:
-    """The names of what :func:`prediction_cells` gives of a node."""
+    """Return the names of the columns of :func:`prediction_cells`."""
     if isinstance(estimator, NodeClassifier):
         kinds = [f"probability_{kind}" for kind in estimator.classes_.tolist()]
         return ["predicted", "set", *kinds]
@@ -160,22 +160,22 @@ def prediction_columns(estimator: NodeEstimator) -> list[str]:
 
 
 def prediction_cells(
-    estimator: NodeEstimator, made: Tensor, coverage: float
+    estimator: NodeEstimator, predicted: Tensor, coverage: float
 ) -> Iterator[Sequence[object]]:
-    """What is told of each node: its class, the set of classes that are possible, probabilities.
+    """Yield for each node its class, the set of possible classes and the probabilities.
 
-    Of a number itself, and the ends of its interval.
+    For numbers: the predicted number and the ends of its interval.
 
     Args:
         estimator: a fitted one.
-        made: [n, outputs] predictions.
-        coverage: the promise of the sets or intervals.
+        predicted: [n, outputs] predictions.
+        coverage: coverage of the sets or intervals.
     """
     if isinstance(estimator, NodeClassifier):
-        kinds, sets = estimator.classes_.tolist(), estimator.sets(made, coverage).tolist()
-        for best, chances, held in zip(made.argmax(1).tolist(), made.tolist(), sets):
-            possible = "|".join(str(kind) for kind, is_in in zip(kinds, held) if is_in)
-            yield [kinds[best], possible, *(f"{chance:.6g}" for chance in chances)]
+        kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
+        for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):
+            possible = "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)
+            yield [kinds[best], possible, *(f"{probability:.6g}" for probability in row)]
     elif isinstance(estimator, NodeRegressor):
-        low, high = estimator.intervals(made, coverage)
-        yield from zip(made[:, 0].tolist(), low[:, 0].tolist(), high[:, 0].tolist())
+        low, high = estimator.intervals(predicted, coverage)
+        yield from zip(predicted[:, 0].tolist(), low[:, 0].tolist(), high[:, 0].tolist())

@@ -1,4 +1,4 @@
-"""The parts of a run's trainings: which kind of split, its draws, and what is kept of them."""
+"""Division of the labelled nodes of a run into a training, a validation and a test part."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 from torch import Tensor
 
-from gattn.data import Split, dataset
+from gattn.data import Split, get_dataset
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.files import CITATION
-from gattn.nodes.parts import (
-    mask_columns,
-    masked_parts,
-    named_parts,
-    per_class_parts,
-    random_parts,
-)
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeTask
-from gattn.training.folder import file_hash
+from gattn.nodes.splits import (
+    column_split,
+    mask_columns,
+    masked_split,
+    per_class_split,
+    random_node_split,
+)
+from gattn.pipeline.measure import PARTS
+from gattn.pipeline.run_folder import file_hash
 
 __all__ = ["is_drawn", "make_split", "split_column", "splits_record"]
 
@@ -29,71 +30,71 @@ SHARES = (0.6, 0.2, 0.2)
 
 
 def split_column(settings: NodeRunSettings) -> str:
-    """The attribute that names the parts; empty where none does."""
+    """Return the attribute that names the parts; empty without one."""
     name = settings.split.removeprefix("column:")
     return name if name != settings.split else ""
 
 
 def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
-    """Whether the parts are drawn at random, and may be drawn again."""
+    """Return True if the parts are drawn at random, and may be drawn again."""
     return _kind(settings, graph).startswith("random")
 
 
 def make_split(
     settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
 ) -> tuple[Split, list[str]]:
-    """The parts of some trainings; those that are drawn are drawn by the seed and their number.
+    """Divide the labelled nodes; parts that are drawn are drawn by the seed and a number.
 
     Args:
         settings: of the run.
         graph: the graph.
         y: [n] labels, NaN where unknown.
-        task: what they are.
-        number: of the draw, from 0.
+        task: classes or numbers.
+        number: number of the draw, from 0.
 
     Returns:
-        The split, and what was decided, in a sentence each.
+        The split, and notes on the choice of the parts.
 
     Raises:
-        GraphError: the graph does not name such parts, they do not fit the labels, or one is
-            without a label.
+        GraphError: the graph does not name such parts, they do not fit the labels, or one has no
+            label.
     """
     kind, seed = _kind(settings, graph), settings.model.seed + number
     is_class = task == "classification"
     notes = []
     if kind == "public":
-        split, notes = masked_parts(graph, y, seed, by_class=is_class)
+        split, notes = masked_split(graph, y, seed, by_class=is_class)
     elif kind == "random":
-        split = random_parts(y, seed, SHARES, by_class=is_class)
+        split = random_node_split(y, seed, SHARES, by_class=is_class)
     elif kind == "random-per-class":
         if not is_class:
             raise GraphError("split random-per-class needs classes; the labels are numbers")
-        split = per_class_parts(y, seed)
+        split = per_class_split(y, seed)
     else:
-        split, notes = named_parts(graph, split_column(settings), y, seed, by_class=is_class)
+        split, notes = column_split(graph, split_column(settings), y, seed, by_class=is_class)
     masks = list(mask_columns(graph).values())
     if masks and kind != "public":
         notes.append(f"Split {kind} does not read {', '.join(masks)}.")
-    for part in ("train", "val", "test"):
+    for part in PARTS:
         if not y[getattr(split, part)].isfinite().any():
-            there = "" if kind != "public" else f"; the nodes have {', '.join(masks)}"
-            raise GraphError(f"split {kind} leaves no labelled node in the {part} part{there}")
+            columns = "" if kind != "public" else f"; the nodes have {', '.join(masks)}"
+            raise GraphError(f"split {kind} leaves no labelled node in the {part} part{columns}")
     return split, notes
 
 
 def splits_record(
     settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
 ) -> dict[str, Any]:
-    """What ``splits.json`` holds: the data, and the positions of nodes in every part, from 0."""
+    """Return the content of ``splits.json``: the data, and the nodes of every part, from 0."""
     if settings.data.lower() in CITATION:
-        known = "".join(file.sha256 for file in dataset(settings.data).files)
-        sha256 = hashlib.sha256(known.encode()).hexdigest()
+        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
+        sha256 = hashlib.sha256(hashes.encode()).hexdigest()
     else:
         sha256 = file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
     parts = [
         {
             "protocol": split.protocol,
-            **{part: getattr(split, part).tolist() for part in ("train", "val", "test")},
+            **{part: getattr(split, part).tolist() for part in PARTS},
         }
         for split in splits
     ]

@@ -1,9 +1,9 @@
-"""A run: from a graph whose nodes are known in part to a folder with a model and its report."""
+"""The stages of a training run that are special to nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,129 +11,293 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
+from gattn.nodes.baselines import baseline_predictions
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.files import read_graph_file
 from gattn.nodes.labels import read_labels
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.runs.judge import judge
-from gattn.nodes.runs.repeat import Attempt, Trainer, plan, train_all
+from gattn.nodes.runs.measure import (
+    class_scores,
+    confusion,
+    measure,
+    measure_intervals,
+    undefined,
+    undefined_scores,
+)
+from gattn.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.nodes.runs.splits import is_drawn, make_split, split_column, splits_record
-from gattn.nodes.runs.write import write_run
+from gattn.nodes.runs.trials import (
+    Trainer,
+    Trial,
+    TrialPlan,
+    best_trial,
+    plan_trials,
+    run_trials,
+    undefined_in_trials,
+    variance_components,
+)
 from gattn.nodes.values import as_numbers, is_missing
-from gattn.training.folder import begin, check_place, metrics_of_whole
-from gattn.training.records import EpochRecord
-from gattn.training.words import amount
+from gattn.pipeline import train as pipeline
+from gattn.pipeline.measure import PARTS
+from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.pipeline.text import plural
+from gattn.training.types import EpochRecord
 
-__all__ = ["train_run"]
+__all__ = ["NodeProduct", "NodeRun", "train_run"]
 
-NUMBERS = 20
-"""A label of more different numbers than this is taken for a number, not for classes."""
+MAX_CLASSES = 20
+"""Labels with more distinct numbers than this are numbers, not classes."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeData:
+    """The data of a run.
+
+    Attributes:
+        graph: the graph.
+        y: [n] labels, NaN where unknown.
+        estimator: not fitted; has the classes of the labels.
+    """
+
+    graph: AttributedGraph
+    y: Tensor
+    estimator: NodeEstimator
+
+
+@dataclass(frozen=True, eq=False)
+class NodeParts(Parts):
+    """The parts of a run.
+
+    Attributes:
+        splits: the parts that the plans refer to.
+        plans: the trials.
+        encoded: the graph with its features.
+    """
+
+    splits: Sequence[Split]
+    plans: Sequence[TrialPlan]
+    encoded: EncodedGraph
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRun(TrainedRun):
+    """The best trial of a run and its evaluation.
+
+    Attributes:
+        estimator: the fitted model of the best trial.
+        settings: of the run.
+        encoded: the graph with its features.
+        y: [n] labels.
+        predicted: [n, outputs], predictions of the best trial.
+        trials: all trials.
+    """
+
+    estimator: NodeEstimator
+    settings: NodeRunSettings
+    encoded: EncodedGraph
+    y: Tensor
+    predicted: Tensor
+    trials: Sequence[Trial]
 
 
 def train_run(
     settings: NodeRunSettings,
     out: str | Path,
     *,
-    learned: Callable[[EpochRecord], None] = lambda record: None,
-    done: Callable[[Attempt], None] = lambda attempt: None,
-    say: Callable[[str], None] = lambda line: None,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    on_run_end: Callable[[Trial], None] = lambda trial: None,
+    log: Log = no_log,
 ) -> dict[str, Any]:
     """Train models of nodes and write a run: the command ``gattn nodes train``.
 
     The folder holds ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.nodes.NodeClassifier.load` reads), ``metrics.json``, ``predictions.csv`` of
-    all nodes, ``runs.csv`` of all trainings, ``left_out.csv``, ``plots`` and ``report.html``. The
-    model that is kept is that of the lowest validation loss. Where the folder holds the same run
-    whole, nothing is done.
+    all nodes, ``runs.csv`` of all trials, ``left_out.csv``, ``plots`` and ``report.html``. The
+    model is that of the trial with the lowest validation loss. If the folder holds the finished
+    run, nothing is done.
 
     Args:
-        settings: what to train on what.
-        out: the folder of the run, made where it is missing.
-        learned: told of every epoch of the trainings in this process, one after the other.
-        done: told of every training.
-        say: told in a line each what a user should know.
+        settings: of the run.
+        out: folder of the run, created if it is missing.
+        on_epoch: called after each epoch of the trials in this process.
+        on_run_end: called after each trial.
+        log: called with each line that the user should read.
 
     Returns:
-        What ``metrics.json`` holds.
+        The content of ``metrics.json``.
 
     Raises:
-        RunError: the folder holds another run, or something else.
+        RunError: the folder holds another run, or other files.
         GraphError: a graph or labels that cannot be trained on.
         ValueError: settings that do not fit.
         OSError: a file cannot be read or written.
     """
-    out = Path(out)
-    files = [name for name in (settings.data, settings.nodes) if name]
-    if (whole := metrics_of_whole(out, settings, files)) is not None:
-        say(f"{out} holds this run already, and it is whole: nothing to do")
-        return whole
-    check_place(out)
-    graph = read_graph_file(
-        settings.data, settings.nodes or None, directed=settings.directed,
-        encoding=settings.encoding, decimal=settings.decimal, thousands=settings.thousands,
-        missing=settings.missing,
-    )  # fmt: skip
-    estimator, graph, y = _labelled(settings, graph)
-    planned = plan(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
-    drawn = [
-        make_split(settings, graph, y, estimator.task, number)
-        for number in range(planned[-1].split + 1)
-    ]
-    splits = [split for split, _ in drawn]
-    lacking = (note for split in splits for note in estimator.check_split(y, split))
-    graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(lacking))
-    column = split_column(settings)
-    encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
-    for line in (_read(settings, estimator, encoded, y), *encoded.notes):
-        say(line)
-    begin(
-        out, settings, splits_record(settings, graph, splits),
-        ("line", "edge", "reason"), ((row.line, row.text, row.reason) for row in graph.left_out),
-    )  # fmt: skip
-    trainer = Trainer(estimator, encoded, y, splits)
-    attempts = train_all(trainer, planned, workers=settings.workers, learned=learned, done=done)
-    run = judge(settings, encoded, y, splits, attempts)
-    write_run(out, run)
-    return run.metrics
+    product = NodeProduct(settings, out, log, on_epoch=on_epoch, on_run_end=on_run_end)
+    return pipeline.train_run(product)
 
 
-def _labelled(
-    settings: NodeRunSettings, graph: AttributedGraph
-) -> tuple[NodeEstimator, AttributedGraph, Tensor]:
-    """The estimator that knows the labels, the graph with what was decided, and the labels."""
-    values, notes = read_labels(
-        graph, settings.label or None, classes=settings.task != "regression"
-    )
-    options: dict[str, Any] = {
-        **asdict(settings.model), "label": values.name,
-        "features": list(settings.features) or None, "directed": settings.directed,
-    }  # fmt: skip
-    task = settings.task if settings.task != "auto" else _task(values)
-    estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
-    return estimator, graph.with_notes(*notes), estimator.learn_labels(values, graph.where)
+class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
+    """The stages of a run of nodes."""
+
+    settings: NodeRunSettings
+
+    def __init__(
+        self,
+        settings: NodeRunSettings,
+        out: str | Path,
+        log: Log = no_log,
+        *,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        on_run_end: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:
+        super().__init__(settings, out, log)
+        self.inputs = [name for name in (settings.data, settings.nodes) if name]
+        self.on_epoch, self.on_run_end = on_epoch, on_run_end
+
+    def load(self) -> NodeData:
+        """Read the graph and its labels."""
+        settings = self.settings
+        graph = read_graph_file(
+            settings.data, settings.nodes or None, directed=settings.directed,
+            encoding=settings.encoding, decimal=settings.decimal, thousands=settings.thousands,
+            missing=settings.missing,
+        )  # fmt: skip
+        values, notes = read_labels(
+            graph, settings.label or None, classes=settings.task != "regression"
+        )
+        options: dict[str, Any] = {
+            **asdict(settings.model), "label": values.name,
+            "features": list(settings.features) or None, "directed": settings.directed,
+        }  # fmt: skip
+        task = settings.task if settings.task != "auto" else _task(values)
+        estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
+        y = estimator.learn_labels(values, graph.where)
+        return NodeData(graph.with_notes(*notes), y, estimator)
+
+    def split(self, data: NodeData) -> NodeParts:
+        """Divide the labelled nodes, once or for every few trials, and encode the features."""
+        settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
+        plans = plan_trials(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
+        drawn = [
+            make_split(settings, graph, y, estimator.task, number)
+            for number in range(plans[-1].split + 1)
+        ]
+        splits = [split for split, _ in drawn]
+        missing = (note for split in splits for note in estimator.check_split(y, split))
+        graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(missing))
+        column = split_column(settings)
+        encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
+        for line in (_summary(settings, estimator, encoded, y), *encoded.notes):
+            self.log(line)
+        left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
+        record = splits_record(settings, graph, splits)
+        return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, plans, encoded)
+
+    def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
+        """Run all trials."""
+        trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
+        return run_trials(
+            trainer, parts.plans, workers=self.settings.workers,
+            on_epoch=self.on_epoch, on_run_end=self.on_run_end,
+        )  # fmt: skip
+
+    def evaluate(self, data: NodeData, parts: NodeParts, model: list[Trial]) -> NodeRun:
+        """Choose the best trial, and measure it and the baselines."""
+        trials, settings, encoded, y = model, self.settings, parts.encoded, data.y
+        best = best_trial(trials)
+        estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_
+        task, test = estimator.task, split.test
+        baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs)
+        reasons: dict[str, Any] = {
+            "test": undefined(estimator, y[test]),
+            "val": undefined(estimator, y[split.val]),
+            "runs": undefined_in_trials(trials),
+        }
+        components = {name: variance_components(trials, name)._asdict() for name in best.test}
+        metrics: dict[str, Any] = {
+            "task": task,
+            "test": best.test,
+            "val": best.val,
+            "baselines": {name: measure(task, y[test], p[test]) for name, p in baselines.items()},
+            "runs": {"count": len(trials), "kept": trials.index(best), "test": components},
+            "intervals": measure_intervals(estimator, y[test], predicted[test], settings.coverage),
+            "split": parts.splits[best.plan.split].protocol,
+            "nodes": {
+                **{part: len(getattr(split, part)) for part in PARTS},
+                "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),
+            },
+        }  # fmt: skip
+        if isinstance(estimator, NodeClassifier):
+            counts = confusion(y[test], predicted[test])
+            names = [str(kind) for kind in estimator.classes_.tolist()]
+            metrics["classes"] = dict(zip(names, class_scores(counts)))
+            metrics["confusion"] = counts.tolist()
+            reasons["classes"] = undefined_scores(counts, names)
+        metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}
+        return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
+
+    def report(self, run: NodeRun) -> Report:
+        """Return the report page, with the trials, the classes and the network."""
+        from gattn.nodes.runs.report import node_report
+
+        return node_report(run)
+
+    def card(self, run: NodeRun) -> Mapping[str, Any]:
+        """Return the name of the data."""
+        return {"data": self.settings.data}
+
+    def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
+        """Return the predictions of all nodes, and the metrics of all trials."""
+        return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
 
 
 def _task(values: pd.Series) -> str:
     numbers = as_numbers(values)[~is_missing(values)]
-    many = len(np.unique(numbers)) > NUMBERS or bool((numbers % 1 != 0).any())
+    many = len(np.unique(numbers)) > MAX_CLASSES or bool((numbers % 1 != 0).any())
     is_number = len(numbers) > 0 and not np.isnan(numbers).any()
     return "regression" if is_number and many else "classification"
 
 
-def _read(
+def _summary(
     settings: NodeRunSettings, estimator: NodeEstimator, encoded: EncodedGraph, y: Tensor
 ) -> str:
-    """What was read, in a line."""
+    """Describe the data in a line."""
     graph = encoded.graph
-    each = "directed edges" if graph.directed else "edges in both directions"
+    edges = "directed edges" if graph.directed else "edges in both directions"
     is_class = isinstance(estimator, NodeClassifier)
-    features = amount(encoded.x.shape[1], "feature")
+    features = plural(encoded.x.shape[1], "feature")
     labels = f"one of {len(estimator.classes_)} classes" if is_class else "a number"
-    nodes, known = amount(len(graph), "node"), int(y.isfinite().sum())
     return (
-        f"{settings.data}: {nodes}, {known:,} of them with a label ({labels}), "
-        f"{graph.edge_index.shape[1]:,} {each}, {features}"
+        f"{settings.data}: {plural(len(graph), 'node')}, {int(y.isfinite().sum()):,} of them with "
+        f"a label ({labels}), {graph.edge_index.shape[1]:,} {edges}, {features}"
     )
+
+
+def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
+    """Yield a header, then a row for each node: its name, part, label and prediction."""
+    estimator = run.estimator
+    parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
+    for part in PARTS:
+        for node in getattr(run.split, part).tolist():
+            parts[node] = part
+    kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else None
+    labels = (
+        "" if label != label else label if kinds is None else kinds[int(label)]
+        for label in run.y.tolist()
+    )
+    yield ["node", "part", "label", *prediction_columns(estimator)]
+    cells = prediction_cells(estimator, run.predicted, run.settings.coverage)
+    for name, part, label, predicted in zip(run.encoded.graph.names, parts, labels, cells):
+        yield [name, part, label, *predicted]
+
+
+def _trials(run: NodeRun) -> Iterator[Sequence[object]]:
+    """Yield a header, then a row for each trial: its plan, epochs and test metrics."""
+    metrics = list(run.metrics["test"])
+    yield [*TrialPlan._fields, "epochs", *metrics]
+    for trial in run.trials:
+        yield [*trial.plan, len(trial.history.records), *(trial.test[name] for name in metrics)]

@@ -12,7 +12,7 @@ from gattn.training.plots.style import note
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gattn.training.records import History
+    from gattn.training.types import History
 
 __all__ = ["learning_curve"]
 
@@ -30,7 +30,7 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
     Raises:
         ImportError: matplotlib is not installed.
 
-    >>> from gattn.training.records import EpochRecord, History
+    >>> from gattn.training.types import EpochRecord, History
     >>> records = EpochRecord(0, 1.0, 1.1, 1e-3, 2.5), EpochRecord(1, 0.5, 0.8, 1e-3, 2.5)
     >>> learning_curve([History(records, chosen=1)])[:4]
     b'\\x89PNG'

@@ -59,9 +59,11 @@ def test_is_its_equation(score, edge_dim):
 
 
 def test_it_tells_what_runs_edge_by_edge():
-    assert all(GraphAttention(6, score=score).why_not_fused == "" for score in SCORES)
+    assert all(GraphAttention(6, score=score).slow_path_reason == "" for score in SCORES)
     layer = GraphAttention(6, score=lambda query, key, edge_attr: (query * key).sum(-1))
-    assert layer.why_not_fused.startswith("its score is a callable, which runs in plain PyTorch on")
+    assert layer.slow_path_reason.startswith(
+        "its score is a callable, which runs in plain PyTorch on"
+    )
 
 
 def test_a_callable_is_any_score():

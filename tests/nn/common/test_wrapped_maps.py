@@ -96,7 +96,7 @@ def test_a_bias_where_the_layer_makes_none_is_added(name):
         (bias,) = torch.autograd.grad(out.sin().sum(), [biased.bias])
     (wanted,) = torch.autograd.grad(expected.sin().sum(), [biased.bias])
     torch.testing.assert_close(bias, wanted, rtol=1e-3, atol=1e-3)
-    assert mine.why_not_fused == ""
+    assert mine.slow_path_reason == ""
     assert not torch.allclose(out, plain)
 
 

@@ -52,7 +52,7 @@ def test_a_weight_for_each_edge():
 def test_a_map_that_does_more_than_multiply_is_called():
     layer = ResGatedGraphConv(6, 4, edge_dim=2)
     layer.lin_query.register_forward_hook(lambda map, inputs, out: 2 * out)
-    assert layer.why_not_fused == "lin_query does more than multiply and add its bias"
+    assert layer.slow_path_reason == "lin_query does more than multiply and add its bias"
 
 
 def test_errors():
@@ -72,7 +72,7 @@ def test_a_gate_of_several_numbers_or_its_own_parameters_sees_what_pygs_sees(act
     theirs = pyg.ResGatedGraphConv(6, 4, act=act)
     ours = gattn.convert(copy.deepcopy(theirs))
     assert isinstance(ours, ResGatedGraphConv)
-    assert "is not known to act on every number by itself" in ours.why_not_fused
+    assert "is not known to act on every number by itself" in ours.slow_path_reason
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index))
 
 

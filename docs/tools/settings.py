@@ -1,0 +1,48 @@
+"""Write the page of all settings from their declarations.
+
+    python -m docs.tools.settings
+
+writes docs/guide/settings.md.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.settings import MoleculeSettings
+from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.settings import NodeSettings
+from gattn.training.settings import declared
+
+PAGE = Path(__file__).parents[1] / "guide" / "settings.md"
+PRODUCTS = {"molecules": (RunSettings, MoleculeSettings), "nodes": (NodeRunSettings, NodeSettings)}
+
+
+def page() -> str:
+    """Return the page: a table for each panel of options of both ``train`` commands."""
+    lines = [
+        "# All settings",
+        "",
+        "A setting has one name: `learning_rate` in `config.toml` and as a parameter of the",
+        "estimators is `--learning-rate` on the command line. Settings of the network stand in the",
+        "table `[model]` of `config.toml`.",
+    ]
+    for product, kinds in PRODUCTS.items():
+        settings = [setting for kind in kinds for setting in declared(kind).values()]
+        order = list(dict.fromkeys(setting.panel for setting in settings))
+        settings = sorted(settings, key=lambda setting: order.index(setting.panel))
+        lines += ["", f"## gattn {product} train"]
+        for panel, group in groupby(settings, key=lambda setting: setting.panel):
+            lines += ["", f"### {panel}", "", "| Setting | What it does | Values | Default |"]
+            lines += ["|---|---|---|---|"]
+            for setting in group:
+                cells = (f"`{setting.name}`", setting.description, setting.expected)
+                cells = (*cells, setting.default_text)
+                lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,225 @@
+"""Reads the pickles of Planetoid as data: no object but arrays, sparse matrices and dicts.
+
+A pickle is a program. Before it runs it is read through: it may have only the opcodes that those
+files use, and only the six names of ``NAMES``. Then Python's unpickler runs it, for which each
+name is a record of this module that keeps what it is given, so that nothing a file names is ever
+imported or called. What the records hold is checked last; SciPy is not needed.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import pickletools
+import warnings
+from reprlib import repr as short
+from typing import NamedTuple
+
+import numpy as np
+
+OPCODES = {
+    *("PROTO", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2"),
+    *("BINSTRING", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
+    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
+    *("BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "GLOBAL", "REDUCE", "NEWOBJ", "BUILD"),
+}
+NUMBERS = ("i1", "i2", "i4", "i8", "f4", "f8")
+LONGEST_SIDE = 2**31 - 1
+
+
+class _Record:
+    """The arguments of a call in a pickle, and the state that the object is set to."""
+
+    arguments: tuple[object, ...]
+    state: object
+
+    def __new__(cls, *arguments: object) -> _Record:
+        record = super().__new__(cls)
+        record.arguments, record.state = arguments, None
+        return record
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _Matrix(_Record): ...
+
+
+class _Array(_Record): ...
+
+
+class _Ndarray(_Record): ...
+
+
+class _Dtype(_Record): ...
+
+
+class _List(_Record): ...
+
+
+class _Dict(dict[object, object]):
+    """A defaultdict of lists, of which nobody asks for a key that is not there."""
+
+    __slots__ = ()
+
+    def __init__(self, *arguments: object) -> None:
+        if arguments != (_List,):
+            raise PickleRefused("a defaultdict of anything but lists is not allowed")
+
+
+NAMES = {
+    "scipy.sparse.csr csr_matrix": _Matrix,
+    "numpy.core.multiarray _reconstruct": _Array,
+    "numpy ndarray": _Ndarray,
+    "numpy dtype": _Dtype,
+    "collections defaultdict": _Dict,
+    "__builtin__ list": _List,
+}
+
+
+class SparseMatrix(NamedTuple):
+    """A matrix in compressed rows: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
+
+    shape: tuple[int, int]
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+
+class PickleRefused(ValueError):
+    """A pickle that is broken, or that asks for more than the reader gives."""
+
+
+def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
+    """Read one pickled array, sparse matrix or dict of lists.
+
+    Args:
+        raw: the file's bytes.
+
+    Returns:
+        What the pickle holds, checked: array lengths fit their shapes, and a sparse matrix's
+        indices lie inside it.
+
+    Raises:
+        PickleRefused: the pickle is broken or uses an opcode or a name that is not allowed.
+
+    >>> import pickle
+    >>> read_pickle(pickle.dumps({0: [1, 2]}, protocol=2))
+    {0: [1, 2]}
+    >>> read_pickle(b"cos\\nsystem\\n(S'true'\\ntR.")
+    Traceback (most recent call last):
+        ...
+    gattn.data.datasets._pickle.PickleRefused: the name 'os system' is not allowed
+    """
+    try:
+        with warnings.catch_warnings():  # of text with odd escapes, which is refused anyway
+            warnings.simplefilter("ignore", DeprecationWarning)
+            _check_program(raw)
+        # Between a mark and a closing tuple, so that all that is left on the stack is seen.
+        left = _Unpickler(io.BytesIO(b"(" + raw[:-1] + b"t."), encoding="latin1").load()
+    except PickleRefused:
+        raise
+    except (
+        pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError,
+        OverflowError, MemoryError, RecursionError,
+    ) as error:  # fmt: skip
+        raise PickleRefused(f"broken pickle: {error}") from error
+    if len(left) != 1:
+        raise PickleRefused(f"{len(left)} values are left at the end, not one")
+    (value,) = left
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, _Matrix):
+        return _matrix(value.state)
+    if isinstance(value, _Array):
+        return _array(value)
+    raise PickleRefused(f"it holds {type(value).__name__}, not an array or a dict")
+
+
+def _check_program(raw: bytes) -> None:
+    stored = 0
+    for opcode, argument, position in pickletools.genops(raw):
+        if opcode.name not in OPCODES:
+            raise PickleRefused(f"the opcode {opcode.name} is not allowed")
+        if opcode.name == "GLOBAL" and argument not in NAMES:
+            raise PickleRefused(f"the name {argument!r} is not allowed")
+        if opcode.name in ("BINPUT", "LONG_BINPUT"):  # the memo is as long as its last place
+            stored += 1
+            if not isinstance(argument, int) or argument > stored:
+                raise PickleRefused(f"memo {argument} is stored where {stored} comes next")
+        if opcode.name == "STOP" and (after := len(raw) - 1 - (position or 0)):
+            raise PickleRefused(f"{after} bytes follow the end")
+
+
+class _Unpickler(pickle.Unpickler):
+    """Python's, for which the allowed names are the records of this module."""
+
+    def find_class(self, module: str, name: str) -> type:
+        if f"{module} {name}" not in NAMES:
+            raise PickleRefused(f"the name {f'{module} {name}'!r} is not allowed")
+        return NAMES[f"{module} {name}"]
+
+
+def _matrix(state: object) -> SparseMatrix:
+    if not isinstance(state, dict):
+        raise PickleRefused("a sparse matrix has a state that is not SciPy's")
+    shape = state.get("_shape")
+    if not (isinstance(shape, tuple) and len(shape) == 2 and all(map(_is_size, shape))):
+        raise PickleRefused(f"a sparse matrix has the shape {short(shape)}")
+    vectors = {}
+    for key, kinds in (("indptr", "i"), ("indices", "i"), ("data", "if")):
+        vectors[key] = _array(state.get(key))
+        if vectors[key].ndim != 1 or vectors[key].dtype.kind not in kinds:
+            raise PickleRefused(f"a sparse matrix's {key} is not one row of numbers of its kind")
+    matrix = SparseMatrix(shape, **vectors)
+    _check(matrix)
+    return matrix
+
+
+def _array(record: object) -> np.ndarray:
+    if not (isinstance(record, _Array) and record.arguments == (_Ndarray, (0,), "b")):
+        raise PickleRefused("an array is not made as numpy makes one")
+    if not (isinstance(record.state, tuple) and len(record.state) == 5):
+        raise PickleRefused("an array has a state that is not numpy's")
+    _, shape, dtype, fortran, content = record.state
+    dtype = _dtype(dtype)
+    if not (isinstance(shape, tuple) and all(map(_is_size, shape))):
+        raise PickleRefused(f"an array has the shape {short(shape)}")
+    if not isinstance(content, str):
+        raise PickleRefused(f"an array's content is {type(content).__name__}, not bytes")
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != len(content):
+        raise PickleRefused(
+            f"an array of shape {short(shape)} and type {dtype} needs {needed} bytes "
+            f"and has {len(content)}"
+        )
+    array = np.frombuffer(content.encode("latin-1"), dtype)
+    return array.reshape(shape, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
+
+
+def _dtype(record: object) -> np.dtype:
+    if not (isinstance(record, _Dtype) and record.arguments[:1] and record.arguments[0] in NUMBERS):
+        raise PickleRefused("an array has no number type")
+    state = record.state
+    if not (isinstance(state, tuple) and len(state) >= 2 and state[1] in ("<", ">", "|", "=")):
+        raise PickleRefused("a number type has a state that is not numpy's")
+    return np.dtype((">" if state[1] == ">" else "<") + str(record.arguments[0]))
+
+
+def _check(matrix: SparseMatrix) -> None:
+    (rows, columns), indptr, indices, data = matrix
+    if len(indptr) != rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
+        raise PickleRefused("a sparse matrix's indptr does not fit its shape and its indices")
+    if (np.diff(indptr.astype(np.int64)) < 0).any():
+        raise PickleRefused("a sparse matrix's indptr decreases")
+    if len(data) != len(indices):
+        raise PickleRefused(f"a sparse matrix has {len(indices)} indices and {len(data)} values")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
+        raise PickleRefused(f"a sparse matrix's columns are not all in 0..{columns - 1}")
+    if not np.isfinite(data).all():
+        raise PickleRefused("a sparse matrix holds a value that is not finite")
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value <= LONGEST_SIDE

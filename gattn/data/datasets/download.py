@@ -1,0 +1,147 @@
+"""Raw files of data sets: locate, download, verify."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import importlib.util
+import os
+import urllib.request
+from pathlib import Path
+
+from gattn.data.datasets.registry import DataFile, DatasetRecord
+from gattn.files import whole_file
+
+TIMEOUT_SECONDS = 60
+
+
+def data_root(root: str | os.PathLike[str] | None = None) -> Path:
+    """Choose the folder that holds the data sets.
+
+    Args:
+        root: the folder itself; by default ``GATTN_DATA``, else a ``gattn`` folder in the user's
+            cache directory (``XDG_CACHE_HOME``, else ``~/.cache``).
+
+    Returns:
+        The folder, which need not exist yet.
+
+    >>> data_root("somewhere").name
+    'somewhere'
+    """
+    if root is not None:
+        return Path(root).expanduser()
+    if os.environ.get("GATTN_DATA"):
+        return Path(os.environ["GATTN_DATA"]).expanduser()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG specification says to ignore a relative path.
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "gattn"
+
+
+def raw_files(
+    dataset: DatasetRecord,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    download: bool = True,
+    verify: bool = True,
+) -> dict[str, Path]:
+    """Find a data set's raw files, downloading those that are missing.
+
+    Args:
+        dataset: the registry's record.
+        root: see :func:`data_root`. The files may lie in ``<root>/planetoid/Cora/raw`` or in
+            ``<root>/Cora/raw``, as torch_geometric has them.
+        download: fetch missing files; they go where the data set's other files are, else into
+            ``<root>/planetoid/Cora/raw``.
+        verify: compare every file with its SHA-256.
+
+    Returns:
+        The path of each file, by file name.
+
+    Raises:
+        FileNotFoundError: a file is missing and is not to be, or cannot be, downloaded.
+        ValueError: a file is not the registered one.
+        OSError: the download failed.
+    """
+    folder = _package_folder(dataset) if dataset.package else _folder(dataset, data_root(root))
+    paths = {file.name: folder / file.name for file in dataset.files}
+    for file in dataset.files:
+        path = paths[file.name]
+        if not path.is_file():
+            if not (download and dataset.url):
+                raise FileNotFoundError(_missing(dataset, path))
+            try:
+                _download(dataset.url + file.name, path, file)
+            except OSError as error:
+                raise OSError(f"{error}. {_by_hand(dataset)}") from error
+        elif verify:
+            _verify(path, file)
+    return paths
+
+
+def _folder(dataset: DatasetRecord, root: Path) -> Path:
+    full = Path(dataset.folder)
+    candidates = [root / full, root / Path(*full.parts[1:])]
+    present = [sum((c / file.name).is_file() for file in dataset.files) for c in candidates]
+    return candidates[present.index(max(present))]
+
+
+def _package_folder(dataset: DatasetRecord) -> Path:
+    spec = importlib.util.find_spec(dataset.package)
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError(
+            f"data set {dataset.name!r} lies inside the {dataset.package} package, "
+            f"which is not installed"
+        )
+    return Path(spec.submodule_search_locations[0]) / dataset.folder
+
+
+def _missing(dataset: DatasetRecord, path: Path) -> str:
+    if dataset.package:
+        return (
+            f"{path} is missing: this build of {dataset.package} comes without its "
+            f"{Path(dataset.folder).parts[0]} folder. The wheel on PyPI has it: "
+            f"pip install --force-reinstall {dataset.package}"
+        )
+    return f"{path} is missing. {_by_hand(dataset)}; or let download=True fetch them"
+
+
+def _by_hand(dataset: DatasetRecord) -> str:
+    names = ", ".join(file.name for file in dataset.files)
+    return (
+        f"Without a network: put the raw files of {dataset.name!r} ({names}) into the folder "
+        f"{dataset.folder} of a data folder, and name that folder by root=... or by the "
+        f"environment variable GATTN_DATA"
+    )
+
+
+def _verify(path: Path, file: DataFile) -> None:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != file.sha256:
+        raise ValueError(
+            f"{path} is not the registered file: its SHA-256 should be {file.sha256} and is "
+            f"{digest}. Delete it to have it downloaded again, or pass verify=False to read a "
+            f"file of your own"
+        )
+
+
+def _download(url: str, path: Path, file: DataFile) -> None:
+    """Download one file; it appears under its name complete and verified, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(_read_url(url, file.bytes))
+        try:
+            _verify(temporary, file)
+        except ValueError:
+            raise ValueError(
+                f"what {url} sent is not the registered file (SHA-256 {file.sha256}); "
+                f"nothing was kept"
+            ) from None
+
+
+def _read_url(url: str, size: int) -> bytes:
+    """Read at most one byte more than expected: a wrong answer must not fill the disk."""
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+            return response.read(size + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise OSError(f"could not download {url}: {error}") from error

@@ -1,0 +1,1 @@
+"""Loaders of mini-batches of sampled neighbourhoods."""

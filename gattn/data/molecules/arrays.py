@@ -1,0 +1,77 @@
+"""Atoms and bonds of many molecules: three tensors of features and edges, two of pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES
+
+__all__ = ["MoleculeArrays", "join"]
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeArrays:
+    """The atoms and bonds of k molecules; each numbers its atoms from 0.
+
+    Attributes:
+        x: [n, d] float32, the atoms.
+        edge_index: [2, e] int64, the bonds in both directions.
+        edge_attr: [e, d] float32.
+        ptr: [k + 1] int64, the first atom of each molecule.
+        edge_ptr: [k + 1] int64, the first edge of each molecule.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor
+    ptr: Tensor
+    edge_ptr: Tensor
+
+    def one(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Copy out molecule i: ``x``, ``edge_index``, ``edge_attr``."""
+        first, last = self.ptr[i : i + 2].tolist()
+        begin, end = self.edge_ptr[i : i + 2].tolist()
+        return (
+            self.x[first:last].clone(),
+            self.edge_index[:, begin:end].clone(),
+            self.edge_attr[begin:end].clone(),
+        )
+
+    def copy(self) -> MoleculeArrays:
+        """Copy all tensors."""
+        return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
+
+    def take(self, index: Tensor) -> MoleculeArrays:
+        """Copy out the molecules at these positions, in this order."""
+        atoms, ptr = _ranges(self.ptr, index)
+        edges, edge_ptr = _ranges(self.edge_ptr, index)
+        return MoleculeArrays(
+            self.x[atoms], self.edge_index[:, edges], self.edge_attr[edges], ptr, edge_ptr
+        )
+
+
+def _ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` of an index; return them and their pointers."""
+    length = ptr.diff()[index]
+    bounds = _boundaries(length)
+    within = torch.arange(int(bounds[-1])) - bounds[:-1].repeat_interleave(length)
+    return ptr[index].repeat_interleave(length) + within, bounds
+
+
+def _boundaries(length: Tensor) -> Tensor:
+    return torch.cat([length.new_zeros(1), length.cumsum(0)])
+
+
+def join(graphs: Sequence[tuple[Tensor, Tensor, Tensor]]) -> MoleculeArrays:
+    """Lay molecules ``(x, edge_index, edge_attr)`` side by side."""
+    return MoleculeArrays(
+        torch.cat([torch.empty(0, len(ATOM_FEATURES)), *(x for x, _, _ in graphs)]),
+        torch.cat([torch.empty(2, 0, dtype=torch.int64), *(edges for _, edges, _ in graphs)], 1),
+        torch.cat([torch.empty(0, len(BOND_FEATURES)), *(bonds for _, _, bonds in graphs)]),
+        _boundaries(torch.tensor([len(x) for x, _, _ in graphs], dtype=torch.int64)),
+        _boundaries(torch.tensor([len(bonds) for _, _, bonds in graphs], dtype=torch.int64)),
+    )

@@ -1,0 +1,307 @@
+"""Descriptors of whole molecules that RDKit computes in C++, as fast as it reads one.
+
+Left out is what costs more than that, as the paths of three and four bonds (chi, kappa), and what
+the graph's size says already. Crippen's logP and molar refractivity are sums over heavy atoms:
+with hydrogens of their own they take three times as long, and models learn the same from both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.data.molecules.dataset import Molecules, smiles_of
+from gattn.data.molecules.environments import AtomMemory
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles import need_rdkit, parse_any_size
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+    from rdkit.Chem.rdMolDescriptors import Properties
+
+    from gattn.data.molecules.building import Skeletons
+
+__all__ = [
+    "DESCRIPTORS",
+    "LOGP",
+    "REFRACTIVITY",
+    "descriptor_row",
+    "descriptor_rows",
+    "in_settled_order",
+    "molecule_descriptors",
+]
+
+PROPERTIES = (
+    "exactmw",
+    "NumHeavyAtoms",
+    "NumHeteroatoms",
+    "lipinskiHBA",
+    "lipinskiHBD",
+    "NumHBD",
+    "NumAmideBonds",
+    "FractionCSP3",
+    "NumRings",
+    "NumAromaticRings",
+    "NumAliphaticRings",
+    "NumSaturatedRings",
+    "NumHeterocycles",
+    "NumAromaticHeterocycles",
+    "NumSaturatedHeterocycles",
+    "NumAliphaticHeterocycles",
+    "NumSpiroAtoms",
+    "NumBridgeheadAtoms",
+    "NumAtomStereoCenters",
+    "NumUnspecifiedAtomStereoCenters",
+    "labuteASA",
+    "tpsa",
+    "chi0v",
+    "chi1v",
+    "chi0n",
+    "chi1n",
+    "hallKierAlpha",
+    "kappa1",
+)
+"""As RDKit's ``Properties`` names them."""
+
+DESCRIPTORS = (
+    *PROPERTIES,
+    "NumRotatableBonds",
+    "CrippenClogPHeavy",
+    "CrippenMRHeavy",
+    *(f"SlogP_VSA{bin}" for bin in range(1, 13)),
+    *(f"SMR_VSA{bin}" for bin in range(1, 11)),
+    *(f"PEOE_VSA{bin}" for bin in range(1, 15)),
+)
+"""The name of each column of :func:`molecule_descriptors`, most as RDKit has it.
+
+Of the VSA columns each is the surface of the atoms whose share of logP, of molar refractivity or
+whose partial charge lies in one interval.
+"""
+
+
+DONOR = "[N&!H0&v3,N&!H0&+1&v4,O&H1&+0,S&H1&+0,n&H1&+0]"
+"""The pattern of ``NumHBD``."""
+SINGLE, TRIPLE = 1, 3
+"""RDKit's numbers of bond types."""
+LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
+REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
+"""Bounds of the intervals that RDKit sorts atoms by, for the surfaces by logP and refractivity."""
+
+
+def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
+    """Compute numbers that describe whole molecules, named in :data:`DESCRIPTORS`.
+
+    Args:
+        molecules: what was read, or SMILES.
+
+    Returns:
+        [k, len(DESCRIPTORS)] float32, not scaled, all of them finite; no molecules give no rows.
+
+    Raises:
+        ValueError: a SMILES that RDKit cannot read.
+        ImportError: RDKit is not installed.
+
+    >>> ethanol = molecule_descriptors(["CCO"])[0]
+    >>> dict(zip(DESCRIPTORS, ethanol.tolist()))["NumHBD"]
+    1.0
+    """
+    need_rdkit()
+    from rdkit import rdBase
+
+    smiles = smiles_of(molecules)
+    rows = np.empty((len(smiles), len(DESCRIPTORS)), np.float32)
+    with rdBase.BlockLogs():
+        for row, text in zip(rows, smiles):
+            row[:] = descriptor_row(plain(parse_any_size(text), text))
+    return torch.from_numpy(_defined(rows))
+
+
+COUNTED = ("NumHeteroatoms", "NumHBD", "NumRotatableBonds")
+"""Those of :data:`DESCRIPTORS` that are counted here for many molecules at once, and not by RDKit,
+which matches a pattern for each."""
+
+
+def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
+    """The descriptors of many molecules, where environments of atoms are typed once.
+
+    Args:
+        molecules: k of them.
+        skeletons: theirs, :meth:`gattn.data.molecules.building.MoleculeBuilder.skeletons`.
+
+    Returns:
+        [k, len(DESCRIPTORS)] float32, finite.
+    """
+    count = len(molecules)
+    if not count:
+        return np.empty((0, len(DESCRIPTORS)), np.float32)
+    atoms = skeletons.sizes[:, 0]
+    terms = _atom_terms().rows(skeletons.environments, molecules, atoms)
+    logp, refractivity, surface, donors = terms.T
+    which = np.arange(count).repeat(atoms)
+    hetero = (skeletons.elements != 1) & (skeletons.elements != 6)
+    properties = _properties(tuple(name for name in PROPERTIES if name not in COUNTED))
+    columns = dict(zip(properties.GetPropertyNames(), _properties_of(molecules, properties).T))
+    columns["NumHeteroatoms"] = np.bincount(which, hetero, count)
+    columns["NumHBD"] = np.bincount(which, donors, count)
+    columns["NumRotatableBonds"] = _rotatable(molecules, skeletons)
+    whole = [columns[name] for name in (*PROPERTIES, "NumRotatableBonds")]
+    sums = [np.bincount(which, term, count) for term in (logp, refractivity)]
+    surfaces = [
+        _in_intervals(which, surface, values, bounds, count)
+        for values, bounds in ((logp, LOGP), (refractivity, REFRACTIVITY))
+    ]
+    shared = _shared_charges(which, skeletons, count)
+    charged = [
+        _by_charge(in_settled_order(molecule)[0] if among else molecule)
+        for molecule, among in zip(molecules, shared)
+    ]
+    rows = np.concatenate([np.stack([*whole, *sums], 1), *surfaces, charged], 1)
+    return _defined(rows.astype(np.float32))
+
+
+def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarray:
+    places = range(len(properties.GetPropertyNames()))
+    values = map(properties.ComputeProperties, molecules)
+    # By place: RDKit iterates over its vectors in Python, which takes half as long as to fill them.
+    return np.array([list(map(numbers.__getitem__, places)) for numbers in values])
+
+
+MANY = 400
+"""Of more rotatable bonds RDKit is asked: it stops at 1,000 matches, two of which are one bond."""
+
+
+def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
+    """Count single bonds in no ring between atoms that have others, and no triple bond: [k]."""
+    ends, orders = skeletons.ends, skeletons.orders
+    fixed = skeletons.degrees == 1
+    fixed[ends[orders == TRIPLE]] = True
+    turns = (orders == SINGLE) & ~skeletons.in_ring & ~fixed[ends].any(1)
+    count = len(molecules)
+    counts = np.bincount(np.arange(count).repeat(skeletons.sizes[:, 1]), turns, count)
+    for i, many in enumerate(counts > MANY):
+        if many:
+            counts[i] = _rotatable_bonds(molecules[i])
+    return counts
+
+
+def _in_intervals(
+    which: np.ndarray, surface: np.ndarray, values: np.ndarray, bounds: Sequence[float], count: int
+) -> np.ndarray:
+    """Each molecule's surface by the interval that an atom's value lies in: [count, intervals]."""
+    intervals = len(bounds) + 1
+    cell = which * intervals + np.searchsorted(bounds, values, side="right")
+    return np.bincount(cell, surface, count * intervals).reshape(count, intervals)
+
+
+@functools.cache
+def _atom_terms() -> AtomMemory:
+    """Each atom's logP, molar refractivity and surface, and whether it is a donor."""
+    from rdkit.Chem import MolFromSmarts
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    donor = MolFromSmarts(DONOR)
+
+    def terms(molecule: Mol) -> list[tuple[float, ...]]:
+        surface, _ = rd._CalcLabuteASAContribs(molecule)
+        crippen = rd._CalcCrippenContribs(molecule)
+        donors = set(molecule.GetSubstructMatches(donor, maxMatches=molecule.GetNumAtoms()))
+        return [
+            (*pair, area, float((i,) in donors))
+            for i, (pair, area) in enumerate(zip(crippen, surface))
+        ]
+
+    return AtomMemory(terms, 4)
+
+
+def descriptor_row(molecule: Mol) -> list[float]:
+    """The descriptors of one molecule as RDKit gives them; some may not be finite."""
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    return [
+        *_whole(molecule),
+        *rd.CalcCrippenDescriptors(molecule, includeHs=False),
+        *rd.SlogP_VSA_(molecule),
+        *rd.SMR_VSA_(molecule),
+        *_by_charge(in_settled_order(molecule)[0]),
+    ]
+
+
+def _whole(molecule: Mol) -> list[float]:
+    """The descriptors that are not sums over atoms by Crippen's types or by charges."""
+    return [*_properties(PROPERTIES).ComputeProperties(molecule), _rotatable_bonds(molecule)]
+
+
+def _rotatable_bonds(molecule: Mol) -> int:
+    from rdkit.Chem import rdMolDescriptors as rd
+
+    return rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict)
+
+
+def _by_charge(molecule: Mol) -> Sequence[float]:
+    from rdkit.Chem.rdMolDescriptors import PEOE_VSA_
+
+    return PEOE_VSA_(molecule)
+
+
+def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.ndarray:
+    """Mark the molecules in which two atoms of one element have a charge: [count] bool.
+
+    Args:
+        which: [n], the molecule of each atom.
+        skeletons: those of the molecules.
+        count: how many molecules there are.
+    """
+    charged = skeletons.charges != 0
+    kinds, times = np.unique(
+        which[charged] * _ELEMENTS + skeletons.elements[charged], return_counts=True
+    )
+    marked = np.zeros(count, np.bool_)
+    marked[kinds[times > 1] // _ELEMENTS] = True
+    return marked
+
+
+_ELEMENTS = 128
+"""More than there are elements."""
+
+
+def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:
+    """Renumber the atoms of a molecule so that its partial charges are those of every writing.
+
+    RDKit divides a formal charge among the atoms of its element in a conjugated system. Where two
+    systems overlap, the charge that comes first in the order of the atoms decides.
+
+    Args:
+        molecule: n atoms, sanitised.
+
+    Returns:
+        The molecule in an order that the text cannot change, and [n] the old number of each atom;
+        the molecule itself where no two atoms of one element are charged.
+    """
+    from rdkit.Chem import CanonicalRankAtoms, RenumberAtoms
+
+    charged = [atom.GetAtomicNum() for atom in molecule.GetAtoms() if atom.GetFormalCharge()]
+    if len(charged) == len(set(charged)):
+        return molecule, list(range(molecule.GetNumAtoms()))
+    ranks = list(CanonicalRankAtoms(molecule, includeChirality=False))
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)
+    return RenumberAtoms(molecule, order), order
+
+
+def _defined(rows: np.ndarray) -> np.ndarray:
+    """Rows of descriptors in which what is undefined is 0.
+
+    The surface of dummy atoms alone is 0 / 0, and a metal has no partial charge.
+    """
+    return np.where(np.isfinite(rows), rows, np.float32(0))
+
+
+@functools.cache
+def _properties(names: tuple[str, ...]) -> Properties:
+    from rdkit.Chem.rdMolDescriptors import Properties
+
+    return Properties(names)

@@ -1,0 +1,234 @@
+"""Graphs of RDKit molecules, read for many molecules together with few calls of RDKit.
+
+RDKit tells 32-bit invariants of all atoms of a molecule (element, charge, hydrogens, mass, rings)
+in one call; with the bonds of an atom they determine what
+:func:`~gattn.data.molecules.features.atom_features` looks at. What they leave open is read from
+single atoms, in the few molecules that have it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gattn.data.molecules.environments import atom_keys
+from gattn.data.molecules.kinds import ATOMS, BONDS
+from gattn.data.molecules.stereo import (
+    CHIRALITIES,
+    NONE,
+    OTHER,
+    STEREOS,
+    Configurations,
+    configurations,
+)
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Atom, Bond, Mol
+
+__all__ = ["GraphReader", "Graphs"]
+
+
+class Graphs(NamedTuple):
+    """The graphs of some molecules, side by side.
+
+    Attributes:
+        atoms: [n] int32, places in :data:`gattn.data.molecules.kinds.ATOMS`.
+        bonds: [b] int32, places in :data:`gattn.data.molecules.kinds.BONDS`.
+        ends: [b, 2] int32, the two atoms of each bond, which each molecule numbers from 0.
+        sizes: [k, 2] int64, how many atoms and bonds each molecule has.
+    """
+
+    atoms: np.ndarray
+    bonds: np.ndarray
+    ends: np.ndarray
+    sizes: np.ndarray
+
+    def first_atoms(self) -> np.ndarray:
+        """Index of the first atom of each bond's molecule, [b] int64."""
+        atoms, bonds = self.sizes.T
+        return (atoms.cumsum() - atoms).repeat(bonds)
+
+
+CHIRALITY, HYBRIDISATION, AROMATIC, ISOTOPE = 1 << 32, 1 << 36, 1 << 40, 1 << 41
+"""Above the 32 bits of an invariant: what is asked of single atoms."""
+CONJUGATED, ORDER, STEREO, TYPE = 2, 4, 1 << 8, 1 << 12
+"""A bond's key, whose lowest bit says that it is in a ring."""
+CENTRES, PLANES = (
+    {label: code for code, label in enumerate((*labels, OTHER))}
+    for labels in (CHIRALITIES, STEREOS)
+)
+"""The codes of configurations of atoms and of bonds; 0 is that of none."""
+CENTRED, PLANAR = re.compile(r"[@|]"), re.compile(r"[/\\|]")
+"""A text without one of these gives no atom, or no bond, a configuration."""
+RARE = re.compile(r"[\[~$<>]")
+"""Of a bond that its number does not name, such as a dative one (1.0), SMILES hold one of these."""
+ISOTOPES = re.compile(r"\[\d")
+
+
+class GraphReader:
+    """Reads the graphs of molecules, which it holds until :meth:`finish` looks them up.
+
+    Attributes:
+        labels: the configurations of the molecules that have some, by the number of the molecule.
+    """
+
+    def __init__(self) -> None:
+        self._molecules: list[Mol] = []
+        self._sizes: list[tuple[int, int]] = []
+        self._invariants: list[int] = []
+        self._aromatic: list[int] = []
+        self._orders: list[float] = []
+        self._conjugated: list[bool] = []
+        self._ring: list[bool] = []
+        self._begin: list[int] = []
+        self._end: list[int] = []
+        self._atom_marks: list[tuple[int, int]] = []
+        self._bond_marks: list[tuple[int, int]] = []
+        self.labels: dict[int, Configurations] = {}
+        self._centres: dict[int, str] = {}
+        self._planes: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._molecules)
+
+    def add(self, molecule: Mol, smiles: str) -> None:
+        """Read the molecule that RDKit made of this SMILES."""
+        get = _getters()
+        bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
+        # RDKit takes longer to give an atom and to answer for it than for anything done here.
+        if CENTRED.search(smiles) or PLANAR.search(smiles):
+            self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
+        if ISOTOPES.search(smiles):  # an invariant holds the mass in whole numbers
+            self._note_isotopes(molecule)
+        if RARE.search(smiles) and molecule.HasSubstructMatch(get.rare_bond):
+            self._note_rare(molecule, bonds)
+        self._invariants += get.invariants(molecule)
+        self._orders += map(get.order, bonds)
+        self._conjugated += map(get.conjugated, bonds)
+        self._ring += map(get.ring, bonds)
+        self._begin += map(get.begin, bonds)
+        self._end += map(get.end, bonds)
+        self._aromatic.append(len(molecule.GetAromaticAtoms()))
+        self._sizes.append((molecule.GetNumAtoms(), len(bonds)))
+        self._molecules.append(molecule)
+
+    def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
+        """Label the centres of a molecule, and those of these bonds that have a configuration."""
+        labels = configurations(molecule, bonds)
+        if labels.atoms or labels.bonds:
+            self.labels[len(self._molecules)] = labels
+        start = len(self._invariants)
+        for i, label in labels.atoms.items():
+            self._atom_marks.append((start + i, CHIRALITY * CENTRES[label]))
+            self._centres[start + i] = label
+        start = len(self._orders)
+        for i, label in labels.bonds.items():
+            self._bond_marks.append((start + i, STEREO * PLANES[label]))
+            self._planes[start + i] = label
+
+    def _note_isotopes(self, molecule: Mol) -> None:
+        start = len(self._invariants)
+        self._atom_marks += [
+            (start + atom.GetIdx(), ISOTOPE * atom.GetIsotope()) for atom in molecule.GetAtoms()
+        ]
+
+    def _note_rare(self, molecule: Mol, bonds: list[Bond]) -> None:
+        """Record bond types and hybridisations, which depend on the direction of dative bonds."""
+        start = len(self._invariants)
+        self._atom_marks += [
+            (start + atom.GetIdx(), HYBRIDISATION * (1 + int(atom.GetHybridization())))
+            for atom in molecule.GetAtoms()
+        ]
+        start = len(self._orders)
+        self._bond_marks += [
+            (start + i, TYPE * (1 + int(bond.GetBondType()))) for i, bond in enumerate(bonds)
+        ]
+
+    def finish(self) -> Graphs:
+        """Look up the kinds of all atoms and bonds that were read."""
+        sizes = np.array(self._sizes, np.int64).reshape(-1, 2)
+        ends = np.stack([np.array(each, np.int32) for each in (self._begin, self._end)], 1)
+        orders = np.array(self._orders, np.float64)
+        bonds = (2 * orders).astype(np.uint64) * np.uint64(ORDER)
+        bonds += np.uint64(CONJUGATED) * np.array(self._conjugated, np.uint64)
+        bonds += np.array(self._ring, np.uint64)
+        _mark(bonds, self._bond_marks)
+        atoms = np.array(self._invariants, np.uint64)
+        graphs = Graphs(atoms, bonds, ends, sizes)
+        over = ends + graphs.first_atoms()[:, None]
+        _mark(atoms, self._atom_marks)
+        _mark(atoms, self._aromatic_alone(orders == 1.5, over, sizes[:, 0]))
+        keys = atom_keys(atoms, bonds >> np.uint64(1), over)  # atoms know their rings
+        return graphs._replace(
+            atoms=ATOMS.places(keys, self._atom), bonds=BONDS.places(bonds, self._bond)
+        )
+
+    def _aromatic_alone(
+        self, aromatic: np.ndarray, ends: np.ndarray, sizes: np.ndarray
+    ) -> list[tuple[int, int]]:
+        """Mark the aromatic atoms of molecules of which some have no aromatic bond.
+
+        Such an atom lies between rings that are aromatic together, as the nitrogen of a cyclazine.
+        """
+        touched = np.zeros(sizes.sum(), np.bool_)
+        touched[ends[aromatic]] = True
+        seen = np.bincount(np.arange(len(sizes)).repeat(sizes), touched, len(sizes))
+        starts = sizes.cumsum() - sizes
+        return [
+            (int(starts[i]) + atom.GetIdx(), AROMATIC)
+            for i in np.flatnonzero(seen != np.array(self._aromatic))
+            for atom in self._molecules[i].GetAromaticAtoms()
+        ]
+
+    def _atom(self, number: int) -> tuple[Atom, str]:
+        which, within = self._place(number, 0)
+        return self._molecules[which].GetAtomWithIdx(within), self._centres.get(number, NONE)
+
+    def _bond(self, number: int) -> tuple[Bond, str]:
+        which, within = self._place(number, 1)
+        return self._molecules[which].GetBondWithIdx(within), self._planes.get(number, NONE)
+
+    def _place(self, number: int, column: int) -> tuple[int, int]:
+        """The molecule of an atom (0) or a bond (1), and its number there."""
+        ends = np.array(self._sizes, np.int64)[:, column].cumsum()
+        which = int(ends.searchsorted(number, side="right"))
+        return which, number - int(ends[which]) + self._sizes[which][column]
+
+
+def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
+    """Add each mark to its key; one thing may have several."""
+    if marks:
+        places, added = np.array(marks, np.uint64).T
+        np.add.at(keys, places.astype(np.int64), added)
+
+
+class _Getters(NamedTuple):
+    """RDKit's functions of molecules and bonds, and one of its queries."""
+
+    invariants: Callable[[Mol], Iterable[int]]
+    order: Callable[[Bond], float]
+    conjugated: Callable[[Bond], bool]
+    ring: Callable[[Bond], bool]
+    begin: Callable[[Bond], int]
+    end: Callable[[Bond], int]
+    rare_bond: Mol
+
+
+@functools.cache
+def _getters() -> _Getters:
+    from rdkit.Chem import Bond, MolFromSmarts
+    from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
+
+    return _Getters(
+        invariants=GetConnectivityInvariants,
+        order=Bond.GetBondTypeAsDouble,
+        conjugated=Bond.GetIsConjugated,
+        ring=Bond.IsInRing,
+        begin=Bond.GetBeginAtomIdx,
+        end=Bond.GetEndAtomIdx,
+        rare_bond=MolFromSmarts("*!-;!=;!#;!:*"),
+    )

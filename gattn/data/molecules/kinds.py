@@ -1,0 +1,116 @@
+"""Tables of the kinds of atoms and bonds, each of which is described once.
+
+The million atoms of HIV have some thousand kinds. An atom of a kind in the table costs one look-up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, atom_row, bond_row
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Atom, Bond
+
+__all__ = ["ATOMS", "BONDS", "AtomKind", "BondKind", "Table"]
+
+Described = TypeVar("Described")
+Kind = TypeVar("Kind", bound=Hashable)
+
+
+class AtomKind(NamedTuple):
+    """The properties of an atom that descriptors read."""
+
+    element: int
+    degree: int
+    charge: int
+    hydrogens: int
+    aromatic: bool
+
+
+class BondKind(NamedTuple):
+    """The properties of a bond that descriptors read: RDKit's type number, and ring membership."""
+
+    order: int
+    ring: bool
+
+
+class Table(Generic[Described, Kind]):
+    """Feature rows of the kinds seen so far.
+
+    Args:
+        describe: returns the ``width`` numbers of a row.
+        tell: returns the properties of a kind, which ``kinds`` lists in the order of the rows.
+        width: number of columns.
+    """
+
+    def __init__(
+        self,
+        describe: Callable[[Described], list[float]],
+        tell: Callable[[Described], Kind],
+        width: int,
+    ) -> None:
+        self.kinds: list[Kind] = []
+        self._places: dict[int, int] = {}
+        self._describe, self._tell = describe, tell
+        self._rows = np.empty((64, width), np.float32)
+        self._lock = threading.Lock()
+
+    def places(self, keys: np.ndarray, find: Callable[[int], Described]) -> np.ndarray:
+        """Row of each key's kind, [n] int32; ``find`` returns an example of a new kind by index."""
+        kinds, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        rows = [self._places.get(kind) for kind in kinds.tolist()]
+        for i, place in enumerate(rows):
+            if place is None:
+                rows[i] = self._add(int(kinds[i]), find(int(first[i])))
+        return np.array(rows, np.int32)[which]
+
+    def _add(self, key: int, thing: Described) -> int:
+        with self._lock:
+            place = self._places.get(key)
+            if place is None:
+                place = len(self.kinds)
+                if place == len(self._rows):
+                    self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+                self._rows[place] = self._describe(thing)
+                self.kinds.append(self._tell(thing))
+                self._places[key] = place  # last, as others look here without the lock
+        return place
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """Return the features of these rows."""
+        return self._rows[places]
+
+
+def _atom_kind(labelled: tuple[Atom, str]) -> AtomKind:
+    atom, _ = labelled
+    return AtomKind(
+        atom.GetAtomicNum(),
+        atom.GetDegree(),
+        atom.GetFormalCharge(),
+        atom.GetTotalNumHs(),
+        atom.GetIsAromatic(),
+    )
+
+
+def _bond_kind(labelled: tuple[Bond, str]) -> BondKind:
+    bond, _ = labelled
+    return BondKind(int(bond.GetBondType()), bond.IsInRing())
+
+
+def _atom_row(labelled: tuple[Atom, str]) -> list[float]:
+    return atom_row(*labelled)
+
+
+def _bond_row(labelled: tuple[Bond, str]) -> list[float]:
+    return bond_row(*labelled)
+
+
+ATOMS: Table[tuple[Atom, str], AtomKind] = Table(_atom_row, _atom_kind, len(ATOM_FEATURES))
+"""The kinds of atoms, each described from an atom and its configuration."""
+BONDS: Table[tuple[Bond, str], BondKind] = Table(_bond_row, _bond_kind, len(BOND_FEATURES))
+"""The kinds of bonds, each described from a bond and its configuration."""

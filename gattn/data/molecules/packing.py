@@ -1,0 +1,54 @@
+"""Inputs of models, packed to be sent between processes: small, and without torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gattn.data.molecules.building import MoleculeBuilder, PackedMolecules
+from gattn.data.molecules.descriptors import descriptor_rows
+from gattn.data.molecules.fingerprints import PackedCounts, count_environments
+from gattn.data.molecules.identity import identity
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles import parse_or_reason
+
+__all__ = ["PackedInputs", "read_packed"]
+
+
+class PackedInputs(NamedTuple):
+    """The inputs made from n SMILES; see :class:`gattn.molecules.inputs.FeaturizedSmiles`.
+
+    Attributes:
+        molecules: the k valid molecules.
+        counts: counts of their Morgan environments.
+        descriptors: [k, len(DESCRIPTORS)] float32.
+        errors: n texts, empty where the text could be read.
+        canonical: k texts, one a molecule (:func:`gattn.data.molecule_identities`), or none.
+    """
+
+    molecules: PackedMolecules
+    counts: PackedCounts
+    descriptors: np.ndarray
+    errors: list[str]
+    canonical: list[str]
+
+
+def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
+    """Make the inputs of SMILES in this process; each SMILES is parsed once."""
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        parsed = [parse_or_reason(text, max_atoms) for text in smiles]
+        errors = [molecule if isinstance(molecule, str) else "" for molecule in parsed]
+        read = [(row, mol) for row, mol in enumerate(parsed) if not isinstance(mol, str)]
+        # One kind of work after another, so that its code and tables stay in the CPU caches.
+        builder = MoleculeBuilder()
+        molecules = [plain(molecule, smiles[row]) for row, molecule in read]
+        for (row, _), molecule in zip(read, molecules):
+            builder.add(molecule, smiles[row], row)
+        counts = count_environments(molecules, builder.labels())
+        descriptors = descriptor_rows(molecules, builder.skeletons())
+        written = [identity(molecule) for _, molecule in read] if canonical else []
+    return PackedInputs(builder.pack(), counts, descriptors, errors, written)

@@ -1,0 +1,259 @@
+"""Molecules from lists of SMILES, CSV files and registered data sets; bad rows are told by row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gattn.data.datasets.download import raw_files
+from gattn.data.datasets.registry import get_dataset
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.dataset import BadRow, MoleculeError, Molecules
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.rows import Row, csv_rows, joined_rows
+from gattn.data.molecules.smiles import MAX_ATOMS, READER, need_rdkit, parse_or_reason
+from gattn.data.molecules.store import StaleFile
+from gattn.data.tables.csv_table import as_number, open_table
+
+OnError = Literal["raise", "skip"]
+
+
+def read_smiles(
+    smiles: Sequence[str],
+    y: Sequence[float | None] | Tensor | None = None,
+    *,
+    on_error: OnError = "raise",
+    max_atoms: int = MAX_ATOMS,
+) -> Molecules:
+    """Read a list of SMILES, with one target for each if there is one.
+
+    Args:
+        smiles: the texts.
+        y: one number a molecule; None and NaN mean that it was not measured.
+        on_error: ``"raise"`` reads them all and then reports every bad row in one error;
+            ``"skip"`` leaves bad rows out and reports them in ``bad``.
+        max_atoms: see :func:`smiles_to_data`.
+
+    Returns:
+        The molecules; an empty list gives none.
+
+    Raises:
+        MoleculeError: bad rows under ``on_error="raise"``; its ``bad`` lists them.
+        ValueError: as many targets as molecules are needed; no such ``on_error``.
+
+    >>> found = read_smiles(["CCO", "C1CC", "CN(C)(C)(C)C"], on_error="skip")
+    >>> len(found), [bad.row for bad in found.bad]
+    (1, [1, 2])
+    >>> print(found.bad[1])
+    row 2: 'CN(C)(C)(C)C': Explicit valence for atom # 1 N, 5, is greater than permitted
+    """
+    if isinstance(smiles, str):
+        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+    values = None if y is None else [_target(value, row) for row, value in enumerate(y)]
+    if values is not None and len(values) != len(smiles):
+        raise ValueError(f"y must hold {len(smiles)} numbers, one a SMILES; got {len(values)}")
+    rows = [
+        Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
+    ]
+    return _featurise(rows, () if y is None else ("y",), on_error, max_atoms, "the list")
+
+
+def _target(value: object, row: int) -> float:
+    """The number that was measured of a molecule; a text is read as a cell of a table is."""
+    if value is None:
+        return math.nan
+    try:
+        number = as_number(value) if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        number = None
+    if number is None:
+        raise ValueError(f"y must hold numbers, None or NaN; row {row} is {value!r}")
+    return number
+
+
+def read_csv(
+    path: str | os.PathLike[str],
+    *,
+    smiles: str,
+    targets: Sequence[str] = (),
+    on_error: OnError = "raise",
+    max_atoms: int = MAX_ATOMS,
+    cache: str | os.PathLike[str] | None = None,
+) -> Molecules:
+    """Read molecules from a CSV file with a header line.
+
+    Cells are separated by the one of comma, semicolon, tab and ``|`` that gives the header the
+    columns asked for. Decimals have a point. A target cell that is empty, or ``NA``, ``N/A``,
+    ``NaN``, ``None`` or ``null``, was not measured and becomes NaN. Blank lines are not rows. Row
+    numbers count from 0 below the header; the line is the one in the file.
+
+    Args:
+        path: the file, UTF-8, or UTF-16 with a byte order mark.
+        smiles: the column of SMILES.
+        targets: the columns of numbers to predict, a list even if there is one.
+        on_error: what to do about a bad SMILES, a row with too few or too many cells, and a
+            target that is no finite number; see :func:`read_smiles`.
+        max_atoms: see :func:`smiles_to_data`.
+        cache: a file to keep the molecules in, written by :meth:`Molecules.save`. It is read in
+            place of parsing where it was made from the same bytes, columns and ``max_atoms`` with
+            the same RDKit and the same features, and made anew where it was not.
+
+    Returns:
+        The molecules with ``y`` [k, t].
+
+    Raises:
+        MoleculeError: bad rows under ``on_error="raise"``.
+        ValueError: no header, a column that is missing or there twice, broken quoting, a file
+            that is no such text; a ``cache`` that holds something else, which is left alone.
+        FileNotFoundError: no such file.
+        ImportError: RDKit is not installed.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.csv"
+    >>> _ = path.write_text("smiles,logS\\nCCO,1.1\\nCCC,\\n")
+    >>> read_csv(path, smiles="smiles", targets=["logS"]).y
+    tensor([[1.1000],
+            [   nan]])
+    """
+    path = Path(path)
+    if isinstance(targets, str):
+        raise ValueError(f"targets must be a list of columns; got the one text {targets!r}")
+
+    def rows() -> list[Row]:
+        table = open_table(path, [smiles, *targets])
+        return list(csv_rows(table, smiles, tuple(targets)))
+
+    return _cached([path], rows, smiles, tuple(targets), on_error, max_atoms, cache)
+
+
+def load_molecules(
+    name: str,
+    root: str | os.PathLike[str] | None = None,
+    *,
+    on_error: OnError = "raise",
+    max_atoms: int = MAX_ATOMS,
+    cache: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    verify: bool = True,
+) -> Molecules:
+    """Load a registered molecule data set.
+
+    Args:
+        name: for example ``"esol"``; :func:`gattn.data.dataset_names` lists them.
+            ``"chembl2321810"`` lies inside the rdkit package and needs no download.
+        root: the data folder; else ``GATTN_DATA``, else the user's cache directory. The file may
+            lie in ``<root>/moleculenet/esol/raw`` or, as torch_geometric has it, in
+            ``<root>/esol/raw``.
+        on_error: see :func:`read_smiles`; some data sets have molecules that RDKit refuses.
+        max_atoms: see :func:`smiles_to_data`.
+        cache: see :func:`read_csv`; worth it for the 41,127 molecules of ``"hiv"``.
+        download: fetch what is missing, checked against the registry's SHA-256.
+        verify: check the files that are there against it too.
+
+    Returns:
+        The molecules with the registry's targets.
+
+    Raises:
+        MoleculeError: bad rows under ``on_error="raise"``.
+        ValueError: no such data set, or a file that is not the registered one.
+        FileNotFoundError: a file is missing and ``download`` is false, or rdkit was built without
+            its Contrib folder.
+        OSError: the download failed.
+
+    >>> load_molecules("chembl2321810")
+    Molecules(1017 molecules, 33226 atoms, 36366 bonds, 1 target (Act), 0 bad rows)
+    """
+    record = get_dataset(name)
+    if record.kind != "molecules":
+        raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
+    need_rdkit()  # before anything is downloaded
+    paths = list(raw_files(record, root, download=download, verify=verify).values())
+    if record.package:
+
+        def rows() -> list[Row]:
+            return joined_rows(*paths)
+
+        return _cached(paths, rows, record.smiles, record.targets, on_error, max_atoms, cache)
+    return read_csv(
+        paths[0],
+        smiles=record.smiles,
+        targets=record.targets,
+        on_error=on_error,
+        max_atoms=max_atoms,
+        cache=cache,
+    )
+
+
+def _cached(
+    paths: Sequence[Path],
+    rows: Callable[[], list[Row]],
+    smiles: str,
+    targets: tuple[str, ...],
+    on_error: OnError,
+    max_atoms: int,
+    cache: str | os.PathLike[str] | None,
+) -> Molecules:
+    """Read the cache, or parse and write it; without one, parse."""
+    _check_options(on_error, max_atoms)
+    if cache is None:
+        return _featurise(rows(), targets, on_error, max_atoms, str(paths[0]))
+    need_rdkit()
+    import rdkit
+
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    made_from = json.dumps([*digests, smiles, targets, max_atoms, rdkit.__version__, READER])
+    try:
+        molecules = Molecules.load(cache, made_from=made_from)
+    except (FileNotFoundError, StaleFile):
+        molecules = _featurise(rows(), targets, "skip", max_atoms, str(paths[0]))
+        molecules.save(cache, made_from=made_from)
+    if molecules.bad and on_error == "raise":
+        raise MoleculeError(molecules.bad, str(paths[0]))
+    return molecules
+
+
+def _check_options(on_error: OnError, max_atoms: int) -> None:
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error must be "raise" or "skip"; got {on_error!r}')
+    if max_atoms < 1:
+        raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
+
+
+def _with_progress(rows: list[Row]) -> Iterable[Row]:
+    """Draw a bar on a terminal, once reading has taken two seconds."""
+    from tqdm import tqdm
+
+    return tqdm(rows, "reading molecules", unit="", delay=2, leave=False, disable=None)
+
+
+def _featurise(
+    rows: list[Row],
+    targets: tuple[str, ...],
+    on_error: OnError,
+    max_atoms: int,
+    source: str,
+) -> Molecules:
+    _check_options(on_error, max_atoms)
+    builder = MoleculeBuilder()
+    values: list[tuple[float, ...]] = []
+    bad: list[BadRow] = []
+    for row in _with_progress(rows):
+        parsed = row.problem or parse_or_reason(row.text, max_atoms)
+        if isinstance(parsed, str):
+            bad.append(BadRow(row.row, str(row.text), parsed, row.line))
+        else:
+            builder.add(plain(parsed, row.text), row.text, row.row)
+            values.append(row.values)
+    if bad and on_error == "raise":
+        raise MoleculeError(bad, source)
+    y = torch.tensor(values, dtype=torch.float32).reshape(len(values), len(targets))
+    return replace(builder.pack().unpack(), y=y, targets=targets, bad=tuple(bad))

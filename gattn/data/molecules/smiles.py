@@ -1,0 +1,201 @@
+"""One molecule from its SMILES: nodes are heavy atoms, every bond is an edge in both directions."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from typing import TYPE_CHECKING
+
+from torch_geometric.data import Data
+
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.plain import plain
+from gattn.data.molecules.smiles_text import check_single, likeness, split_text, strip_blanks
+from gattn.data.molecules.stereo import without_relative
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+__all__ = [
+    "MAX_ATOMS",
+    "READER",
+    "need_rdkit",
+    "parse_any_size",
+    "parse_or_reason",
+    "parse_smiles",
+    "smiles_to_data",
+]
+
+MAX_ATOMS = 1000
+READER = "SMILES 2"
+"""The version of what is read from a cell, for caches: atom maps, CXSMILES and names since 2."""
+
+
+def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
+    """Read one SMILES.
+
+    Args:
+        smiles: the text. A CXSMILES extension (``|...|``) behind the SMILES is read and a name is
+            dropped, as are atom map numbers and the white space around it all. A second SMILES is
+            an error.
+        max_atoms: refuse larger molecules, whose cost nobody asked for.
+
+    Returns:
+        Data of n >= 1 atoms and e/2 bonds: ``x`` [n, len(ATOM_FEATURES)] float32; ``edge_index``
+        [2, e] int64, where bond k is edges 2k (as drawn) and 2k + 1 (the other way), and (2, 0)
+        for a single atom; ``edge_attr`` [e, len(BOND_FEATURES)] float32; ``smiles``.
+
+    Raises:
+        ValueError: not a molecule, an empty one, or too large a one.
+        ImportError: RDKit is not installed.
+
+    >>> smiles_to_data("c1ccccc1")
+    Data(x=[6, 49], edge_index=[2, 12], edge_attr=[12, 14], smiles='c1ccccc1')
+    """
+    if max_atoms < 1:
+        raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
+    builder = MoleculeBuilder()
+    builder.add(plain(parse_smiles(smiles, max_atoms), smiles), smiles)
+    return builder.pack().unpack()[0]
+
+
+def need_rdkit() -> None:
+    """Raise ImportError, which names the extra, if RDKit is not installed."""
+    if importlib.util.find_spec("rdkit") is None:
+        raise ImportError('molecules need RDKit: pip install "gattn[molecules]"')
+
+
+def parse_smiles(smiles: str, max_atoms: int) -> Mol:
+    """Read the molecule of a cell, sanitised and without atom map numbers.
+
+    Args:
+        smiles: a SMILES, and behind it perhaps a CXSMILES extension and a name, which is dropped.
+        max_atoms: larger molecules are refused.
+
+    Returns:
+        RDKit's molecule; its atoms are in the order of the text.
+
+    Raises:
+        ValueError: the text is no SMILES, and the message says what it looks like; it holds a
+            second SMILES; its extension describes no single molecule; it is empty or too large.
+        ImportError: RDKit is not installed.
+
+    >>> parse_smiles("[CH3:1][OH:2] methanol", 10).GetNumAtoms()
+    2
+    """
+    need_rdkit()
+    from rdkit import rdBase
+
+    if not isinstance(smiles, str):
+        raise ValueError(f"a SMILES must be text; got {type(smiles).__name__}")
+    text = strip_blanks(smiles)
+    if not text:
+        raise ValueError("the SMILES is empty")
+    # Do not parse what cannot pass: the time that RDKit takes grows with the square of its rings.
+    if len(text) > max_atoms:
+        _check_length(re.split(r"[ \t]", text, maxsplit=1)[0], max_atoms)
+    with rdBase.BlockLogs():
+        core, extension = split_text(text, _syntax)
+        molecule = _parse(core, extension, text)
+        if extension:
+            check_single(molecule, extension)
+            molecule = without_relative(molecule)
+    atoms = molecule.GetNumAtoms()
+    if atoms == 0:
+        raise ValueError("the molecule has no atoms")
+    if atoms > max_atoms:
+        raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
+    return molecule
+
+
+def parse_any_size(smiles: str) -> Mol:
+    """Read the molecule of a cell as :func:`parse_smiles` does, however large it is.
+
+    Raises:
+        ValueError: the text cannot be read; the message holds the text and the reason.
+    """
+    try:
+        return parse_smiles(smiles, max(len(smiles), 1))
+    except ValueError as error:
+        raise ValueError(f"RDKit cannot read the SMILES {smiles!r}: {error}") from None
+
+
+def _parse(core: str, extension: str, text: str) -> Mol:
+    """RDKit's molecule of a SMILES and its extension, or an error that says what is wrong."""
+    from rdkit import Chem
+
+    try:
+        molecule = Chem.MolFromSmiles(f"{core} {extension}" if extension else core)
+        if molecule is not None:
+            return _without_doubt(molecule) if extension else molecule
+        if not extension or Chem.MolFromSmiles(core) is None:
+            raise ValueError(_complaint(core, text))
+    except RuntimeError as error:  # a condition that RDKit checks in C++, as of an element
+        raise ValueError(str(error).strip().splitlines()[0]) from error
+    raise ValueError(f"RDKit cannot read the CXSMILES extension {extension!r}")
+
+
+def _without_doubt(molecule: Mol) -> Mol:
+    """Give double bonds whose stereo is marked as unknown none, as without the mark."""
+    from rdkit.Chem import BondStereo
+
+    for bond in molecule.GetBonds():
+        if bond.GetStereo() == BondStereo.STEREOANY:
+            bond.SetStereo(BondStereo.STEREONONE)
+    return molecule
+
+
+def _syntax(text: str) -> Mol | None:
+    """Parse a text as SMILES without chemistry checks; None if the syntax is wrong."""
+    from rdkit import Chem
+
+    try:
+        return Chem.MolFromSmiles(text, sanitize=False)
+    except RuntimeError:  # a condition that RDKit checks in C++
+        return None
+
+
+_ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
+
+
+def _check_length(text: str, max_atoms: int) -> None:
+    """Refuse a text that names more atoms, or has more characters than annotated atoms take."""
+    if len(text) > 20 * max_atoms:
+        raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
+    # Not of hydrogens, which RDKit may leave out.
+    atoms = sum(not atom.startswith("[H") for atom in _ATOM.findall(text))
+    if atoms > max_atoms:
+        raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
+
+
+def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
+    """Parse a SMILES; return the molecule, or the message of the error."""
+    try:
+        return parse_smiles(smiles, max_atoms)
+    except ValueError as error:
+        return str(error)
+
+
+def _complaint(core: str, text: str) -> str:
+    """Say what RDKit has against a SMILES, or what its cell looks like; RDKit's log is silenced."""
+    from rdkit import Chem
+
+    molecule = Chem.MolFromSmiles(core, sanitize=False)
+    if molecule is None:
+        likely = likeness(text, _syntax, Chem.MolFromSmarts)
+        return f"not valid SMILES: {likely}" if likely else "not valid SMILES" + _syntax_error(core)
+    problems = [problem.Message() for problem in Chem.DetectChemistryProblems(molecule)]
+    return "; ".join(problems) or "RDKit cannot sanitise it"
+
+
+def _syntax_error(text: str) -> str:
+    """The errors that RDKit's parser logged, without time stamps and without the text."""
+    from rdkit import Chem, rdBase
+
+    if not hasattr(rdBase, "CaptureErrorLog"):  # RDKit before 2026
+        return ""
+    with rdBase.CaptureErrorLog() as log:
+        Chem.MolFromSmiles(text, sanitize=False)
+    lines = [line.partition("SMILES Parse Error: ")[2] for line in log.messages.splitlines()]
+    messages = [re.sub(r" (while parsing|for input):.*|:$", "", line) for line in lines if line]
+    return "".join(f"; {line}" for line in messages if not line.startswith("Failed parsing"))

@@ -1,0 +1,164 @@
+"""Files of molecules, which are read without RDKit; see :mod:`gattn.data.array_file`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.data.array_file import Layout, map_arrays, read_metadata, write_arrays
+from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, FEATURISER
+from gattn.files import whole_file
+
+__all__ = ["Lists", "StaleFile", "read_store", "write_store"]
+
+FORMAT = "gattn molecules 2"
+LAYOUT: Layout = {
+    "lists": (np.uint8, ()),  # the JSON text of Lists
+    "atoms": (np.int32, ()),  # [n]: the row of each atom in atom_table
+    "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # the distinct rows of x
+    "edges": (np.int32, ()),  # [e]: the row of each edge in edge_table
+    "edge_table": (np.float32, (len(BOND_FEATURES),)),  # the distinct rows of edge_attr
+    "ends": (np.int32, (2,)),  # [e, 2]: edge_index, transposed
+    "ptr": (np.int64, ()),
+    "edge_ptr": (np.int64, ()),
+    "y": (np.float32, ()),  # [k * t]
+}
+
+
+class Lists(TypedDict):
+    """The parts of :class:`gattn.data.Molecules` that are no arrays."""
+
+    smiles: Sequence[str]
+    targets: Sequence[str]
+    rows: Sequence[int]
+    bad: Sequence[tuple[int, str, str, int | None]]
+
+
+class StaleFile(ValueError):
+    """The file was written from another source, or with another version of the features."""
+
+
+def write_store(
+    path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
+) -> None:
+    """Write a file of molecules; it appears under its name complete or not at all."""
+    atoms, atom_table = _distinct_rows(arrays.x.numpy())
+    edges, edge_table = _distinct_rows(arrays.edge_attr.numpy())
+    columns = {
+        "lists": np.frombuffer(json.dumps(lists).encode(), np.uint8),
+        "atoms": atoms,
+        "atom_table": atom_table,
+        "edges": edges,
+        "edge_table": edge_table,
+        "ends": arrays.edge_index.t().to(torch.int32).numpy(),
+        "ptr": arrays.ptr.numpy(),
+        "edge_ptr": arrays.edge_ptr.numpy(),
+        "y": y.numpy().reshape(-1),
+    }
+    with whole_file(path) as temporary:
+        metadata = {"format": FORMAT, "featuriser": FEATURISER, "made_from": made_from}
+        write_arrays(temporary, columns, metadata)
+
+
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the int32 index of each row among the distinct rows, and the distinct rows."""
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))
+    _, first, index = np.unique(keys.reshape(-1), return_index=True, return_inverse=True)
+    return index.astype(np.int32), rows[first]
+
+
+def read_store(
+    path: str | os.PathLike[str], made_from: str | None
+) -> tuple[Lists, MoleculeArrays, Tensor]:
+    """Read and check a file of molecules.
+
+    Raises:
+        FileNotFoundError: no such file.
+        StaleFile: it has another version of the features, or another ``made_from``.
+        ValueError: it is damaged, or is not a file of molecules.
+    """
+    try:
+        _check_fresh(path, read_metadata(path, FORMAT), made_from)
+        columns = map_arrays(path, LAYOUT)
+        lists = _read_lists(columns["lists"].tobytes())
+        return lists, *_expand(lists, columns)
+    except StaleFile:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged, or is no file of Molecules.save ({error}): remove it, or name "
+            "another file"
+        ) from None
+
+
+def _check_fresh(
+    path: str | os.PathLike[str], metadata: Mapping[str, str], made_from: str | None
+) -> None:
+    version, source = metadata.get("featuriser"), metadata.get("made_from")
+    if version != FEATURISER:
+        raise StaleFile(
+            f"{path} was made by version {version} of the atom and bond features, and this gattn "
+            f"has version {FEATURISER}: read the molecules anew and save them again"
+        )
+    if made_from is not None and source != made_from:
+        raise StaleFile(
+            f"{path} was not made from this source with these options: "
+            f"it says {source or 'nothing'!r}, not {made_from!r}"
+        )
+
+
+def _read_lists(text: bytes) -> Lists:
+    """Parse and check the JSON text of the lists."""
+    lists = json.loads(text)
+    types = {"smiles": str, "targets": str, "rows": int, "bad": list}
+    if not isinstance(lists, dict) or lists.keys() != types.keys():
+        raise ValueError(f"its header must have {', '.join(types)}")
+    for name, kind in types.items():
+        if not isinstance(lists[name], list) or not all(type(v) is kind for v in lists[name]):
+            raise ValueError(f"{name} must be a list of {kind.__name__}")
+    for row in lists["bad"]:
+        if [type(part) for part in row[:3]] != [int, str, str] or len(row) != 4:
+            raise ValueError("a bad row must hold its number, its text, the reason and the line")
+        if not (row[3] is None or type(row[3]) is int):
+            raise ValueError(f"the line of a bad row must be a number; it is {row[3]!r}")
+    return lists  # pyright: ignore[reportReturnType]
+
+
+def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeArrays, Tensor]:
+    """Check that the columns fit together, and gather the features of all atoms and edges.
+
+    The file may come from someone else: no index in it may lead outside an array.
+    """
+    count, targets = len(lists["smiles"]), len(lists["targets"])
+    atoms, edges, ends = (torch.from_numpy(columns[name]) for name in ("atoms", "edges", "ends"))
+    ptr, edge_ptr = (torch.tensor(columns[name]) for name in ("ptr", "edge_ptr"))
+    lengths = {"rows": (len(lists["rows"]), count), "y": (len(columns["y"]), count * targets)}
+    lengths |= {"ptr": (len(ptr), count + 1), "edge_ptr": (len(edge_ptr), count + 1)}
+    lengths |= {"ends": (len(ends), len(edges))}
+    for name, (length, expected) in lengths.items():
+        if length != expected:
+            raise ValueError(f"{name} must hold {expected} values; it holds {length}")
+    for name, table in (("atoms", "atom_table"), ("edges", "edge_table")):
+        if ((columns[name] < 0) | (columns[name] >= len(columns[table]))).any():
+            raise ValueError(f"{name} must index rows of {table}")
+    for name, pointers, end in (("ptr", ptr, len(atoms)), ("edge_ptr", edge_ptr, len(edges))):
+        if pointers[0] != 0 or pointers[-1] != end or (pointers.diff() < 0).any():
+            raise ValueError(f"{name} must rise from 0 to {end}")
+    atom_counts = ptr.diff().repeat_interleave(edge_ptr.diff())[:, None]
+    if ((ends < 0) | (ends >= atom_counts)).any():
+        raise ValueError("edge_index must name atoms of its own molecule")
+    arrays = MoleculeArrays(
+        torch.from_numpy(columns["atom_table"][columns["atoms"]]),
+        ends.t().long().contiguous(),
+        torch.from_numpy(columns["edge_table"][columns["edges"]]),
+        ptr,
+        edge_ptr,
+    )
+    return arrays, torch.tensor(columns["y"]).reshape(count, targets)

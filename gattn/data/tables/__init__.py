@@ -1,0 +1,1 @@
+"""CSV tables: rows with line numbers, text encodings and the numbers in cells."""

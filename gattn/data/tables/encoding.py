@@ -1,0 +1,91 @@
+"""Text encodings: byte order marks, and files that are no text."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+__all__ = ["is_wide", "marked_encoding"]
+
+MARKS = {  # byte order marks; UTF-32's begins with one of UTF-16's
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+EXCEL = "save it as a CSV file there, or write pandas.read_excel(FILE).to_csv(OUT, index=False)"
+PARQUET = "write pandas.read_parquet(FILE).to_csv(OUT, index=False)"
+FEATHER = "write pandas.read_feather(FILE).to_csv(OUT, index=False)"
+CSV_ELSE = "write it as a CSV file"
+NO_TEXT = {
+    b"PK\x03\x04": ("a zip archive, as workbooks of Excel are", "save it as a CSV file"),
+    b"\xd0\xcf\x11\xe0": ("a workbook of an old Excel", EXCEL),
+    b"\x1f\x8b": ("compressed by gzip", "decompress it first"),
+    b"BZh91AY&SY": ("compressed by bzip2", "decompress it first"),
+    b"\xfd7zXZ": ("compressed by xz", "decompress it first"),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", "decompress it first"),
+    b"PAR1\x15": ("a Parquet file", PARQUET),
+    b"ARROW1\0": ("a Feather file", FEATHER),
+    b"FEA1\0": ("a Feather file", FEATHER),
+    b"\x89HDF": ("an HDF5 file", CSV_ELSE),
+    b"\x93NUMPY": ("an array of NumPy", CSV_ELSE),
+    b"SQLite format 3\0": ("a database of SQLite", CSV_ELSE),
+    b"%PDF-": ("a PDF file", CSV_ELSE),
+    **{
+        bytes((0x80, n)): ("a pickle, which can run code when it is read", CSV_ELSE)
+        for n in range(2, 6)
+    },
+}
+"""The first bytes of files that are no text, each with the kind and the way to a CSV file."""
+NO_TABLE = {
+    ".sdf": ("a file of structures", ""),
+    ".sd": ("a file of structures", ""),
+    ".mol": ("a structure", ""),
+    ".mol2": ("a structure", ""),
+    ".pdb": ("a structure", ""),
+    ".parquet": ("a Parquet file", PARQUET),
+    ".feather": ("a Feather file", FEATHER),
+    ".arrow": ("a file of Arrow", FEATHER),
+    ".pkl": ("a pickle, which can run code when it is read", CSV_ELSE),
+    ".pickle": ("a pickle, which can run code when it is read", CSV_ELSE),
+    ".xlsx": ("a workbook of Excel", EXCEL),
+    ".xlsm": ("a workbook of Excel", EXCEL),
+    ".xls": ("a workbook of an old Excel", EXCEL),
+    ".ods": ("a workbook of LibreOffice", EXCEL),
+    ".json": ("a JSON file", CSV_ELSE),
+    ".jsonl": ("a file of JSON lines", CSV_ELSE),
+}
+"""The endings of files that are no tables, each with the kind and the way to a CSV file."""
+
+
+def marked_encoding(path: Path) -> str:
+    """Return the encoding of a file's byte order mark, UTF-8 without one.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is a workbook, an archive or a file of structures.
+    """
+    with path.open("rb") as file:
+        start = file.read(16)
+    if format := NO_TABLE.get(path.suffix.lower()):
+        kind, way = format
+        message = f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are"
+        raise ValueError(f"{message}: {way}" if way else message)
+    for mark, (kind, way) in NO_TEXT.items():
+        if start.startswith(mark):
+            raise ValueError(f"{path} is {kind}; {way}")
+    return next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8")
+
+
+def is_wide(encoding: str) -> bool:
+    """Whether characters take several bytes, so that one byte alone is no part of any.
+
+    Raises:
+        ValueError: there is no such encoding.
+    """
+    try:
+        "".encode(encoding)  # refuses what is none of text, as base64
+        return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}") from None

@@ -1,0 +1,620 @@
+"""Numbers in the cells of a table: which pattern a cell has, and which setting reads it.
+
+A cell is read as the number that it states, or it is not read. ``1,008`` is 1008 in one country and
+1.008 in another, so the whole column is looked at, and a column that can be read in two ways is
+left to the user. Only ASCII digits count: ``float`` would also take ``1_000``, ``１２`` and ``٣``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Cell",
+    "NumberColumn",
+    "NumberFormat",
+    "Pattern",
+    "classify",
+    "command_option",
+    "is_missing",
+    "python_argument",
+    "read_numbers",
+]
+
+# fmt: off
+Kind = Literal[
+    "plain", "missing", "infinite", "censored", "thousands", "decimal", "comma", "point",
+    "plus_minus", "percent", "unit", "bare", "range", "power", "hexadecimal", "date", "odd", "text",
+]
+# fmt: on
+Separators = tuple[str, str]
+"""The decimal sign and the thousands separator."""
+Settings = tuple[tuple[str, str], ...]
+"""Names and values of settings of a :class:`NumberFormat`."""
+
+MISSING = frozenset(
+    ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
+)
+MINUS = dict.fromkeys(map(ord, "−–‐‑﹣－"), "-")
+"""Characters that are minus in front of a number, and a dash between two."""
+SPACES = " \u00a0\u2009\u202f"
+GROUPS = {"": None, ",": ",", ".": r"\.", " ": f"[{SPACES}]", "'": "['’]"}
+"""The thousands separators, each with the characters that it stands for."""
+READINGS: tuple[Separators, ...] = (
+    *((".", ""), (",", ""), (".", ","), (",", ".")),
+    *((".", " "), (",", " "), (".", "'"), (",", "'")),
+)
+"""Every way to read the digits of a number, the usual one first."""
+
+DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
+"""Digits with any separators, which :func:`_matches` looks at."""
+RELATION = r"(?:<<|>>|=[<>]|[<>≤≥≪≫~≈≲≳]=?|(?:ca|approx|circa|about|c)\.?(?=[\s\d+-]))"
+UNIT = r"(?:%|‰|[^\W\d_]|[°µ])(?:[^\W_]|[%/°µ·^*().-]| (?=[^\W\d_]))*"
+PARTS = re.compile(
+    rf"(?P<relation>{RELATION})?\s*(?P<body>{DIGITS})\s*"
+    rf"(?:(?:±|\+\s*/?\s*-)\s*(?P<spread>{DIGITS})\s*)?(?P<unit>{UNIT})?",
+    re.IGNORECASE,
+)
+PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
+POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
+EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
+"""A superscript behind digits is a power, not a unit."""
+FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
+"""A number of Fortran, as 1.2D-3."""
+HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
+INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
+MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+CLOCK = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(?:[ap]m)?\s*(?:z|[+-][0-9:]{2,5})?"
+DAY = r"(?:0?[1-9]|[12][0-9]|3[01])"
+YEAR = r"(?:[12][0-9]{3}|[0-9]{2})"
+DATE = re.compile(
+    rf"(?:(?:[12][0-9]{{3}}[-/.]{DAY}[-/.]{DAY}|[12][0-9]{{3}}-(?:0[1-9]|1[0-2])"
+    rf"|{DAY}([-/.]){DAY}\1{YEAR}"
+    rf"|{DAY}[-/. ]{MONTH}(?:[-/., ]+{YEAR})?|{MONTH}[-/. ]+{DAY}(?:,?[-/. ]+{YEAR})?"
+    rf"|{MONTH}[-/ ]{YEAR})(?:[t ]\s*{CLOCK})?|{CLOCK})",
+    re.IGNORECASE,
+)
+MOST_UNITS = 5
+"""More endings than these are words, not units."""
+LONGEST = 100
+"""A cell of more characters is a text, whatever it holds: patterns take time for long ones."""
+
+WORDS: dict[str, tuple[str, str]] = {
+    "censored": ("is a censored value", "are censored values"),
+    "thousands": (
+        "looks like a number with a thousands separator",
+        "look like numbers with a thousands separator",
+    ),
+    "decimal": (
+        "looks like a number with a decimal comma",
+        "look like numbers with decimal commas",
+    ),
+    "comma": (
+        "may have a thousands separator or a decimal comma",
+        "may have thousands separators or decimal commas",
+    ),
+    "point": (
+        "has a point that may separate thousands",
+        "have a point that may separate thousands",
+    ),
+    "plus_minus": ("has an uncertainty after ±", "have an uncertainty after ±"),
+    "percent": ("has a percent sign", "have a percent sign"),
+    "unit": ("has a unit", "have a unit"),
+    "bare": (
+        "has no percent sign among labels that have one",
+        "have no percent sign among labels that have one",
+    ),
+    "range": ("is a range of two numbers", "are ranges of two numbers"),
+    "power": ("is written as a power of ten", "are written as powers of ten"),
+    "hexadecimal": ("is a hexadecimal number", "are hexadecimal numbers"),
+    "date": ("is a date or a time", "are dates or times"),
+    "odd": (
+        "is made of digits in a way that is not read",
+        "are made of digits in a way that is not read",
+    ),
+    "infinite": ("is no finite number", "are no finite numbers"),
+    "text": ("is a text that is no number", "are texts that are no numbers"),
+}
+
+
+class Cell(NamedTuple):
+    """A cell taken apart.
+
+    Attributes:
+        kind: its pattern. ``"plain"`` is what a :class:`NumberFormat` reads by default;
+            ``"comma"`` can be read as thousands and as decimals, and only its column decides.
+        body: the digits with their sign and separators, with an ASCII minus; empty where the cell
+            is no single number.
+        relation: ``>``, ``<``, ``~`` and the like in front of it.
+        spread: the number after ``±``.
+        unit: ``%``, or the letters behind it; of two characters that look alike (micro and Greek
+            mu) always the same one.
+    """
+
+    kind: Kind
+    body: str = ""
+    relation: str = ""
+    spread: str = ""
+    unit: str = ""
+
+
+class Pattern(NamedTuple):
+    """A pattern of cells that were not read.
+
+    Attributes:
+        kind: see :class:`Cell`.
+        count: cells that have it.
+        place: the position of the first of them in the column.
+        example: the text of that cell.
+        settings: each way to read them as settings of :class:`NumberFormat`; several where the
+            column does not decide, none where no setting reads them.
+        detail: a further sentence, for instance which units are mixed.
+    """
+
+    kind: Kind
+    count: int
+    place: int
+    example: str
+    settings: tuple[Settings, ...] = ()
+    detail: str = ""
+
+    def sentence(
+        self,
+        where: Callable[[int], str],
+        option: Callable[[str, str], str] | None = None,
+        noun: str = "cell",
+    ) -> str:
+        """Say what the cells are, with the number of them, an example and what reads them.
+
+        Args:
+            where: the words for a position of the column, as ``"in line 22"``.
+            option: how a setting is written, see :func:`command_option`; None where there is no
+                setting to name.
+            noun: the word for one of the cells.
+
+        >>> Pattern("comma", 40, 0, "1,008", ((("thousands", ","),),)).sentence(
+        ...     "in line {}".format, command_option, "label")
+        "40 labels may have thousands separators or decimal commas, as '1,008' in line 0 \
+(--thousands , reads them)"
+        """
+        them = "it" if self.count == 1 else "them"
+        words = (
+            f"{self.count:,} {noun}{'s' * (self.count != 1)} {WORDS[self.kind][self.count != 1]}"
+        )
+        words += f", as {self.example!r} {where(self.place)}"
+        ways = [" ".join(option(*one) for one in way) for way in self.settings] if option else []
+        hints = [self.detail] if self.detail else []
+        if len(ways) == 1:
+            hints.append(f"{ways[0]} reads {them}" + " as such" * (self.kind == "point"))
+        elif ways:
+            hints.append(f"{' or '.join(ways)} decides")
+        return words + f" ({'; '.join(hints)})" * bool(hints)
+
+
+class NumberColumn(NamedTuple):
+    """The numbers of a column.
+
+    Attributes:
+        values: [k] float64; NaN where a cell is missing, dropped or not read.
+        unread: the positions of the cells that hold something else than a number, ascending.
+        missing: how many cells say that there is no value.
+        dropped: how many censored values were dropped, as the format says.
+        patterns: of the unread cells, the most frequent first and texts last. A cell that has two
+            patterns (``>1,008``) counts for both.
+        doubts: patterns of cells that were read and may mean something else, for a note.
+    """
+
+    values: NDArray[np.float64]
+    unread: tuple[int, ...]
+    missing: int
+    dropped: int
+    patterns: tuple[Pattern, ...]
+    doubts: tuple[Pattern, ...] = ()
+
+    @property
+    def labelled(self) -> int:
+        """The number of cells that hold something, whether it was read or not."""
+        return len(self.values) - self.missing
+
+    def recognised(self) -> tuple[Pattern, ...]:
+        """The patterns whose loss would depend on the value: all but texts."""
+        return tuple(pattern for pattern in self.patterns if pattern.kind != "text")
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """Notation of the numbers in a table's cells.
+
+    A minus may be ASCII or a Unicode one. Whatever the settings, a plain number without a
+    separator is read.
+
+    Attributes:
+        decimal: the decimal sign, ``"."`` or ``","``.
+        thousands: the separator between groups of three digits: ``","``, ``"."``, ``" "`` (any
+            space), ``"'"``, or none.
+        censored: ``">10"``, ``"<0.5"`` and ``"~3"``: ``"refuse"`` does not read them, ``"drop"``
+            takes them as missing, ``"bound"`` takes the number as the value.
+        uncertainty: ``"3.2 ± 0.1"``: ``"refuse"`` does not read it, ``"drop"`` reads 3.2.
+        unit: what may stand behind a number, as ``"nM"`` or ``"%"``; the number is taken as it
+            stands, so that ``45 %`` is 45.
+
+    Raises:
+        ValueError: a setting that there is not, or one sign for decimals and thousands.
+
+    >>> NumberFormat(decimal=",", thousands=".").parse("1.008,5")
+    1008.5
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    censored: Literal["refuse", "drop", "bound"] = "refuse"
+    uncertainty: Literal["refuse", "drop"] = "refuse"
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        choices = {
+            "decimal": (".", ","),
+            "thousands": tuple(GROUPS),
+            "censored": ("refuse", "drop", "bound"),
+            "uncertainty": ("refuse", "drop"),
+        }
+        for name, values in choices.items():
+            if (value := getattr(self, name)) not in values:
+                allowed = ", ".join(map(repr, values))
+                raise ValueError(f"{name} must be one of {allowed}; got {value!r}")
+        if self.decimal == self.thousands:
+            other = "," if self.decimal == "." else "."
+            raise ValueError(
+                f"decimal and thousands must be different signs; both are {self.decimal!r} "
+                f"(numbers such as 1{self.thousands}008{other}5 have the decimal sign {other!r})"
+            )
+        if self.unit and re.fullmatch(UNIT, _unit(self.unit)) is None:
+            raise ValueError(f"unit must be letters or %, as nM; got {self.unit!r}")
+
+    def parse(self, cell: str) -> float | None:
+        """Read one cell.
+
+        Args:
+            cell: its text.
+
+        Returns:
+            The number; NaN where the cell says that there is no value, or holds a censored one
+            that is to be dropped; infinite where the cell says so or float64 cannot hold the
+            number; None where it holds something else.
+
+        >>> NumberFormat().parse("−3.2"), NumberFormat().parse("1,5")
+        (-3.2, None)
+        >>> NumberFormat(censored="bound").parse("> 10")
+        10.0
+        """
+        return _parse(cell, classify(cell), self)
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that there is no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
+
+    >>> is_missing(" NA "), is_missing("0")
+    (True, False)
+    """
+    return cell.strip().lower() in MISSING
+
+
+def command_option(name: str, value: str) -> str:
+    """Write a setting as an option of a command.
+
+    >>> command_option("thousands", " ")
+    "--thousands ' '"
+    """
+    quoted = '"\'"' if value == "'" else shlex.quote(value)
+    return f"--{name.replace('_', '-')} {quoted}"
+
+
+def python_argument(name: str, value: str) -> str:
+    """Write a setting as an argument of a function.
+
+    >>> python_argument("decimal", ",")
+    "decimal=','"
+    """
+    return f"{name}={value!r}"
+
+
+def classify(cell: str) -> Cell:
+    """Recognise the pattern of one cell.
+
+    >>> classify("> 1,008 nM")
+    Cell(kind='censored', body='1,008', relation='>', spread='', unit='nM')
+    >>> classify("3,25").kind, classify("1,008").kind, classify("3-Dec-20").kind
+    ('decimal', 'comma', 'date')
+    """
+    text = cell.strip().translate(MINUS)
+    if PLAIN.fullmatch(text):
+        return Cell("plain" if math.isfinite(float(text)) else "infinite", text)
+    if is_missing(text):
+        return Cell("missing")
+    if len(text) > LONGEST:
+        return Cell("text")
+    if INFINITE.fullmatch(text):
+        return Cell("infinite", "-inf" if text.startswith("-") else "inf")
+    if HEXADECIMAL.fullmatch(text):
+        return Cell("hexadecimal")
+    if DATE.fullmatch(text):
+        return Cell("date")
+    if POWER.fullmatch(text):
+        return Cell("power")
+    if (match := RANGE.fullmatch(text)) and _matches(match["first"]):
+        return Cell("range")
+    if FORTRAN.fullmatch(text):
+        return Cell("odd")
+    match = PARTS.fullmatch(text)
+    if match is None or not (ways := _matches(match["body"])):
+        return Cell(_text_kind(text))
+    relation, spread, unit = (match[name] or "" for name in ("relation", "spread", "unit"))
+    if spread and not _matches(spread):
+        return Cell(_text_kind(text))
+    if EXPONENT.match(unit):
+        return Cell("power")
+    unit = _unit(unit)
+    if relation:
+        kind: Kind = "censored"
+    elif spread:
+        kind = "plus_minus"
+    elif unit:
+        kind = "percent" if unit == "%" else "unit"
+    else:
+        kind = _kind(ways)
+    return Cell(kind, match["body"], relation, spread, unit)
+
+
+def _text_kind(text: str) -> Kind:
+    """Tell a number in a way of writing that is not read from a text.
+
+    A cell with digits and no letters is a number to whoever wrote it: (0.164) of accounting, $1.0,
+    1_006, ="1.0", 1e 3, digits of another script. To leave such cells out would select labels.
+    """
+    letters = re.sub(r"(?<=[\d.])\s*[eE](?=\s*[+-]?\s*\d)", "", text)
+    digits = any(character.isdigit() for character in text)
+    return "text" if not digits or any(map(str.isalpha, letters)) else "odd"
+
+
+def read_numbers(
+    cells: Sequence[str], style: NumberFormat | None = None, *, unique: bool = True
+) -> NumberColumn:
+    """Read a column, and name the patterns of the cells that are not read.
+
+    Args:
+        cells: k texts.
+        style: how numbers are written; None for plain ones.
+        unique: look at texts that are equal once, which is faster where they repeat.
+
+    Returns:
+        The numbers; a column without cells has none.
+
+    >>> column = read_numbers(["48", "960", "1,008", "NA"])
+    >>> column.values.tolist()[:2], column.missing, column.unread
+    ([48.0, 960.0], 1, (2,))
+    >>> column.patterns
+    (Pattern(kind='thousands', count=1, place=2, example='1,008', \
+settings=((('thousands', ','),),), detail=''),)
+    """
+    style = style or NumberFormat()
+    look = cache(classify) if unique else classify
+    values = np.full(len(cells), math.nan)
+    unread: list[int] = []
+    missing = dropped = 0
+    parts: list[Cell] = []
+    for place, text in enumerate(cells):
+        cell = look(text)
+        parts.append(cell)
+        value = _parse(text, cell, style)
+        if value is None or math.isinf(value):
+            unread.append(place)
+        else:
+            values[place] = value
+            missing += cell.kind == "missing"
+            dropped += cell.kind != "missing" and math.isnan(value)
+    if style.unit == "%" and any(cell.unit for cell in parts):
+        # 0.45 beside 45 % may be the same value or a hundredth of it.
+        bare = [i for i, cell in enumerate(parts) if cell.body and not cell.unit]
+        values[bare] = math.nan
+        unread = sorted({*unread, *bare})
+    patterns = tuple(_patterns(cells, parts, unread, style))
+    doubts = tuple(_doubts(cells, parts, style))
+    return NumberColumn(values, tuple(unread), missing, dropped, patterns, doubts)
+
+
+def _unit(text: str) -> str:
+    """One spelling of a unit: NFKC makes the micro sign the Greek letter."""
+    return unicodedata.normalize("NFKC", text.strip())
+
+
+@cache
+def _digits(reading: Separators) -> re.Pattern[str]:
+    """The numbers of one way to read digits; a group separator stands before three digits."""
+    decimal, thousands = reading
+    whole = ["[0-9]+"]
+    if group := GROUPS[thousands]:
+        whole.insert(0, rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+")
+        if thousands == ",":  # India writes 12,34,567
+            whole.insert(0, r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}")
+    fraction = r"(?:\.[0-9]*)?" if decimal == "." else "(?:,[0-9]+)?"
+    small = rf"{re.escape(decimal)}[0-9]+"
+    return re.compile(rf"[+-]?(?:(?:{'|'.join(whole)}){fraction}|{small})(?:[eE][+-]?[0-9]+)?")
+
+
+def _matches(body: str) -> list[Separators]:
+    """Every way to read digits that fits and whose thousands separator occurs."""
+    return [
+        way
+        for way in READINGS
+        if _digits(way).fullmatch(body) and (not way[1] or re.search(GROUPS[way[1]] or "", body))
+    ]
+
+
+def _kind(ways: Sequence[Separators]) -> Kind:
+    if (".", "") in ways:
+        return "plain"
+    if {(",", ""), (".", ",")} <= set(ways):
+        return "comma"
+    return "thousands" if all(thousands for _, thousands in ways) else "decimal"
+
+
+def _value(body: str, reading: Separators) -> float | None:
+    """The number that digits state, read in one way."""
+    if _digits(reading).fullmatch(body) is None:
+        return None
+    decimal, thousands = reading
+    if group := GROUPS[thousands]:
+        body = re.sub(group, "", body)
+    return float(body.replace(decimal, "."))
+
+
+def _parse(text: str, cell: Cell, style: NumberFormat) -> float | None:
+    if cell.kind == "missing":
+        return math.nan
+    if cell.kind == "infinite":
+        return math.copysign(math.inf, float(cell.body))
+    if not cell.body or (cell.relation and style.censored == "refuse"):
+        return None
+    if cell.relation and style.censored == "drop":
+        return math.nan
+    if (cell.spread and style.uncertainty == "refuse") or not _is_unit(cell, style):
+        return None
+    return _value(cell.body, (style.decimal, style.thousands))
+
+
+def _is_unit(cell: Cell, style: NumberFormat) -> bool:
+    return cell.unit in ("", _unit(style.unit))
+
+
+def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
+    """Everything that keeps a cell from being read, each by its kind."""
+    if not cell.body or cell.kind == "infinite":
+        yield cell.kind
+        return
+    if cell.relation and style.censored == "refuse":
+        yield "censored"
+    if cell.spread and style.uncertainty == "refuse":
+        yield "plus_minus"
+    if not _is_unit(cell, style):
+        yield "percent" if cell.unit == "%" else "unit"
+    if _value(cell.body, (style.decimal, style.thousands)) is None:
+        kind = _kind(_matches(cell.body))
+        yield "point" if kind == "plain" else kind
+    elif style.unit == "%" and not cell.unit:
+        yield "bare"
+
+
+def _patterns(
+    cells: Sequence[str], parts: Sequence[Cell], unread: Sequence[int], style: NumberFormat
+) -> list[Pattern]:
+    if not unread:
+        return []
+    places: dict[Kind, list[int]] = {}
+    units = Counter(cell.unit for cell in parts if cell.unit)
+    for place in unread:
+        for kind in _obstacles(parts[place], style):
+            words = kind == "unit" and len(units) > MOST_UNITS
+            places.setdefault("text" if words else kind, []).append(place)
+    ways = _ways([cell for cell in parts if cell.body and cell.kind != "infinite"])
+    if len(ways) == 1:  # the column decides what 1,008 is
+        undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
+        for place in undecided:
+            grouped = ways[0] in _matches(parts[place].body) and ways[0][1]
+            places.setdefault("thousands" if grouped else "decimal", []).append(place)
+    patterns = []
+    for kind, where in places.items():
+        settings, detail = _hint(kind, ways, units, style)
+        first = min(where)
+        patterns.append(Pattern(kind, len(where), first, cells[first].strip(), settings, detail))
+    return sorted(patterns, key=lambda pattern: (pattern.kind == "text", -pattern.count))
+
+
+def _hint(
+    kind: Kind, ways: Sequence[Separators], units: Counter[str], style: NumberFormat
+) -> tuple[tuple[Settings, ...], str]:
+    """Return the settings that read a pattern, and a further sentence about it."""
+    if kind in ("thousands", "decimal", "comma", "point"):
+        if not ways:
+            return (), "no one decimal sign and thousands separator reads every cell"
+        return tuple(_settings(way) for way in ways), ""
+    if kind == "censored":
+        return ((("censored", "drop"),), (("censored", "bound"),)), ""
+    if kind == "plus_minus":
+        return ((("uncertainty", "drop"),),), ""
+    if kind in ("percent", "unit"):
+        if len(units) == 1 and not style.unit:
+            return ((("unit", next(iter(units))),),), ""
+        mixed = ", ".join(f"{unit} {count:,} times" for unit, count in units.most_common())
+        prefix = f"unit {style.unit!r} was named, the column has " if style.unit else "units are "
+        return (), f"{prefix}{'' if style.unit else 'mixed: '}{mixed}; convert them to one unit"
+    if kind == "bare":
+        return (), "write all of them with it or none"
+    if kind == "power":
+        return (), "write 1.2e-3"
+    return (), ""
+
+
+def _settings(way: Separators) -> Settings:
+    decimal, thousands = way
+    settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
+    # A plain number is not read only where another decimal sign was chosen.
+    return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
+
+
+def _ways(parts: Sequence[Cell]) -> list[Separators]:
+    """The ways to read digits that read every number of a column, without superfluous signs.
+
+    Where ``1,008`` can be both, it is a thousands separator if whole numbers stop at three digits:
+    ``48, 960, 1,008``.
+    """
+    bodies = {body for cell in parts for body in (cell.body, cell.spread) if body}
+    every = "".join(bodies)
+    fitting = [
+        (decimal, thousands)
+        for decimal, thousands in READINGS
+        if all(_digits((decimal, thousands)).fullmatch(body) for body in bodies)
+        and (not thousands or re.search(GROUPS[thousands] or "", every))
+        and (decimal == "." or thousands == "." or "," in every)
+    ]
+    if set(fitting) == {(",", ""), (".", ",")} and _stops_at_three(bodies):
+        return [(".", ",")]
+    return fitting
+
+
+def _stops_at_three(bodies: set[str]) -> bool:
+    """Whether whole numbers without a separator reach three digits and no more."""
+    lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
+    return bool(lengths) and max(lengths) == 3
+
+
+def _doubts(cells: Sequence[str], parts: Sequence[Cell], style: NumberFormat) -> Iterator[Pattern]:
+    """Points that may separate thousands, where a printed decimal number looks otherwise.
+
+    No format prints ``960`` and then ``1.200``: with three decimals it would be ``960.000``, and
+    without trailing zeros ``1.2``.
+    """
+    if style.decimal != "." or style.thousands:
+        return
+    bodies = {cell.body for cell in parts if cell.kind == "plain"}
+    pointed = {body for body in bodies if "." in body}
+    if not pointed or not _stops_at_three(bodies):
+        return
+    grouped = all(re.fullmatch(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}", body) for body in pointed)
+    if grouped and any(body.endswith("0") for body in pointed):
+        places = [i for i, cell in enumerate(parts) if cell.body in pointed]
+        settings = _settings((",", "."))
+        text = cells[places[0]].strip()
+        detail = f"it was read as {float(parts[places[0]].body):g}"
+        yield Pattern("point", len(places), places[0], text, (settings,), detail)

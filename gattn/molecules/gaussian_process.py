@@ -1,0 +1,460 @@
+"""An exact Gaussian process on fingerprints and descriptors, in float64."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.data.molecules.descriptors import DESCRIPTORS
+from gattn.molecules.inputs import in_pieces
+from gattn.training.progress import progress_bar
+from gattn.training.scaling import moments
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+
+__all__ = ["GaussianProcess", "count_tanimoto", "draw"]
+
+START = (-2.0, -1.0)
+"""Where the search begins: the logarithms of noise and Tanimoto."""
+START_OF_GROUP = (0.0, -1.0, -2.0)
+"""The same of each group of descriptors: Matern, 1 / length^2, linear."""
+SURFACES = DESCRIPTORS.index("SlogP_VSA1")
+"""Descriptors from here on are surfaces of atoms of one kind; those before are of the whole."""
+SPREAD = 3.0
+"""Standard deviation of the normal prior on those logarithms."""
+STEPS = 25
+SEARCHED_ROWS = 1000
+"""The search for the logarithms reads at most so many molecules; the prediction reads them all."""
+ASKED, BLOCK = 1024, 128
+"""Molecules compared by fingerprints at once, which bounds the memory; and predicted at once, whose
+kernels stay in the processor's cache."""
+JITTER = 1e-4
+"""Added to the diagonal of the kernel; ten times as much where the factorisation fails."""
+ATTEMPTS = 4
+FARTHEST = 6.0
+"""Standardised descriptors are cut here: an odd molecule is far away, and not infinitely."""
+
+
+def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
+    r"""Compare every row of one set of count vectors with every row of another.
+
+    .. math:: T_{ij} = \frac{\sum_d \min(a_{id}, b_{jd})}{\sum_d \max(a_{id}, b_{jd})}
+
+    Args:
+        a: [n, d] uint8.
+        b: [m, d] uint8.
+
+    Returns:
+        [n, m] float32 in 0..1; two vectors of zeros have similarity 0.
+
+    Reference: Ralaivola et al., "Graph kernels for chemical informatics" (Neural Networks 2005),
+    where it is called the MinMax kernel.
+
+    Example:
+        >>> a = torch.tensor([[2, 1, 0]], dtype=torch.uint8)
+        >>> b = torch.tensor([[1, 1, 0], [0, 0, 3]], dtype=torch.uint8)
+        >>> count_tanimoto(a, b)
+        tensor([[0.6667, 0.0000]])
+    """
+    least = _shared(a, b)
+    total_a, total_b = (counts.sum(1, dtype=torch.float32) for counts in (a, b))
+    return least.div_((total_a[:, None] + total_b).sub_(least).clamp_(min=1))
+
+
+def _shared(a: Tensor, b: Tensor) -> Tensor:
+    """The sums of min(a_id, b_jd) over d: [n, m] float32.
+
+    A molecule has few environments. So each pair (d, count) that occurs in a gets its row of
+    min(count, b_jd), and a molecule sums its rows: n times some 40 additions of rows, where a
+    product with all columns would take 2048.
+    """
+    rows, columns = a.nonzero().unbind(1)
+    if not len(rows):
+        return torch.zeros(len(a), len(b))
+    pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
+    held = b.t().contiguous()[pairs // 256]  # twice as fast as to gather columns
+    least = torch.minimum(held, (pairs % 256).to(torch.uint8)[:, None]).float()
+    starts = torch.searchsorted(rows, torch.arange(len(a)))
+    return F.embedding_bag(place, least, starts, mode="sum")
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """What predicts one target: its known rows, the weight of each, and the Cholesky factor."""
+
+    rows: Tensor
+    weight: Tensor
+    lower: Tensor | None
+
+
+class GaussianProcess:
+    r"""Gaussian process regression on fingerprints and descriptors.
+
+    .. math::
+        k(i, j) = s\,T(c_i, c_j)
+        + \sum_g m_g (1 + r_{gij}) e^{-r_{gij}} + l_g \frac{z_{gi} \cdot z_{gj}}{d_g},
+        \qquad r_{gij}^2 = \frac{3 \lVert z_{gi} - z_{gj} \rVert^2}{d_g\,\ell_g^2}
+
+        y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
+
+    T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
+    the whole molecule, and the surfaces of its atoms by kind. The scales, the lengths and the noise
+    maximise the posterior density of each target's training values (marginal likelihood with a wide
+    normal prior on the logarithms). A target's gaps are left out of its own equation.
+
+    Memory grows with the square of the training molecules, and so it reads at most ``rows`` of
+    them, drawn at random. With t targets and variances it is t rows^2 numbers of float64.
+
+    Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters
+    2 and 5.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
+        """Make it of what :meth:`state` gave, to give variances or means alone."""
+        self._tensors, self._variance = tensors, variance
+        self.counts = tensors["counts"]
+        self._z, self._theta = tensors["descriptors"], tensors["theta"]
+
+    @functools.cached_property
+    def _factors(self) -> list[_Factor]:
+        """Of each target; made when a prediction asks for it."""
+        parts = _compare(self.counts, self._z, self.counts, self._z)
+        made = (
+            _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
+        )
+        return [each if self._variance else replace(each, lower=None) for each in made]
+
+    @classmethod
+    def fit(
+        cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
+        progress: bool = False,
+    ) -> GaussianProcess:  # fmt: skip
+        """Choose the hyperparameters of every target and solve its equation.
+
+        Args:
+            inputs: k training molecules.
+            y: [k, t] float64; NaN where a target was not measured.
+            rows: the most molecules to read.
+            seed: of the draw, where there are more.
+            variance: whether predictions are to have one, which takes most of their time.
+            progress: whether to show a bar over the targets.
+
+        Returns:
+            The fitted model.
+        """
+        kept = draw(len(inputs), rows, seed)
+        some = inputs[kept]
+        counts, raw, y = some.counts, some.descriptors.double(), y[kept].double()
+        mean, scale = moments(y)
+        center, width = moments(raw)
+        z = _standardise(raw, center, width)
+        searched = draw(len(kept), SEARCHED_ROWS, seed)
+        parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
+        scaled = (y - mean) / scale
+        columns = scaled[searched].unbind(1)
+        targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
+        theta = torch.stack([_search(parts, target) for target in targets])
+        return cls(
+            {
+                "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
+                "mean": mean, "scale": scale, "center": center, "width": width,
+            },
+            variance=variance,
+        )  # fmt: skip
+
+    def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
+        """Learn more molecules, under the hyperparameters and scales of the first ones.
+
+        Args:
+            inputs: k molecules.
+            y: [k, t] float64; NaN where a target was not measured.
+
+        Returns:
+            A model that predicts from all of them; the new ones are its last k.
+        """
+        if not len(inputs):
+            return self
+        tensors = self._tensors
+        z = _standardise(inputs.descriptors.double(), tensors["center"], tensors["width"])
+        scaled = (y.double() - tensors["mean"]) / tensors["scale"]
+        more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
+        joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
+        return GaussianProcess(tensors | joined, variance=self._variance)
+
+    def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
+        r"""Predict molecules of the kernel as if each one's group had not been learned.
+
+        With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
+        under the same hyperparameters, predicts
+
+        .. math::
+            m_G = y_G - (K^{-1})_{GG}^{-1} \alpha_G, \qquad
+            v_G = \operatorname{diag} (K^{-1})_{GG}^{-1}
+
+        so that no equation is solved again.
+
+        Args:
+            rows: [k] int64, ascending positions among the kernel's molecules.
+            groups: [k] int64, the group of each: rows of one molecule belong to one group.
+            folds: [k] int64, the fold of each; a group lies in one fold.
+
+        Returns:
+            Pairs of means [k, t] in the targets' units and variances of a measurement, float64.
+            The first pair is that of the equations above. Then one pair for each fold of
+            0..max(folds), by models that learned neither the group nor that fold; NaN for the
+            rows of the fold. NaN where a row has no label of a target.
+
+        Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
+        section 5.4.2.
+        """
+        y = self._tensors["y"]
+        excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
+        predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
+        parts = _compare(self.counts, self._z, self.counts, self._z)
+        factors = []
+        for target, theta in enumerate(self._theta):
+            factor = _factor(parts, theta, y[:, target])
+            factors.append(factor if self._variance else replace(factor, lower=None))
+            assert factor.lower is not None
+            labelled = y[rows, target].isfinite()
+            places = torch.searchsorted(factor.rows, rows[labelled])
+            unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
+            unit[places, torch.arange(len(places))] = 1
+            half = torch.linalg.solve_triangular(factor.lower, unit, upper=False)
+            inverse, weight, group = half.t() @ half, factor.weight[places], groups[labelled]
+            expected = y[rows, target][labelled]
+            for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
+                out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
+                # What remains of the inverse and of K^-1 y once the fold is not learned.
+                solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
+                residual, variance = _residuals(
+                    inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
+                    weight[rest] - solved.t() @ weight[out],
+                    group[rest],
+                )
+                places_of_rest = labelled.nonzero().flatten()[rest]
+                predictions[number, 0, places_of_rest, target] = expected[rest] - residual
+                predictions[number, 1, places_of_rest, target] = variance
+        self._factors = factors  # the next prediction needs them
+        return [self._in_units(mean, variance) for mean, variance in predictions]
+
+    def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
+        """Predict every target with its posterior variance.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, t] float64 in the targets' units, and the variance of a measurement, [k, t]; zeros
+            where it was made without.
+        """
+        center, width = self._tensors["center"], self._tensors["width"]
+        made: list[tuple[Tensor, Tensor]] = []
+        for some in in_pieces(inputs, ASKED):
+            counts, z = some.counts, _standardise(some.descriptors.double(), center, width)
+            alike = count_tanimoto(counts, self.counts)
+            blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
+            made += [self._predict(*block) for block in blocks]
+        means, variances = zip(*made)
+        return self._in_units(torch.cat(means), torch.cat(variances))
+
+    def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of some molecules, standardised: two of [k, t]."""
+        parts = [alike.double(), *_compare_descriptors(z, self._z)]
+        own = _self_similarity(counts, z)
+        means, variances = [], []
+        for theta, factor in zip(self._theta, self._factors):
+            gaps = len(factor.rows) < len(self.counts)
+            cross = _combine([part[:, factor.rows] for part in parts] if gaps else parts, theta)
+            means.append(cross @ factor.weight)
+            if factor.lower is None:
+                variances.append(torch.zeros_like(means[-1]))
+                continue
+            spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
+            variances.append(_combine(own, theta) + _noise(theta) - spread.square().sum(0))
+        return torch.stack(means, 1), torch.stack(variances, 1)
+
+    def by_count(self, counts: Tensor, target: int) -> Tensor:
+        r"""Divide the part of a prediction that comes from fingerprints among their columns.
+
+        .. math::
+            s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
+
+        Tanimoto similarity is a sum over columns d once its denominator is known: these are exact
+        contributions, which with :meth:`smooth` and the mean of y sum to the prediction.
+
+        Args:
+            counts: [2048] uint8, of one molecule.
+            target: the position of the target.
+
+        Returns:
+            [2048] float64 in the target's unit; 0 where the molecule counts nothing.
+
+        Reference: Balfer and Bajorath, "Visualization and interpretation of support vector machine
+        activity predictions" (J. Chem. Inf. Model. 2015).
+        """
+        theta, factor, scale = self._of(target)
+        own, others = counts.int(), self.counts[factor.rows]
+        columns = own.nonzero().flatten()
+        least = torch.minimum(others[:, columns].int(), own[columns]).double()
+        most = others.sum(1, dtype=torch.float64) + own.sum() - least.sum(1)
+        shares = torch.zeros(len(counts), dtype=torch.float64)
+        shares[columns] = theta[1].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
+        return shares
+
+    def smooth(self, descriptors: Tensor, target: int) -> Tensor:
+        """Give the part of predictions that comes from descriptors; it has a gradient by them.
+
+        Args:
+            descriptors: [k, d] of k molecules.
+            target: the position of the target.
+
+        Returns:
+            [k] float64 in the target's unit.
+        """
+        theta, factor, scale = self._of(target)
+        center, width = self._tensors["center"], self._tensors["width"]
+        z = _standardise(descriptors.double(), center, width)
+        similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
+        parts = [similarity, *_compare_descriptors(z, self._z[factor.rows])]
+        return scale * (_combine(parts, theta) @ factor.weight)
+
+    def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
+        return self._theta[target], self._factors[target], self._tensors["scale"][target]
+
+    def state(self) -> dict[str, Tensor]:
+        """Give the tensors that the model is made of, for :meth:`__init__` to take."""
+        return dict(self._tensors)
+
+    def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self._tensors["scale"]
+        return mean * scale + self._tensors["mean"], variance.clamp(min=0) * scale.square()
+
+
+def draw(count: int, most: int, seed: int) -> Tensor:
+    """At most so many positions of a number of rows, in ascending order."""
+    if count <= most:
+        return torch.arange(count)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randperm(count, generator=generator)[:most].sort().values
+
+
+def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
+    return ((raw - center) / width).clamp(-FARTHEST, FARTHEST)
+
+
+def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
+    """Tanimoto similarity of every pair, [k, n], then what :func:`_compare_descriptors` gives."""
+    return [count_tanimoto(counts, other_counts).double(), *_compare_descriptors(z, other_z)]
+
+
+def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
+    """Squared distance and product of every pair, [k, n] each, in every group of descriptors."""
+    found = []
+    for some, others in zip(_groups(z), _groups(other_z)):
+        features, product = max(some.shape[1], 1), some @ others.t()
+        squares = some.square().sum(1)[:, None] + others.square().sum(1) - 2 * product
+        found += [squares.clamp(min=0) / features, product / features]
+    return found
+
+
+def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
+    """The same of every molecule with itself, [k] each."""
+    found = [counts.any(1).double()]
+    for some in _groups(z):
+        product = some.square().sum(1) / max(some.shape[1], 1)
+        found += [torch.zeros_like(product), product]
+    return found
+
+
+def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Descriptors of the whole molecule, and the surfaces of its atoms by kind."""
+    return z[:, :SURFACES], z[:, SURFACES:]
+
+
+def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
+    """The kernel from its parts, without the noise."""
+    scales = theta.exp()
+    kernel = scales[1] * parts[0]
+    groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
+    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
+        far = (3 * inverse * squares + 1e-12).sqrt()  # differentiable where two molecules are equal
+        kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
+    return kernel
+
+
+def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
+    return theta[0].exp() + jitter
+
+
+def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
+    """Factor the kernel with its noise; a nearly singular one gets a larger diagonal.
+
+    Raises:
+        ValueError: no diagonal was large enough.
+    """
+    unit = torch.eye(len(kernel)).double()
+    for attempt in range(ATTEMPTS):
+        noise = _noise(theta, JITTER * 10**attempt)
+        lower, failed = torch.linalg.cholesky_ex(kernel + noise * unit)
+        if not failed:
+            return lower
+    raise ValueError(
+        f"the Gaussian process cannot factor its kernel of {len(kernel)} molecules, even with "
+        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: look for NaN, infinite or huge "
+        "labels and descriptors"
+    )
+
+
+def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
+    rows = y.isfinite().nonzero().flatten()
+    if len(rows) < len(y):
+        parts = [part[rows][:, rows] for part in parts]
+    kernel = _combine(parts, theta)
+    lower = _cholesky(kernel, theta)
+    return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
+
+
+def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Errors and variances of rows whose group was left out, [k] each.
+
+    Args:
+        inverse: [k, k], the entries of the inverse kernel.
+        weight: [k], the entries of :math:`K^{-1} y`.
+        groups: [k], the group of each row.
+    """
+    variance = 1 / inverse.diagonal()
+    residual = weight * variance
+    _, group, sizes = groups.unique(return_inverse=True, return_counts=True)
+    for number in (sizes > 1).nonzero().flatten():
+        some = (group == number).nonzero().flatten()
+        block = torch.linalg.inv(inverse[some][:, some])
+        residual[some], variance[some] = block @ weight[some], block.diagonal()
+    return residual, variance
+
+
+def _search(parts: list[Tensor], y: Tensor) -> Tensor:
+    """The logarithms of the hyperparameters with the highest posterior density: [8]."""
+    start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
+    theta = start.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        factor = _factor(parts, theta, y)
+        assert factor.lower is not None
+        fit = 0.5 * y[factor.rows] @ factor.weight + factor.lower.diagonal().log().sum()
+        prior = 0.5 * ((theta - start) / SPREAD).square().sum()
+        value = (fit + prior) / max(len(factor.rows), 1)
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    return theta.detach()

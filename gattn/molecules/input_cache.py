@@ -1,0 +1,257 @@
+"""Packed inputs of models: side by side in a few arrays, in memory or mapped from a cache file.
+
+A molecule takes about a kilobyte packed and ten expanded. A cache file is written while the SMILES
+are parsed, piece by piece, and mapped when it is read, so that neither takes memory that grows
+with it. See :mod:`gattn.data.array_file` for the format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS, Molecules
+from gattn.data.array_file import Layout, map_arrays, read_metadata, write_arrays
+from gattn.data.molecules.building import PackedMolecules, PackedRows
+from gattn.data.molecules.dataset import Positions, indices_of
+from gattn.data.molecules.features import FEATURISER
+from gattn.data.molecules.fingerprints import COUNTS, PackedCounts
+from gattn.data.molecules.identity import IDENTITY
+from gattn.data.molecules.packing import PackedInputs
+from gattn.data.molecules.smiles import READER
+
+__all__ = [
+    "LAYOUT",
+    "PackedView",
+    "cache_key",
+    "decode_texts",
+    "join_pieces",
+    "locked",
+    "read_cache",
+    "write_cache",
+]
+
+FORMAT = "gattn molecule inputs 4"
+UTF8 = ("utf-8", "surrogatepass")
+"""Encoding of texts: bytes of a table that are no text are kept as lone surrogates."""
+CHUNK = 65_536
+"""SMILES hashed at once."""
+
+POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
+"""Pointers in CSR form: [k + 1] for k molecules, [n + 1] of ``errors`` for n SMILES."""
+LAYOUT: Layout = {
+    "row_index": (np.int64, ()),  # [k]: index of each molecule among the n SMILES
+    **dict.fromkeys(POINTERS, (np.int64, ())),
+    "atoms": (np.int32, ()),  # row of each atom in atom_table
+    "bonds": (np.int32, ()),  # row of each bond in bond_table
+    "ends": (np.int32, (2,)),  # the two atoms of each bond, numbered within the molecule
+    "atom_table": (np.float32, (len(ATOM_FEATURES),)),
+    "bond_table": (np.float32, (len(BOND_FEATURES),)),
+    "descriptors": (np.float32, (len(DESCRIPTORS),)),  # [k, .]
+    "columns": (np.int16, ()),  # the Morgan environments that occur
+    "counts": (np.uint8, ()),  # how often each occurs
+    "smiles": (np.uint8, ()),
+    "canonical": (np.uint8, ()),  # canonical SMILES
+    "errors": (np.uint8, ()),  # why a SMILES cannot be parsed; empty if it can
+}
+Arrays = Mapping[str, np.ndarray]
+
+
+def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
+    """Yield what to append to each array: first the initial arrays, then one set for each piece."""
+    yield {
+        name: np.zeros((int(name in POINTERS), *shape), dtype)
+        for name, (dtype, shape) in LAYOUT.items()
+    }
+    ends: dict[str, int] = dict.fromkeys((*POINTERS, "texts", "atom_table", "bond_table"), 0)
+    for piece in pieces:
+        molecules, counts = piece.molecules, piece.counts
+        texts = {"smiles": molecules.smiles, "canonical": piece.canonical, "errors": piece.errors}
+        encoded = {name: [text.encode(*UTF8) for text in lines] for name, lines in texts.items()}
+        lengths = {
+            "atom_ptr": molecules.sizes[0],
+            "bond_ptr": molecules.sizes[1],
+            "count_ptr": counts.lengths,
+            **{f"{name}_ptr": np.array([*map(len, lines)]) for name, lines in encoded.items()},
+        }
+        increment = {
+            "row_index": ends["texts"] + np.array(molecules.rows, np.int64),
+            "atoms": molecules.atoms.order + np.int32(ends["atom_table"]),
+            "bonds": molecules.bonds.order + np.int32(ends["bond_table"]),
+            "ends": molecules.ends,
+            "atom_table": molecules.atoms.table,
+            "bond_table": molecules.bonds.table,
+            "descriptors": piece.descriptors,
+            "columns": counts.columns,
+            "counts": counts.counts,
+            **{name: np.frombuffer(b"".join(lines), np.uint8) for name, lines in encoded.items()},
+        }
+        for name, length in lengths.items():
+            increment[name] = ends[name] + length.cumsum(dtype=np.int64)
+            ends[name] += int(length.sum())
+        ends["texts"] += len(piece.errors)
+        for name in ("atom_table", "bond_table"):
+            ends[name] += len(increment[name])
+        yield increment
+
+
+def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
+    """Join the pieces of a list of SMILES, with canonical SMILES, in memory."""
+    increments = list(_increments(pieces))
+    return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
+
+
+def cache_key(smiles: Sequence[str], max_atoms: int) -> str:
+    """Return the checksum of the SMILES and of the versions of everything that reads them."""
+    import rdkit
+
+    versions = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
+    digest = hashlib.sha256(json.dumps([*versions, READER, IDENTITY]).encode())
+    for begin in range(0, len(smiles), CHUNK):
+        digest.update(json.dumps(list(smiles[begin : begin + CHUNK])).encode())
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Wait until no other process uses this cache, so that the first one writes it for all.
+
+    The lock is a hidden file beside the cache. The lock of a process that died is free.
+    """
+    from filelock import FileLock
+
+    path = Path(path)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        yield
+
+
+def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], key: str) -> None:
+    """Write inputs to a file, which appears complete or not at all; see :func:`locked`.
+
+    Args:
+        path: the file; an existing one is replaced.
+        pieces: parsed one by one, with canonical SMILES.
+        key: the :func:`cache_key` of the SMILES.
+
+    Raises:
+        OSError: the file cannot be written, for instance because the disk is full; nothing is left
+            behind.
+    """
+    path = Path(path)
+    folder = path.with_name(f".{path.name}.parts")
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
+    folder.mkdir()
+    try:
+        with contextlib.ExitStack() as stack:
+            files = {name: stack.enter_context((folder / name).open("wb")) for name in LAYOUT}
+            for increment in _increments(pieces):
+                for name, (dtype, _) in LAYOUT.items():
+                    np.ascontiguousarray(increment[name], dtype).tofile(files[name])
+        arrays = {name: _map(folder / name, *row) for name, row in LAYOUT.items()}
+        write_arrays(folder / "whole", arrays, {"format": FORMAT, "key": key})
+        (folder / "whole").replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _map(path: Path, dtype: type[np.generic], row_shape: tuple[int, ...]) -> np.ndarray:
+    """Map a file of rows; an empty file cannot be mapped."""
+    rows = np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
+    return rows.reshape(-1, *row_shape)
+
+
+def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
+    """Map what :func:`write_cache` wrote; None if it was written with another key.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file is damaged, or is not such a file.
+    """
+    try:
+        if read_metadata(path, FORMAT).get("key") != key:
+            return None
+        return map_arrays(path, LAYOUT)
+    except ValueError as error:
+        raise ValueError(
+            f"the cache {path} is damaged, or is another file ({error}): remove it, and the SMILES "
+            "are read again"
+        ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class PackedView:
+    """Some molecules of packed arrays; see :class:`gattn.molecules.inputs.MoleculeInputs`.
+
+    Indexing copies no molecule. Graphs, counts and descriptors are expanded at each access, so
+    read them one batch at a time.
+
+    Attributes:
+        arrays: all molecules, as :data:`LAYOUT` describes.
+        index: [k] int64, the molecules of this view.
+    """
+
+    arrays: Arrays
+    index: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, positions: Positions) -> PackedView:
+        """View the molecules at these positions (a slice, a list, a tensor or a mask)."""
+        index = np.atleast_1d(indices_of(positions, len(self)).numpy())
+        return PackedView(self.arrays, self.index[index])
+
+    @property
+    def molecules(self) -> Molecules:
+        """The k graphs, expanded at each access."""
+        arrays = self.arrays
+        atoms, atom_counts = _ranges(arrays["atom_ptr"], self.index)
+        bonds, bond_counts = _ranges(arrays["bond_ptr"], self.index)
+        return PackedMolecules(
+            decode_texts(arrays, "smiles", self.index),
+            arrays["row_index"][self.index].tolist(),
+            PackedRows(arrays["atoms"][atoms], arrays["atom_table"]),
+            PackedRows(arrays["bonds"][bonds], arrays["bond_table"]),
+            arrays["ends"][bonds],
+            np.stack([atom_counts, bond_counts]),
+        ).unpack()
+
+    @property
+    def counts(self) -> Tensor:
+        """[k, 2048] uint8, expanded at each access."""
+        entries, lengths = _ranges(self.arrays["count_ptr"], self.index)
+        columns, counts = self.arrays["columns"][entries], self.arrays["counts"][entries]
+        return PackedCounts(lengths, columns, counts).unpack()
+
+    @property
+    def descriptors(self) -> Tensor:
+        """[k, len(DESCRIPTORS)] float32, copied at each access."""
+        return torch.from_numpy(self.arrays["descriptors"][self.index])
+
+
+def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:
+    """Decode the texts of one array: all of them, or those at an index."""
+    data, ptr = arrays[name], arrays[f"{name}_ptr"]
+    starts, ends = (ptr[:-1], ptr[1:]) if index is None else (ptr[index], ptr[index + 1])
+    return [
+        data[start:end].tobytes().decode(*UTF8)
+        for start, end in zip(starts.tolist(), ends.tolist())
+    ]
+
+
+def _ranges(ptr: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` of an index; return them and their lengths."""
+    start = ptr[index]
+    length = ptr[index + 1] - start
+    end = length.cumsum()
+    return (start - end + length).repeat(length) + np.arange(length.sum()), length

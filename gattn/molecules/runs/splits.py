@@ -1,0 +1,125 @@
+"""Division of the molecules of a run into a training, a validation and a test part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from gattn.data import Split, random_split, scaffold_split, split_by_names
+from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.splits import read_positions, split_from_positions
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.estimators import MoleculeClassifier
+from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.source import Source
+from gattn.pipeline.measure import PARTS
+from gattn.training.model_io import Json
+
+__all__ = ["check_train", "choose_parts", "splits_record", "validation_groups"]
+
+LEAST = 10
+"""Minimum number of molecules for a division 8:1:1."""
+
+
+def choose_parts(
+    spec: str, molecules: LabelledMolecules, source: Source, seed: int
+) -> tuple[Split, list[str]]:
+    """Divide molecules according to ``--split``.
+
+    By ``random`` and ``scaffold`` all rows of one molecule (as
+    :func:`gattn.data.molecule_identities` decides) come into one part; a column or a file is used
+    unchanged.
+
+    Args:
+        spec: ``random``, ``scaffold``, ``column:NAME`` or ``FILE.json``.
+        molecules: the labelled molecules.
+        source: the rows that they came from, with the split column.
+        seed: of the random split.
+
+    Returns:
+        Positions in ``molecules``, and a note if a file was written for other data.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: too few molecules, a part without any, or a column or file that is no split.
+    """
+    notes: list[str] = []
+    if len(molecules) < LEAST:
+        raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(molecules)}")
+    if (different := len(set(molecules.canonical))) < LEAST and spec in ("random", "scaffold"):
+        raise ValueError(
+            f"a {spec} split needs at least {LEAST} different molecules; the {len(molecules):,} "
+            f"rows hold {different}, as {molecules.canonical[0]}"
+        )
+    if spec == "random":
+        split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
+    elif spec == "scaffold":
+        split = scaffold_split(molecules.canonical)
+    elif source.parts is not None:
+        split = _by_column(source, spec).among(molecules.rows)
+    else:
+        positions = read_positions(spec)
+        split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
+        notes = _other_data(spec, positions, source)
+    for part in PARTS:
+        if not len(getattr(split, part)):
+            raise ValueError(f"split {spec} leaves no molecule in the {part} part")
+    return split, notes
+
+
+def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
+    """Name the group of each validation molecule: its scaffold in a split by scaffold.
+
+    The test part of such a split has scaffolds that the model was not trained on. So the kernel
+    ridge predicts a validation molecule without all others of its scaffold, too.
+
+    Args:
+        spec: value of ``--split``.
+        val: the validation part.
+
+    Returns:
+        k scaffolds; None for another split.
+    """
+    return list(map(murcko_scaffold, val.canonical)) if spec == "scaffold" else None
+
+
+def _other_data(spec: str, record: Mapping[str, Any], source: Source) -> list[str]:
+    """Return a note if a file of row numbers was written for other data."""
+    if record.get("sha256") in (None, source.sha256):
+        return []
+    written = f"{spec} counts the rows of other data, {record.get('data')}"
+    return [f"{written}: {source.name} must have the same molecules in the same order."]
+
+
+def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:
+    """Return the content of ``splits.json``: protocol, data, and the rows of each part, from 0."""
+    rows = {part: molecules.rows[getattr(split, part)].tolist() for part in PARTS}
+    return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
+
+
+def _by_column(source: Source, spec: str) -> Split:
+    try:
+        return split_by_names(source.parts or [], protocol=spec)
+    except ValueError as error:
+        raise ValueError(f"{source.name}, {spec}: {error}") from None
+
+
+def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
+    """Raise an error if the training part has fewer than two values of a target.
+
+    Raises:
+        ValueError: which target, and which class is missing.
+    """
+    for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
+        values = column[column.isfinite()].unique()
+        if len(values) < 2:
+            content = "one value only" if len(values) else "no label"
+            if len(values) and isinstance(estimator, MoleculeClassifier):
+                kinds = estimator.classes_by_target[i].tolist()
+                content = f"only class {kinds[int(values)]!r} and no label of class "
+                content += repr(kinds[1 - int(values)])
+            raise ValueError(
+                f"the training part holds {content} of {target!r}: choose another split"
+            )

@@ -1,0 +1,117 @@
+"""GAT networks of one shape on one graph, trained together: one GATConv call for each layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gattn.functional import aggregate
+from gattn.graph import Graph, as_graph
+from gattn.graph.cache import cached
+from gattn.nn import GATConv, SparseDropout
+from gattn.nodes.fields import FieldInput
+from gattn.nodes.network import AttentionNetwork, GPSNetwork
+from gattn.nodes.settings import NodeSettings
+
+__all__ = ["BatchedGAT", "batch_size", "can_batch"]
+
+BATCH = 5
+"""Networks trained together: each pays a fifth of the time that starting the operations takes."""
+SMALL = 1_000_000
+"""Largest number of stored features at which starting an operation takes as long as running it."""
+
+
+def batch_size(settings: NodeSettings, x: Tensor) -> int:
+    """Number of networks to train together on features [n, d]; 1 where one keeps a core busy."""
+    stored = x.numel() if x.layout == torch.strided else x.values().numel()
+    is_small = max(stored, x.shape[0] * settings.width) <= SMALL
+    return BATCH if settings.model == "gat" and is_small else 1
+
+
+def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:
+    """Return True if :class:`BatchedGAT` supports the networks: all layers are a fused GATConv."""
+    return all(
+        isinstance(network, AttentionNetwork)
+        and all(isinstance(layer, GATConv) and layer.fused for layer in network.layers)
+        for network in networks
+    )
+
+
+class BatchedGAT:
+    r"""Apply r GAT networks of one shape to one graph.
+
+    Heads are independent of each other, so layers of h heads in r networks are one layer of r h
+    heads. Each network projects its own features; everything else is one :class:`GATConv`, which is
+    called with the parameters of all networks.
+
+    .. math:: v_{irh} = W_{rh} x_{ir}, \qquad
+        x'_{irh} = \sum_{j \in N(i)} \alpha_{ijrh} v_{jrh} + b_{rh}
+
+    Dropout is drawn for all networks at once, so the masks depend on the number of networks.
+
+    Args:
+        network: a network of the shape, as :func:`can_batch` takes it; its weights are not used.
+    """
+
+    def __init__(self, network: AttentionNetwork | GPSNetwork) -> None:
+        self.layers = [copy.deepcopy(cast("GATConv", layer)) for layer in network.layers]
+        for layer in self.layers:
+            layer.add_module("lin", nn.Identity())  # its input is projected already
+
+    def __call__(
+        self, networks: Sequence[AttentionNetwork | GPSNetwork], inputs: FieldInput
+    ) -> Tensor:
+        """Apply the networks, which are all in training mode or all in evaluation mode.
+
+        Args:
+            networks: r networks.
+            inputs: the features and the receptive field.
+
+        Returns:
+            [r, k, outputs], the output of each network.
+        """
+        x = inputs.x
+        per_layer = zip(*(cast("list[GATConv]", network.layers) for network in networks))
+        for joint, layers, (graph, rows) in zip(self.layers, per_layer, inputs.field.layers):
+            x = x if joint is self.layers[0] else F.elu(x)
+            x = _project(layers, x, networks[0].dropout).transpose(0, 1)
+            joint.training = networks[0].training
+            ends = x, x[:, :rows]
+            edges = _edges_into_first(graph, rows)
+            x = functional_call(joint, _joint_parameters(layers), (ends, edges)).transpose(0, 1)
+        return x.transpose(0, 1)
+
+
+def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
+    """Parameters of r layers for one call: vectors [1, r * h, c] and biases [r, 1, h * c]."""
+    biases = tuple(layer.get_parameter("bias") for layer in layers)
+    vectors = {
+        name: torch.cat([getattr(layer, name) for layer in layers], 1)
+        for name in ("att_src", "att_dst")
+    }
+    return {**vectors, "bias": torch.stack(biases)[:, None]}
+
+
+def _edges_into_first(graph: Graph, rows: int) -> Graph:
+    """Edges into the first nodes only: the next layer reads no others."""
+    return cached(graph, ("into", rows), lambda: Graph(graph.edge_index, (graph.num_src, rows)))
+
+
+def _project(layers: Sequence[GATConv], x: Tensor, dropout: SparseDropout) -> Tensor:
+    """W x after dropout: [m, r, h * c] of x [m, d], which all networks read, or [m, r, d]."""
+    weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
+    if x.layout != torch.strided:
+        # One network at a time, so that its weights stay in the cache of the processor. Dropping
+        # stored entries is enough: zeros stay zeros.
+        values, words = dropout(x.values().expand(len(layers), -1)).unsqueeze(2), as_graph(x)
+        pairs = zip(values, weights)
+        return torch.cat([aggregate(v, weight.t()[:, None], words) for v, weight in pairs], 1)
+    if x.dim() == 2:
+        x = x[:, None].expand(-1, len(layers), -1)
+    return torch.einsum("mrd,rcd->mrc", dropout(x), torch.stack(weights))

@@ -1,0 +1,466 @@
+"""Split labelled nodes into training, validation and test parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from gattn.data import Split, random_split
+from gattn.data.splits import NAMES
+from gattn.nodes.attributed import AttributedGraph, GraphError, attribute_names
+from gattn.nodes.values import as_texts
+from gattn.training.checks import check_fraction
+
+__all__ = [
+    "MASKS",
+    "VALIDATION",
+    "check_numbers",
+    "column_split",
+    "mask_columns",
+    "masked_split",
+    "missing_classes",
+    "per_class_split",
+    "random_node_split",
+    "split_column_notes",
+]
+
+PARTS = {
+    "train": ("train_mask",),
+    "val": ("val_mask", "valid_mask", "validation_mask"),
+    "test": ("test_mask",),
+}
+"""Names of the mask of each part, of which the first one that the nodes have is used."""
+MASKS = tuple(name for names in PARTS.values() for name in names)
+MASK_TITLE = re.compile(
+    r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
+    r"([ _.-]?(mask|set|part|split|flag))?",
+    re.IGNORECASE,
+)
+"""Name of a column of true and false that may be a mask."""
+PART_TITLES = (
+    *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
+    *("dataset", "phase", "role"),
+)
+"""Names of columns that may hold the part of each node, and other words."""
+VALIDATION = 0.2
+"""Share of the training part that becomes the validation part where none is given."""
+TRAIN, VAL = 20, 30  # nodes of a class
+SHOWN = 10
+"""Most classes that a message names."""
+LACKING = {
+    "train": ("training", "the model does not learn to predict {it}"),
+    "val": ("validation", "the choice of the epoch does not depend on {it}"),
+    "test": ("test", "the scores of the test part say nothing about {it}"),
+}
+"""Title of each part, and the effect of a class that is missing in it."""
+
+
+def mask_columns(graph: AttributedGraph) -> dict[str, str]:
+    """Name of the mask of each part, without the parts that have no mask.
+
+    >>> import pandas as pd
+    >>> from gattn.nodes.reading import read_graph
+    >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    >>> nodes = pd.DataFrame({"id": ["a", "b"], "train_mask": [1, 0], "test_mask": [0, 1]})
+    >>> mask_columns(read_graph((edges, nodes)))
+    {'train': 'train_mask', 'test': 'test_mask'}
+    """
+    present = {*graph.table.columns, *graph.unreadable}
+    first = {part: next((n for n in names if n in present), None) for part, names in PARTS.items()}
+    return {part: name for part, name in first.items() if name is not None}
+
+
+def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
+    """Describe the columns, other than masks, that hold the parts of nodes, and how to use them.
+
+    Such a column holds words for at least two parts and nothing else, or is called ``split`` or the
+    like and holds one such word; or it is called ``train``, ``is_test`` or the like, and holds true
+    and false.
+
+    Returns:
+        A sentence for each such column, by its name.
+
+    >>> import pandas as pd
+    >>> from gattn.nodes.reading import read_graph
+    >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    >>> nodes = pd.DataFrame({"id": ["a", "b"], "fold": ["train", "test"], "train": [1, 0]})
+    >>> list(split_column_notes(read_graph((edges, nodes))))
+    ['fold', 'train']
+    """
+    notes: dict[Hashable, str] = {}
+    for name in graph.table.columns:
+        if name in MASKS:
+            continue
+        mask = MASK_TITLE.fullmatch(str(name).strip())
+        values = graph.table[name]
+        if mask is None and values.dtype.kind in "biufcmM":
+            continue
+        words = {text.strip().lower() for text in as_texts(values, gaps=True)} - {""}
+        named = {NAMES[word] for word in words if word in NAMES}
+        parts = [part for part in PARTS if part in named]
+        advice = f"name it with --features {name} to read it as one"
+        if mask is not None and words and words <= set(TRUTH):
+            part = NAMES.get(mask["part"].lower(), "val")
+            notes[name] = (
+                f"Column {name!r} marks nodes as a mask of the {part} part does: it is no feature. "
+                f"Call it {PARTS[part][0]!r} to use it as the mask (--split public), or {advice}."
+            )
+        elif words <= set(NAMES) and len(parts) > 1:
+            notes[name] = (
+                f"Column {name!r} names the parts "
+                f"{', '.join(filter(parts.__contains__, PARTS))}: it is no feature. "
+                f"To train on its parts, give --split column:{name}; in Python, make the masks "
+                f"train_mask, val_mask and test_mask of it; or {advice}."
+            )
+        elif parts and str(name).strip().lower() in PART_TITLES:
+            other = next(iter(sorted(words - set(NAMES))), None)
+            beside = "" if other is None else f" beside {other!r}"
+            notes[name] = (
+                f"Column {name!r} names the part {parts[0]}{beside}: it is no feature. --split "
+                f"column:{name} reads its parts where they are train, val or test or empty; or "
+                f"{advice}."
+            )
+    return notes
+
+
+def masked_split(
+    graph: AttributedGraph,
+    y: Tensor,
+    seed: int,
+    fraction: float = VALIDATION,
+    *,
+    by_class: bool,
+) -> tuple[Split, list[str]]:
+    """Read the split from the masks of the graph, and fill in the parts without a mask.
+
+    A mask holds true and false, also as texts or 1 and 0; a node with an empty cell is in no part.
+    Without a validation mask, validation is drawn from the training mask. Without a training mask,
+    the labelled nodes outside of the other masks are trained on. Without a test mask, the labelled
+    nodes outside of the other masks are the test part, if there is a training mask. A mask of
+    validation or test that marks no node counts as none.
+
+    Args:
+        graph: a graph with at least one mask.
+        y: [n] labels, NaN where unknown. Masks may mark nodes without a label, which are neither
+            trained on nor evaluated.
+        seed: seed of a validation part that is drawn.
+        fraction: share of the training part to draw for validation where it has no mask.
+        by_class: draw from each class separately.
+
+    Returns:
+        The split, and notes on the decisions, a sentence each.
+
+    Raises:
+        GraphError: there is no mask, one holds something else, two masks share a node, or a mask
+            marks no node with a label.
+    """
+    columns = mask_columns(graph)
+    if not columns:
+        raise GraphError(
+            "split public needs masks: the nodes have no attribute 'train_mask', 'val_mask' or "
+            f"'test_mask'; {attribute_names(graph.table)}"
+        )
+    marks = {part: _mask(graph, name) for part, name in columns.items()}
+    present = {*graph.table.columns, *graph.unreadable}
+    unread = [
+        f"{name} is not read: {columns[part]} marks the {LACKING[part][0]} part."
+        for part, names in PARTS.items()
+        for name in names
+        if name in present and name != columns[part]
+    ]
+    faults = [
+        _overlap(graph, (columns[a], marks[a]), (columns[b], marks[b]))
+        for a, b in combinations(marks, 2)
+        if bool((marks[a] & marks[b]).any())
+    ]
+    if faults:
+        raise GraphError(f"a node must be in one part; {'; '.join(faults)}")
+    split, notes = _complete(marks, columns, y, seed, fraction, by_class, "public")
+    return split, [*unread, *notes]
+
+
+def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:
+    both = (one[1] & other[1]).nonzero().flatten()
+    nodes = f"{len(both):,} node{'s' * (len(both) > 1)}"
+    return f"{one[0]} and {other[0]} share {nodes}, as {graph.node(int(both[0]))}"
+
+
+def _complete(
+    marks: Mapping[str, Tensor],
+    titles: Mapping[str, str],
+    y: Tensor,
+    seed: int,
+    fraction: float,
+    by_class: bool,
+    protocol: str,
+) -> tuple[Split, list[str]]:
+    """Complete a split of masks [n] bool, of which some may be missing: see masked_split."""
+    labelled, notes = y.isfinite(), []
+    for part, mask in marks.items():
+        total, without = int(mask.sum()), int((mask & ~labelled).sum())
+        if part != "test" and total and without == total:
+            raise GraphError(f"{titles[part]} marks {total:,} nodes, and none of them has a label")
+        if without:
+            notes.append(
+                f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they are "
+                "left out of it."
+            )
+    rest = labelled.clone()
+    for mask in marks.values():
+        rest &= ~mask
+    if "train" not in marks:
+        train, source = rest, "the labelled nodes that no mask marks"
+        if not rest.any():
+            raise GraphError(
+                f"there is no train_mask, and {' and '.join(titles.values())} mark every labelled "
+                "node: nothing is left to train on"
+            )
+        notes.append(
+            f"There is no train_mask: the {int(rest.sum()):,} labelled nodes that no mask marks "
+            "are trained on."
+        )
+    else:
+        train, source = marks["train"], titles["train"]
+        if not train.any():
+            raise GraphError(f"{titles['train']} marks no node: nothing is left to train on")
+    test = _marked(marks, "test")
+    if test is None:
+        test = rest if "train" in marks else torch.zeros_like(labelled)
+        if test.any():
+            notes.append(
+                f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes that nothing "
+                "marks are the test part."
+            )
+    val = _marked(marks, "val")
+    if val is not None:
+        train, val, test = (part.nonzero().flatten() for part in (train, val, test))
+        return Split(train, val, test, protocol), notes
+    check_fraction("validation_fraction", fraction)
+    train = train & labelled
+    some = torch.where(train, y, torch.nan)
+    drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
+    if not len(drawn.val):
+        raise GraphError(
+            f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of {source} "
+            "are too few to draw validation from: mark some nodes for validation"
+        )
+    notes.append(
+        f"{_absent(titles, 'val')}: validation is drawn from {source}, {len(drawn.val):,} of "
+        f"{int(train.sum()):,} nodes (seed {seed})."
+    )
+    protocol = f"{protocol}, validation drawn from the training part (seed {seed})"
+    return Split(drawn.train, drawn.val, test.nonzero().flatten(), protocol), notes
+
+
+def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
+    """Mask [n] of a part; None if it marks no node."""
+    mask = marks.get(part)
+    return None if mask is None or not mask.any() else mask
+
+
+def _absent(titles: Mapping[str, str], part: str) -> str:
+    return f"{titles[part]} marks no node" if part in titles else f"There is no {PARTS[part][0]}"
+
+
+TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+
+
+def _mask(graph: AttributedGraph, name: str) -> Tensor:
+    """Read an attribute of true and false as a mask [n] bool."""
+    words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
+    for row, word in enumerate(words):
+        if word and word not in TRUTH:
+            raise GraphError(
+                f"{name} must hold true and false; it holds {word!r} {graph.where(row)}"
+            )
+    return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
+
+
+def column_split(
+    graph: AttributedGraph,
+    column: str,
+    y: Tensor,
+    seed: int,
+    fraction: float = VALIDATION,
+    *,
+    by_class: bool,
+) -> tuple[Split, list[str]]:
+    """Read the split from a column of train, val and test; a node with an empty cell is in no part.
+
+    Args:
+        graph: the graph.
+        column: the column.
+        y: as in :func:`masked_split`, like the arguments that follow.
+        seed: seed of a validation part that is drawn.
+        fraction: share of the training part to draw for validation where the column has none.
+        by_class: draw from each class separately.
+
+    Returns:
+        The split, and notes on the decisions, a sentence each.
+
+    Raises:
+        GraphError: no such attribute, another name, or a part without a label.
+    """
+    names = [text.strip().lower() for text in as_texts(graph.column(column), gaps=True)]
+    for row, name in enumerate(names):
+        if name and name not in NAMES:
+            raise GraphError(
+                f"column {column!r}: the part of a node must be train, val or test, or empty; "
+                f"{graph.node(row)} has {name!r}"
+            )
+    parts = [NAMES.get(name) for name in names]
+    marks = {part: torch.tensor([one == part for one in parts]) for part in PARTS}
+    titles = {part: f"part {part!r} of column {column!r}" for part in PARTS}
+    return _complete(marks, titles, y, seed, fraction, by_class, f"column:{column}")
+
+
+def per_class_split(y: Tensor, seed: int) -> Split:
+    """Draw 20 nodes of each class for training, 30 for validation, and the others for testing.
+
+    Two fifths and three tenths of a class of fewer than 50 nodes are drawn.
+
+    Args:
+        y: [n] classes from 0, NaN where unknown.
+        seed: seed of the draw.
+
+    Returns:
+        The split.
+
+    Reference:
+        Shchur et al., "Pitfalls of graph neural network evaluation" (NeurIPS workshop 2018).
+    """
+    parts = []
+    for members in _shuffled_classes(y, seed):
+        size = len(members)
+        train = min(TRAIN, max(1, round(0.4 * size)))
+        val = min(VAL, round(0.3 * size))
+        parts.append(members.tensor_split([train, train + val]))
+    return _joined(parts, f"{TRAIN} a class at random (seed {seed})")
+
+
+def random_node_split(
+    y: Tensor, seed: int, fractions: tuple[float, float, float], *, by_class: bool
+) -> Split:
+    """Draw a random split of the labelled nodes.
+
+    Args:
+        y: [n] labels, NaN where unknown.
+        seed: seed of the draw.
+        fractions: shares of the training, validation and test part, which add up to 1.
+        by_class: draw from each class separately, so that each part has its share of it.
+
+    Returns:
+        The split.
+    """
+    ratio = ":".join(f"{10 * share:g}" for share in fractions)
+    if not by_class:
+        rows = y.isfinite().nonzero().flatten()
+        split = random_split(len(rows), seed=seed, fractions=fractions)
+        return Split(rows[split.train], rows[split.val], rows[split.test], split.protocol)
+    parts = []
+    for members in _shuffled_classes(y, seed):
+        first = max(1, round(fractions[0] * len(members)))
+        second = round((fractions[0] + fractions[1]) * len(members))
+        parts.append(members.tensor_split([first, max(first, second)]))
+    return _joined(parts, f"random {ratio} of every class (seed {seed})")
+
+
+def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:
+    """Name the classes that are missing in a part of a split.
+
+    Args:
+        y: [n] classes from 0, NaN where unknown.
+        split: the parts, drawn or read.
+        classes: the name of each class.
+
+    Returns:
+        A sentence for each part that has labelled nodes and in which a class of the data is
+        missing.
+
+    Raises:
+        GraphError: the labelled nodes of the training part are of one class, and the data hold
+            several.
+
+    >>> y, (train, val) = torch.tensor([0.0, 0, 1, 1, 2]), torch.arange(5).split([4, 1])
+    >>> split = Split(train, val, torch.tensor([], dtype=torch.int64), "public")
+    >>> missing_classes(y, split, ["a", "b", "c"])[0]
+    "The training part holds no node of class 'c' (1 labelled node in the data): the model does \
+not learn to predict it."
+    """
+    total = _class_counts(y, len(classes))
+    present = total > 0
+    notes = []
+    for part, (title, effect) in LACKING.items():
+        counts = _class_counts(y[getattr(split, part)], len(classes))
+        labelled = int(counts.sum())
+        if not labelled:
+            continue
+        if part == "train" and int((counts > 0).sum()) == 1 and int(present.sum()) > 1:
+            only = classes[int(counts.argmax())]
+            raise GraphError(
+                f"the training part must hold two classes or more; its {labelled:,} labelled "
+                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the data "
+                f"hold {_named_classes(classes, total, present)} (split: {split.protocol})"
+            )
+        missing = present & (counts == 0)
+        if missing.any():
+            it = "it" if int(missing.sum()) == 1 else "them"
+            notes.append(
+                f"The {title} part holds no node of {_named_classes(classes, total, missing)}: "
+                f"{effect.format(it=it)}."
+            )
+    return notes
+
+
+def check_numbers(y: Tensor, split: Split) -> None:
+    """Check that labels that are numbers differ in the training part.
+
+    Args:
+        y: [n] numbers, NaN where unknown.
+        split: the parts, drawn or read.
+
+    Raises:
+        GraphError: the labelled nodes of the training part all have the same number.
+    """
+    labels = y[split.train][y[split.train].isfinite()]
+    if len(labels) and bool((labels == labels[0]).all()):
+        raise GraphError(
+            f"the training part must hold two different labels or more; its {len(labels):,} "
+            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} "
+            f"(split: {split.protocol})"
+        )
+
+
+def _class_counts(y: Tensor, classes: int) -> Tensor:
+    """The number of labelled nodes of each class: [c] int64."""
+    return torch.bincount(y[y.isfinite()].long(), minlength=classes)
+
+
+def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
+    """Name classes, with the number of labelled nodes of each in the data."""
+    places = which.nonzero().flatten().tolist()
+    shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
+    if len(places) == 1:
+        nodes = int(counts[places[0]])
+        many = "s" * (nodes > 1)
+        return f"class {classes[places[0]]!r} ({nodes:,} labelled node{many} in the data)"
+    more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
+    return f"the {len(places):,} classes {shown}{more} (labelled nodes in the data)"
+
+
+def _shuffled_classes(y: Tensor, seed: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = []
+    for label in y[y.isfinite()].unique():
+        members = (y == label).nonzero().flatten()
+        shuffled.append(members[torch.randperm(len(members), generator=generator)])
+    return shuffled
+
+
+def _joined(parts: list[tuple[Tensor, ...]], protocol: str) -> Split:
+    train, val, test = (torch.cat(part).sort().values for part in zip(*parts))
+    return Split(train, val, test, protocol)

@@ -1,0 +1,52 @@
+"""The facts of a run that every report page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from gattn.pipeline.measure import PARTS
+from gattn.pipeline.product import TrainedRun
+from gattn.training.model_io import package_versions
+from gattn.training.report import Cell
+from gattn.training.run_report import Intervals, RunFacts
+
+__all__ = ["report_facts"]
+
+
+def report_facts(
+    run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], **special: Any
+) -> RunFacts:
+    """Collect the facts that the reports of all products share.
+
+    Args:
+        run: the run.
+        settings: its settings, a dataclass with another one in the field ``model``.
+        chosen: settings as they were decided from the data, in place of those in ``settings``.
+        **special: the other fields of :class:`gattn.training.run_report.RunFacts`.
+    """
+    metrics, estimator = run.metrics, run.estimator
+    intervals, counts = metrics["intervals"], metrics[estimator.item]
+    values: dict[str, Any] = asdict(settings)
+    values |= values.pop("model")
+    values = {name: str(v) if isinstance(v, bool) else v for name, v in values.items()}
+    return RunFacts(
+        item=estimator.item,
+        task=estimator.task,
+        metrics=metrics["test"],
+        validation=metrics["val"],
+        baselines=metrics["baselines"],
+        undefined=metrics["undefined"],
+        intervals=Intervals(
+            coverage=intervals["coverage"],
+            found=intervals["held"],
+            width=intervals.get("mean_width", intervals.get("mean_size", float("nan"))),
+            constant_width=intervals.get("constant_width"),
+            in_every_set=intervals.get("in_every_set", 0),
+        ),
+        parts={part: counts[part] for part in PARTS},
+        settings=values | dict(chosen),
+        versions=package_versions(),
+        **special,
+    )

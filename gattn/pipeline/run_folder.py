@@ -1,0 +1,178 @@
+"""The folder of a run: whose it is, what it holds already, and what it holds in the end."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from gattn.files import write_rows
+from gattn.training.model_io import Json, RunError, read_json, write_json
+from gattn.training.processes import is_first_process
+from gattn.training.settings import SettingsError, read_toml, to_table, write_toml
+
+__all__ = [
+    "CHECKPOINTS",
+    "METRICS",
+    "AnyRunSettings",
+    "check_writable",
+    "file_hash",
+    "finish_run",
+    "finished_metrics",
+    "start_run",
+]
+
+CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
+LEFT_OUT = "left_out.csv"
+NO_DIFFERENCE = ("workers", "cache")
+"""Settings that do not change the results of a run."""
+
+
+class AnyRunSettings(Protocol):
+    """The settings of a run of any product: a frozen dataclass, with another in ``model``.
+
+    Attributes:
+        workers: number of processes, which does not change the results.
+    """
+
+    @property
+    def workers(self) -> int:
+        """Return the number of processes."""
+        ...
+
+
+def finished_metrics(
+    out: Path, settings: AnyRunSettings, inputs: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the metrics of a finished run; None if it is to be started or resumed.
+
+    Args:
+        out: the folder.
+        settings: of the run.
+        inputs: files that the run reads; if all of them exist, their content is compared with
+            that at the start of the run.
+
+    Raises:
+        RunError: the folder holds another run, or other files.
+    """
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file; wanted the folder of a run")
+    if (out / CONFIG).exists():
+        try:
+            before = read_toml(type(settings), out / CONFIG)
+        except SettingsError as error:
+            message = f"{out} holds no run of this command: choose another folder ({error})"
+            raise RunError(message) from error
+        if (difference := _difference(before, settings)) and _has_results(out):
+            raise RunError(f"{out} holds another run ({difference}): choose another folder")
+        return _metrics(out, [Path(name) for name in inputs])
+    # Another process of the same run may have created the folders of its checkpoints.
+    if is_first_process() and _has_files(out):
+        raise RunError(f"{out} is not empty and holds no run: choose another folder")
+    return None
+
+
+def check_writable(out: Path) -> None:
+    """Raise an error before anything is read if the folder of a run cannot be created.
+
+    Raises:
+        OSError: it cannot. A folder that did not exist does not exist afterwards, either.
+    """
+    if is_first_process() and not out.exists():
+        out.mkdir(parents=True)
+        try:
+            out.rmdir()
+        except OSError:  # another process may have created the folder of its checkpoints
+            if not any(out.iterdir()):
+                raise
+
+
+def start_run(
+    out: Path,
+    settings: AnyRunSettings,
+    splits: dict[str, Json],
+    left_out: Iterable[Sequence[object]],
+) -> None:
+    """Write the settings, the parts, and the rows that were left out, before training.
+
+    Args:
+        out: the folder, created if it is missing.
+        settings: of the run.
+        splits: the parts, and ``sha256`` of the data.
+        left_out: rows of ``left_out.csv``, a header first.
+
+    Raises:
+        RunError: the folder holds a run that was started on other data.
+        OSError: the folder cannot be written.
+    """
+    if _has_results(out) and (before := _splits(out)) != splits:
+        other = "data" if before["sha256"] != splits["sha256"] else "parts"
+        raise RunError(f"{out} holds a run that was begun on other {other}: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    write_rows(out / LEFT_OUT, left_out)
+    write_toml(out / CONFIG, settings)
+    write_json(out / SPLITS, splits)
+
+
+def finish_run(out: Path, metrics: dict[str, Any]) -> None:
+    """Write the metrics, which mark a run as finished, and remove the checkpoints."""
+    write_json(out / METRICS, metrics)
+    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+
+
+def file_hash(*paths: Path) -> str:
+    """SHA-256 of a file's content; of several files, of their concatenated hashes."""
+    hashes = [_content_hash(path) for path in paths]
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _content_hash(path: Path) -> str:
+    """Read a megabyte at a time: a table may be larger than memory."""
+    result = hashlib.sha256()
+    with path.open("rb") as file:
+        while content := file.read(1 << 20):
+            result.update(content)
+    return result.hexdigest()
+
+
+def _has_results(out: Path) -> bool:
+    """Return True if the folder holds a checkpoint, a trial or a model.
+
+    Folders alone are no checkpoints: any of several processes may create them first.
+    """
+    results = ("tuning.log", "model.json", METRICS)
+    return any((out / name).exists() for name in results) or _has_files(out / CHECKPOINTS)
+
+
+def _has_files(folder: Path) -> bool:
+    """Return True if a folder holds more than folders, at any depth."""
+    return any(not path.is_dir() for path in folder.rglob("*"))
+
+
+def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
+    """Return the metrics if they were written, and the input files are unchanged or gone."""
+    if not (out / METRICS).exists():
+        return None
+    exist = bool(inputs) and all(path.is_file() for path in inputs)
+    if exist and file_hash(*inputs) != _splits(out)["sha256"]:
+        names = " and ".join(map(str, inputs))
+        raise RunError(f"{out} holds a run on other content of {names}: choose another folder")
+    return read_json(
+        out / METRICS, "task", "test", "intervals", remedy="remove it, and the run is done again"
+    )
+
+
+def _splits(out: Path) -> dict[str, Any]:
+    return read_json(out / SPLITS, "sha256", remedy=f"remove {out}, or choose another folder")
+
+
+def _difference(before: AnyRunSettings, now: AnyRunSettings) -> str:
+    """Describe the first setting that differs and changes the results; "" if there is none."""
+    a, b = (to_table(settings) for settings in (before, now))
+    a, b = ({**table, **cast("dict[str, object]", table.pop("model"))} for table in (a, b))
+    for name in dict.fromkeys([*a, *b]):
+        if name not in NO_DIFFERENCE and a.get(name) != b.get(name):
+            return f"{name} is {a.get(name)!r} there and {b.get(name)!r} here"
+    return ""

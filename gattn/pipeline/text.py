@@ -1,0 +1,36 @@
+"""Counts and numbers in words."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["plural", "with_precision"]
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count and its noun, with an s in the plural.
+
+    >>> plural(1, "row"), plural(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
+    """Write a number with as many significant digits as its error warrants.
+
+    Args:
+        value: the number.
+        error: its standard deviation, in the same unit.
+        digits: minimum number of digits, also used if the error is 0 or not finite.
+        error_digits: number of digits of the error that are visible in the number.
+
+    >>> with_precision(1000000.12345678, 0.001, digits=6, error_digits=4)
+    '1000000.123457'
+    >>> with_precision(5.0e-13, 1.0e-13, digits=6, error_digits=4)
+    '5e-13'
+    """
+    if value != 0 and 0 < error < math.inf and math.isfinite(value):
+        places = math.floor(math.log10(abs(value))) - math.floor(math.log10(error))
+        digits = min(max(digits, places + error_digits), 17)
+    return f"{value:.{digits}g}"

@@ -1,0 +1,69 @@
+"""A training run, from the data to a folder with the model, its metrics and its report."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from gattn.files import write_rows
+from gattn.pipeline.product import Parts, Product, Report, TrainedRun
+from gattn.pipeline.run_folder import check_writable, finish_run, finished_metrics, start_run
+from gattn.training.model_io import write_model
+from gattn.training.processes import is_first_process
+from gattn.training.report import write_report
+from gattn.training.sections import write_plots
+
+__all__ = ["train_run"]
+
+Data = TypeVar("Data")
+AnyParts = TypeVar("AnyParts", bound=Parts)
+Model = TypeVar("Model")
+Run = TypeVar("Run", bound=TrainedRun)
+
+
+def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
+    """Load, split, fit, evaluate, report, write.
+
+    A folder that holds this run already is left as it is. Of several processes that torchrun
+    started, the first one writes.
+
+    Args:
+        product: the stages that depend on the product, with the settings and the folder.
+
+    Returns:
+        The content of ``metrics.json``.
+
+    Raises:
+        RunError: the folder holds another run, or other files.
+        ValueError: settings or data that cannot be trained on.
+        OSError: a file cannot be read or written.
+    """
+    out = product.out
+    metrics = finished_metrics(out, product.settings, product.inputs)
+    if metrics is not None:
+        product.log(f"{out} holds this run already, and it is whole: nothing to do")
+        return metrics
+    check_writable(out)
+    data = product.load()
+    parts = product.split(data)
+    if is_first_process():
+        start_run(out, product.settings, parts.record, parts.left_out)
+    model = product.fit(data, parts)
+    run = product.evaluate(data, parts, model)
+    if is_first_process():
+        report = product.report(run)
+        _write_run(product, run, report)
+    return run.metrics
+
+
+def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: Report) -> None:
+    """Write the files of a run; the metrics come last, since they mark it as complete."""
+    out = product.out
+    tensors, card = run.estimator.state()
+    card |= {**product.card(run), "split": run.split.protocol, "metrics": run.metrics}
+    write_model(out, tensors, card)
+    for name, rows in product.tables(run).items():
+        write_rows(out / name, rows)
+    content, figures = report
+    write_plots(out / "plots", figures)
+    write_report(out, content)
+    finish_run(out, run.metrics)

@@ -1,0 +1,198 @@
+"""Trained models on disk: tensors in ``weights.safetensors``, all else in ``model.json``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from gattn.files import replace_files
+
+__all__ = [
+    "Json", "RunError", "package_versions", "read_json", "read_model", "write_json", "write_model",
+]  # fmt: skip
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+WEIGHTS, CARD, FORMAT = "weights.safetensors", "model.json", 1
+REMEDY = "copy the run once more, or train the model anew"
+PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
+
+
+class RunError(ValueError):
+    """A folder does not hold a model that can be read; the message says why."""
+
+
+def write_model(
+    folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json]
+) -> None:
+    """Write a model: its tensors, and a card that says what they are.
+
+    Both files are on the disk before either takes its name: where there is no room, the files
+    in the folder are unchanged.
+
+    Args:
+        folder: created if it is missing.
+        tensors: by name; any dtypes and shapes.
+        card: all other values, for JSON; a NaN becomes null. ``format``, ``versions``
+            and ``sha256`` are added, which :func:`read_model` checks.
+
+    Raises:
+        ValueError: the card holds something that JSON does not, or a name that is added.
+        OSError: the folder cannot be written.
+
+    Example:
+        >>> import tempfile, torch
+        >>> folder = tempfile.mkdtemp()
+        >>> write_model(folder, {"weight": torch.ones(2)}, {"unit": "log mol/L"})
+        >>> tensors, card = read_model(folder)
+        >>> tensors["weight"], card["unit"]
+        (tensor([1., 1.]), 'log mol/L')
+    """
+    reserved = {"format", "versions", "sha256"} & set(card)
+    if reserved:
+        raise ValueError(f"{', '.join(sorted(reserved))} are added to a card when it is written")
+    weights = save({name: _plain(tensor) for name, tensor in tensors.items()})
+    versions: dict[str, Json] = {**package_versions()}
+    full: dict[str, Json] = {**card, "format": FORMAT, "versions": versions}
+    checked = {**full, "sha256": {"weights": _sha256(weights), "card": _card_hash(full)}}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_files({folder / WEIGHTS: weights, folder / CARD: _json(checked)})
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a model depends on."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **versions}
+
+
+def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Json]]:
+    """Read what :func:`write_model` wrote; nothing in the files is executed.
+
+    Args:
+        folder: with ``weights.safetensors`` and ``model.json``.
+
+    Returns:
+        The tensors by name, on the CPU, and the card.
+
+    Raises:
+        RunError: a file is missing, truncated, changed since it was written, or of a newer gattn.
+    """
+    folder = Path(folder)
+    for name in (CARD, WEIGHTS):
+        if not (folder / name).is_file():
+            raise RunError(
+                f"{folder} holds no trained model: it has no {name}; if its training did not end, "
+                "give the same train command again"
+            )
+    card = read_json(folder / CARD, remedy=REMEDY)
+    if not isinstance(card.get("sha256"), dict):
+        raise RunError(f"{folder / CARD} is not the card of a model: {REMEDY}")
+    if card.get("format") != FORMAT:
+        raise RunError(
+            f"{folder / CARD} has format {card.get('format')!r}; this gattn reads format {FORMAT}"
+        )
+    hashes = card.pop("sha256")
+    if _card_hash(card) != hashes.get("card"):
+        raise RunError(f"{folder / CARD} was changed after it was written: {REMEDY}")
+    weights = (folder / WEIGHTS).read_bytes()
+    if _sha256(weights) != hashes.get("weights"):
+        raise RunError(
+            f"{folder / WEIGHTS} is damaged, or belongs to another model: its checksum is not the "
+            f"one in {CARD}; {REMEDY}"
+        )
+    try:
+        return load(weights), {**card, "sha256": hashes}
+    except SafetensorError as error:
+        raise RunError(f"{folder / WEIGHTS} is damaged ({error}): {REMEDY}") from None
+
+
+def read_json(
+    path: str | os.PathLike[str], *required: str, remedy: str = "remove it"
+) -> dict[str, Any]:
+    """Read what :func:`write_json` wrote.
+
+    Args:
+        path: the file.
+        *required: keys that the file must have.
+        remedy: advice at the end of an error message.
+
+    Raises:
+        RunError: it is no JSON, no table, or lacks a key.
+        FileNotFoundError: no such file.
+    """
+    try:
+        content = Path(path).read_bytes()
+        table = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        reason = error if content.strip() else "it is empty"
+        raise RunError(f"{path} is damaged ({reason}): {remedy}") from None
+    if not isinstance(table, dict):
+        raise RunError(f"{path} is damaged (it holds no table): {remedy}")
+    for key in required:
+        if key not in table:
+            raise RunError(f"{path} is damaged (it has no {key!r}): {remedy}")
+    return table
+
+
+def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
+    """Write JSON that every reader accepts: NaN and infinity become null.
+
+    Args:
+        path: the file, replaced at once or not at all.
+        value: what to write.
+
+    Raises:
+        ValueError: it holds something that JSON does not.
+        OSError: it cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "metrics.json")
+        >>> write_json(path, {"test": {"rmse": 0.5, "r2": float("nan")}})
+        >>> json.loads(path.read_text())
+        {'test': {'rmse': 0.5, 'r2': None}}
+    """
+    replace_files({Path(path): _json(value)})
+
+
+def _json(value: Mapping[str, Json]) -> bytes:
+    try:
+        text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    except TypeError as error:
+        raise ValueError(f"no JSON can be made of this: {error}") from None
+    return f"{text}\n".encode()
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Copy a tensor to memory of its own, as safetensors requires."""
+    return tensor.detach().to("cpu", copy=True).contiguous()
+
+
+def _card_hash(card: Mapping[str, Json]) -> str:
+    return _sha256(_json(dict(sorted(card.items()))))
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,137 @@
+"""Finding, downloading and verifying raw files, without a network."""
+
+import dataclasses
+import hashlib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from gattn.data import DataFile, data_root, get_dataset, load_citation, load_molecules
+from gattn.data.datasets.download import raw_files
+
+CONTENT = b"smiles,y\nC,1\n"
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A data set of one file, which a file:// address serves."""
+    server = tmp_path / "server"
+    server.mkdir()
+    (server / "a.csv").write_bytes(CONTENT)
+    file = DataFile("a.csv", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+    return dataclasses.replace(
+        get_dataset("esol"),
+        name="served",
+        folder="collection/served/raw",
+        files=(file,),
+        url=server.as_uri() + "/",
+    )
+
+
+def test_the_root_is_the_argument_else_the_variable_else_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("GATTN_DATA", str(tmp_path / "variable"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data_root(tmp_path / "argument") == tmp_path / "argument"
+    assert data_root() == tmp_path / "variable"
+    monkeypatch.delenv("GATTN_DATA")
+    assert data_root() == tmp_path / "cache" / "gattn"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert data_root() == Path.home() / ".cache" / "gattn"
+
+
+def test_downloads_once(served, tmp_path):
+    path = raw_files(served, tmp_path / "root")["a.csv"]
+    assert path == tmp_path / "root" / "collection" / "served" / "raw" / "a.csv"
+    assert path.read_bytes() == CONTENT
+    offline = dataclasses.replace(served, url="file:///nowhere/")
+    assert raw_files(offline, tmp_path / "root")["a.csv"] == path
+
+
+@pytest.mark.parametrize("folder", ["collection/served/raw", "served/raw"])
+def test_finds_both_layouts(served, tmp_path, folder):
+    path = tmp_path / "root" / folder / "a.csv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert raw_files(served, tmp_path / "root", download=False)["a.csv"] == path
+
+
+@pytest.mark.parametrize("sent", [b"", b"<html>moved</html>", CONTENT + b"\0" * 1000])
+def test_a_wrong_download_leaves_nothing(served, tmp_path, sent):
+    (tmp_path / "server" / "a.csv").write_bytes(sent)
+    with pytest.raises(ValueError, match=r"a\.csv sent is not the registered file.*nothing was"):
+        raw_files(served, tmp_path / "root")
+    assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+
+
+def test_a_failed_download_leaves_nothing(served, tmp_path):
+    gone = dataclasses.replace(served, url="file:///nowhere/")
+    with pytest.raises(OSError, match=r"could not download file:///nowhere/a\.csv") as caught:
+        raw_files(gone, tmp_path / "root")
+    for remedy in ("(a.csv)", "collection/served/raw", "root=...", "variable GATTN_DATA"):
+        assert remedy in str(caught.value)
+    assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+
+
+def test_reads_no_more_than_it_expects(served, tmp_path, monkeypatch):
+    asked = []
+
+    class Response:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def read(self, size):
+            asked.append(size)
+            return CONTENT
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response())
+    raw_files(served, tmp_path / "root")
+    assert asked == [len(CONTENT) + 1]
+
+
+def test_without_download_a_missing_file_is_named(served, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"a\.csv is missing.*'served'.*root=.*GATTN_DATA"):
+        raw_files(served, tmp_path, download=False)
+
+
+@pytest.mark.parametrize(("load", "name"), [(load_citation, "cora"), (load_molecules, "esol")])
+def test_offline_a_loader_says_how_to_do_without(load, name, tmp_path, monkeypatch):
+    def unreachable(url, timeout):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    with pytest.raises(
+        OSError, match=r"no network.*root=.*environment variable GATTN_DATA"
+    ) as caught:
+        load(name, tmp_path)
+    assert get_dataset(name).folder in str(caught.value)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_changed_file_is_refused_unless_it_is_your_own(served, tmp_path):
+    path = raw_files(served, tmp_path)["a.csv"]
+    path.write_bytes(b"smiles,y\nC,2\n")
+    with pytest.raises(ValueError, match=r"its SHA-256 should be [0-9a-f]{64} and is [0-9a-f]{64}"):
+        raw_files(served, tmp_path)
+    assert raw_files(served, tmp_path, verify=False)["a.csv"] == path
+
+
+def test_rdkit_without_its_contrib_folder(monkeypatch, tmp_path):
+    (tmp_path / "rdkit").mkdir()
+    (tmp_path / "rdkit" / "__init__.py").touch()
+    spec = type("Spec", (), {"submodule_search_locations": [str(tmp_path / "rdkit")]})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    with pytest.raises(FileNotFoundError, match=r"without its Contrib folder.*pip install"):
+        load_molecules("chembl2321810")
+
+
+def test_no_rdkit_at_all(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'need RDKit: pip install "gattn\[molecules\]"'):
+        load_molecules("chembl2321810")
+    with pytest.raises(FileNotFoundError, match="rdkit package, which is not installed"):
+        raw_files(get_dataset("chembl2321810"))

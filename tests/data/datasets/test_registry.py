@@ -1,0 +1,68 @@
+"""The registry: complete, the same inside the wheel and in the source tree, and true."""
+
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from gattn.data import DatasetRecord, dataset_names, get_dataset
+from gattn.data.datasets import registry
+
+SOURCE_TREE = Path(__file__).parents[3] / "datasets" / "registry.toml"
+
+
+@pytest.mark.parametrize("name", dataset_names())
+def test_every_record_is_complete(name):
+    record = get_dataset(name)
+    assert isinstance(record, DatasetRecord)
+    assert record.name == name
+    assert record.kind in ("citation", "molecules")
+    for field in ("title", "task", "metric", "protocol", "licence", "source", "folder"):
+        assert getattr(record, field), field
+    assert record.files
+    for file in record.files:
+        assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
+        assert file.bytes > 0
+    # A commit in the address: what it gives cannot change.
+    assert record.package or re.match(r"https://.*/[0-9a-f]{40}/.*/$", record.url)
+    assert (record.kind == "molecules") == bool(record.smiles and record.targets)
+    for score in record.scores:
+        assert score.model
+        assert score.protocol
+        assert score.source
+        assert score.value > 0
+
+
+def test_records_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        get_dataset("cora").url = "elsewhere"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["coral", "", "../esol", None, 3])
+def test_an_unknown_name_lists_those_there_are(name):
+    with pytest.raises(ValueError, match=r"no data set named .*; there are: cora, .*chembl2321810"):
+        get_dataset(name)
+
+
+@pytest.mark.skipif(not SOURCE_TREE.is_file(), reason="not in a source tree")
+def test_what_is_read_is_the_source_tree_s_copy():
+    assert registry._registry_text() == SOURCE_TREE.read_text("utf-8")
+
+
+def test_an_unknown_field_is_refused():
+    table = {"files": [], "colour": "red"}
+    with pytest.raises(ValueError, match=r"'mine' has unknown fields: \['colour'\]"):
+        registry._record("mine", table)
+
+
+@pytest.mark.parametrize("name", [n for n in dataset_names() if not get_dataset(n).package])
+def test_checksums_are_those_of_the_real_files(real_data, name):
+    record = get_dataset(name)
+    paths = [real_data / record.folder / file.name for file in record.files]
+    if not all(path.is_file() for path in paths):
+        pytest.skip(f"{real_data / record.folder} is not complete")
+    for file, path in zip(record.files, paths):
+        content = path.read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (file.bytes, file.sha256)

@@ -1,0 +1,279 @@
+"""Molecules: features that mean what their names say, and bad rows that are all reported."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rdkit import Chem
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.utils import from_smiles
+
+from gattn.data import (
+    ATOM_FEATURES,
+    BOND_FEATURES,
+    Molecules,
+    batch_molecules,
+    read_smiles,
+    smiles_to_data,
+)
+
+AWKWARD = [
+    "C",
+    "[Na+].[Cl-]",
+    "[13CH3]O",
+    "C[C@H](N)C(=O)O",
+    "C[C@@H](N)C(=O)O",
+    r"F/C=C/F",
+    r"F/C=C\F",
+    "c1ccc2[nH]ccc2c1",
+    "[O-][N+](=O)c1ccccc1",
+    "C#N",
+    "FS(F)(F)(F)(F)F",
+    "FP(F)(F)(F)F",
+    "[U]",
+    "*C",
+    "CC[Hg]C",
+    "[H][H]",
+    "N->[Cu]",
+]
+
+
+@pytest.mark.parametrize("smiles", AWKWARD)
+def test_counts_agree_with_pyg(smiles):
+    graph, theirs = smiles_to_data(smiles), from_smiles(smiles)
+    assert graph.x.shape == (theirs.num_nodes, len(ATOM_FEATURES))
+    assert graph.edge_attr.shape == (theirs.num_edges, len(BOND_FEATURES))
+    ours = {tuple(edge) for edge in graph.edge_index.t().tolist()}
+    assert ours == {tuple(edge) for edge in theirs.edge_index.t().tolist()}
+    assert torch.equal(graph.edge_index[:, ::2], graph.edge_index[:, 1::2].flip(0))
+    assert torch.equal(graph.edge_attr[::2], graph.edge_attr[1::2])
+
+
+@pytest.mark.parametrize("smiles", AWKWARD)
+def test_every_one_hot_field_names_one_value(smiles):
+    graph = smiles_to_data(smiles)
+    for names, rows in ((ATOM_FEATURES, graph.x), (BOND_FEATURES, graph.edge_attr)):
+        assert len(set(names)) == len(names) == rows.shape[1]
+        fields = {name.partition("=")[0] for name in names if "=" in name}
+        for field in fields:
+            columns = [i for i, name in enumerate(names) if name.startswith(f"{field}=")]
+            assert (rows[:, columns].sum(1) == 1).all(), field
+
+
+def test_a_single_atom_has_no_edges():
+    graph = smiles_to_data("C")
+    assert graph.x.shape == (1, len(ATOM_FEATURES))
+    assert graph.edge_index.shape == (2, 0)
+    assert graph.edge_index.dtype == torch.int64
+    assert graph.edge_attr.shape == (0, len(BOND_FEATURES))
+
+
+ATOMS = st.sampled_from(["C", "N", "O", "F", "Cl", "[nH]", "[Se]", "[Fe+2]", "c1ccccc1", "C(=O)"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ATOMS, min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
+    molecule = Chem.MolFromSmiles(".".join(parts))
+    if molecule is None:
+        molecule = Chem.MolFromSmiles("CCO")
+    order = list(range(molecule.GetNumAtoms()))
+    random.shuffle(order)
+    graphs = [
+        smiles_to_data(Chem.MolToSmiles(m, canonical=False))
+        for m in (molecule, Chem.RenumberAtoms(molecule, order))
+    ]
+    rows = [np.array(sorted(graph.x.tolist())) for graph in graphs]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert graphs[0].edge_index.shape == graphs[1].edge_index.shape
+    bonds = [np.array(sorted(graph.edge_attr.tolist())) for graph in graphs]
+    np.testing.assert_array_equal(bonds[0], bonds[1])
+
+
+@pytest.mark.parametrize(
+    ("smiles", "says"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("C C", "a cell must hold one molecule"),
+        ("C1CC", "not valid SMILES"),
+        ("not a molecule", "it looks like a name"),
+        ("CN(C)(C)(C)C", "valence for atom # 1 N"),
+        ("c1cccc1", "kekulize"),
+        ("C" * 1001, "1001 atoms are more than max_atoms=1000"),
+        ("c1ccccc1" * 2000, "12000 atoms are more than max_atoms=1000"),  # minutes to parse
+        ("C\0C", r"the SMILES holds '\\x00'"),
+        ("C–C", r"the SMILES holds '\\u2013'"),
+        ("C\udcffC", r"the SMILES holds '\\udcff'"),
+        ("C" * 1_000_000, "1000000 characters are more than max_atoms=1000 can need"),
+        (None, "must be text"),
+        (3.5, "must be text"),
+    ],
+)
+def test_a_bad_smiles_says_why(smiles, says, capfd):
+    with pytest.raises(ValueError, match=says):
+        smiles_to_data(smiles)
+    out, err = capfd.readouterr()
+    assert out == err == ""
+
+
+def test_the_cap_is_the_caller_s():
+    assert len(smiles_to_data("C" * 1001, max_atoms=2000).x) == 1001
+    assert len(smiles_to_data("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
+    with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):
+        smiles_to_data("CCC", max_atoms=2)
+    for call in (smiles_to_data, lambda *a, **k: read_smiles([], **k)):
+        with pytest.raises(ValueError, match="at least 1"):
+            call("C", max_atoms=0)
+
+
+def test_a_batch_equals_pyg_s():
+    found = read_smiles(AWKWARD, range(len(AWKWARD)))
+    ours, theirs = batch_molecules(found), Batch.from_data_list(found.graphs)
+    for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
+        assert torch.equal(ours[key], theirs[key]), key
+    assert ours.y.shape == (len(AWKWARD), 1)
+    assert torch.equal(batch_molecules(found.graphs).y, theirs.y)
+    chosen = [5, 0, 5, -1]
+    ours, theirs = batch_molecules(found[chosen]), Batch.from_data_list([found[i] for i in chosen])
+    for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
+        assert torch.equal(ours[key], theirs[key]), key
+
+
+def test_a_batch_takes_what_was_read_and_refuses_the_rest():
+    found = read_smiles(["CC", "O"])
+    assert torch.equal(batch_molecules(found).x, batch_molecules(found.graphs).x)
+    with pytest.raises(TypeError, match="molecules must hold Data objects; got str"):
+        batch_molecules(["CC"])
+
+
+def test_what_was_read_is_shown_in_a_line():
+    assert repr(smiles_to_data("CCO")) == (
+        "Data(x=[3, 49], edge_index=[2, 4], edge_attr=[4, 14], smiles='CCO')"
+    )
+    assert repr(read_smiles(["CCO", "C", "C1"], on_error="skip")) == (
+        "Molecules(2 molecules, 4 atoms, 2 bonds, 0 targets, 1 bad rows)"
+    )
+    many = Molecules(["C"], read_smiles(["C"]).arrays, torch.zeros(1, 12), (*"abcdefghijkl",), (0,))
+    assert repr(many).endswith(
+        "1 molecules, 1 atoms, 0 bonds, 12 targets (a, b, c, ...), 0 bad rows)"
+    )
+
+
+@pytest.fixture(scope="module")
+def five():
+    return read_smiles(["C", "CC", "CCC", "O", "CN"], [0, 1, None, 3, 4])
+
+
+def test_one_molecule_is_pyg_s_data(five):
+    for i in (0, 4, -1, np.int64(2), torch.tensor(3)):
+        data, expected = five[i], smiles_to_data(five.smiles[i])
+        assert isinstance(data, Data)
+        assert data.smiles == five.smiles[i]
+        for key in ("x", "edge_index", "edge_attr"):
+            assert torch.equal(data[key], expected[key]), key
+        assert data.y.shape == (1, 1)
+    assert "y" not in read_smiles(["C"])[0]
+    five[1].x.zero_()
+    five[1].y.zero_()
+    assert five[1].x.any()
+    assert five[1].y == 1
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (slice(1, None, 2), [1, 3]),
+        (slice(None, None, -1), [4, 3, 2, 1, 0]),
+        ([1, 3], [1, 3]),
+        ([3, -5, 3], [3, 0, 3]),
+        ((2,), [2]),
+        (range(3), [0, 1, 2]),
+        ([], []),
+        (np.array([4, 1], np.int32), [4, 1]),
+        (torch.tensor([4]), [4]),
+        ([True, False, False, False, True], [0, 4]),
+        (np.array([0, 0, 1, 0, 0], bool), [2]),
+        (torch.zeros(5, dtype=torch.bool), []),
+        (np.array([4, 3, 0])[::-1], [0, 3, 4]),
+        *((np.array([3, 0], kind), [3, 0]) for kind in (np.uint8, np.uint16, np.uint64)),
+    ],
+    ids=str,
+)
+def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
+    chosen = five[index]
+    assert isinstance(chosen, Molecules)
+    assert chosen.smiles == [five.smiles[i] for i in expected]
+    assert chosen.rows == tuple(expected)
+    assert torch.equal(chosen.y.nan_to_num(-1), five.y[expected].nan_to_num(-1))
+    for ours, i in zip(chosen, expected):
+        assert torch.equal(ours.x, five[i].x)
+        assert torch.equal(ours.edge_index, five[i].edge_index)
+        assert torch.equal(ours.edge_attr, five[i].edge_attr)
+
+
+def test_small_integers_count_from_the_end_of_many_molecules():
+    many = read_smiles(["C" * (1 + i % 3) for i in range(300)])
+    assert many[np.array([-1, 127], np.int8)].rows == (299, 127)
+    assert many[np.array(-1, np.int8)].num_nodes == 3
+
+
+def test_a_batch_is_not_the_data_set(five):
+    before = [five.arrays.x.clone(), five.arrays.edge_attr.clone(), five.y.clone()]
+    batch = batch_molecules(five)
+    for tensor in (batch.x, batch.edge_attr, batch.y, batch.ptr):
+        tensor.zero_()
+    for now, then in zip([five.arrays.x, five.arrays.edge_attr, five.y], before):
+        assert torch.equal(now.nan_to_num(-1), then.nan_to_num(-1))
+    assert five.arrays.ptr[-1] == len(five.arrays.x)
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "says"),
+    [
+        (5, IndexError, "position 5 is outside the 5 molecules"),
+        (-6, IndexError, "position -6 is outside"),
+        ([0, 9], IndexError, "position 9 is outside"),
+        ([True], IndexError, "a mask must hold 5 values, one a molecule; got 1"),
+        ("smiles", TypeError, "position, slice, list or mask; got 'smiles'"),
+        (1.5, TypeError, "got 1.5"),
+        ([0.5], TypeError, "whole numbers or a mask; got torch.float32"),
+        (
+            torch.zeros(1, 1, dtype=torch.long),
+            TypeError,
+            r"one row of positions; got shape \(1, 1\)",
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_position_is_named(five, index, error, says):
+    with pytest.raises(error, match=says):
+        five[index]
+
+
+def test_torch_and_pyg_take_it_as_a_data_set(five):
+    assert [data.smiles for data in five] == [data.smiles for data in five.graphs] == five.smiles
+    train, test = torch.utils.data.random_split(five, [3, 2])
+    assert sorted(data.smiles for part in (train, test) for data in part) == sorted(five.smiles)
+    for source in (five, five.graphs, train):
+        batch = next(iter(DataLoader(source, batch_size=3)))
+        assert batch.num_graphs == len(batch.smiles) == len(batch.y) == 3
+    batches = list(DataLoader(five, batch_size=2, num_workers=1))
+    assert torch.equal(torch.cat([batch.x for batch in batches]), batch_molecules(five).x)
+
+
+def test_a_gap_stays_and_is_masked():
+    found = read_smiles(["C", "CC", "CCC"])
+    y = torch.tensor([[1, math.nan], [math.nan, math.nan], [2, 3]])
+    found = Molecules(found.smiles, found.arrays, y, ("a", "b"), found.rows)
+    assert found.mask.tolist() == [[True, False], [False, False], [True, True]]
+    kept = found.labelled()
+    assert kept.smiles == ["C", "CCC"]
+    assert int(kept.mask.sum()) == 3
+    batch = batch_molecules(kept)
+    assert torch.equal(batch.y.isfinite(), kept.mask)

@@ -1,0 +1,75 @@
+"""Atoms and bonds that are looked up by kind have the features that RDKit's tell one by one."""
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from gattn.data import load_molecules
+from gattn.data.molecules import building
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.descriptors import COUNTED, DESCRIPTORS, descriptor_row, descriptor_rows
+from gattn.data.molecules.features import atom_features, bond_features
+
+ODD = [
+    "C", "[12C]", "[13CH4]", "C[12CH2]C", "[2H]OC", "[235U]", "[9999C]", "*", "[Na+].[Cl-]",
+    "N[C@@H](C)C(=O)O", "N[C@H](C)C(=O)O", "C[S@](=O)CC", "F[Pt@SP1](Cl)(Br)I",
+    "F[Pt@SP2](Cl)(Br)I", "F/C=C/F", "F/C=C\\F", "FC=CF", "C->[Fe]", "[NH3]->[Fe]", "[CH3]~[CH3]",
+    "C$C", "c1cc2ccc3cccc1n23", "C1CCc2ccccc2C1", "c1ccc2cc3ccccc3cc2c1", "c1cc2cccc3c2c(c1)C=C3",
+    "O=c1cc[nH]cc1", "C[N+](=O)[O-]", "CN(=O)=O", "[CH2]C", "[CH]", "C=[N+]=[N-]", "[O-2]",
+    "[Fe+2]", "CCCC#CCC", "O=C1CC(C)N1", "CC(=O)NC", "NC(=O)C(N)=O", "C[SH]", "[nH]1cccc1",
+    "C[NH3+]",
+]  # fmt: skip
+
+
+def packed(smiles):
+    builder = MoleculeBuilder()
+    molecules = [Chem.MolFromSmiles(text) for text in smiles]
+    for row, (text, molecule) in enumerate(zip(smiles, molecules)):
+        builder.add(molecule, text, row)
+    return builder, molecules
+
+
+@pytest.mark.parametrize("read", [1, 3, 1024])
+def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
+    monkeypatch.setattr(building, "READ", read)
+    builder, molecules = packed([*ODD, *load_molecules("chembl2321810").smiles[::20], *ODD])
+    held = builder.pack()
+    atoms = [atom_features(atom) for molecule in molecules for atom in molecule.GetAtoms()]
+    bonds = [bond_features(bond) for molecule in molecules for bond in molecule.GetBonds()]
+    ends = [
+        (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
+        for molecule in molecules
+        for bond in molecule.GetBonds()
+    ]
+    np.testing.assert_array_equal(held.atoms.table[held.atoms.order], np.float32(atoms))
+    np.testing.assert_array_equal(held.bonds.table[held.bonds.order], np.float32(bonds))
+    np.testing.assert_array_equal(held.ends, np.int32(ends))
+    sizes = [(molecule.GetNumAtoms(), molecule.GetNumBonds()) for molecule in molecules]
+    np.testing.assert_array_equal(held.sizes, np.int32(sizes).T)
+
+
+def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
+    molecule, builder = Chem.MolFromSmiles("C1CCCCC1.c1ccccc1"), MoleculeBuilder()
+    molecule.GetAtomWithIdx(2).SetIsAromatic(True)  # as between rings that are so together
+    builder.add(Chem.MolFromSmiles("C1CCCCC1"), "C1CCCCC1")
+    builder.add(molecule, "C1CCCCC1.c1ccccc1")
+    held = builder.pack().atoms
+    wanted = np.float32([atom_features(atom) for atom in molecule.GetAtoms()])
+    np.testing.assert_array_equal(held.table[held.order][6:], wanted)
+
+
+def test_counted_descriptors_are_rdkits_also_of_a_polymer():
+    builder, molecules = packed([*ODD, "CC" * 400, "NC(=O)" * 200])
+    columns = [DESCRIPTORS.index(name) for name in COUNTED]
+    found = descriptor_rows(molecules, builder.skeletons())[:, columns]
+    wanted = np.float32([descriptor_row(molecule) for molecule in molecules])[:, columns]
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_no_molecules_are_no_rows():
+    builder, _ = packed([])
+    held, skeletons = builder.pack(), builder.skeletons()
+    assert held.atoms.order.shape == (0,)
+    assert held.ends.shape == skeletons.ends.shape == (0, 2)
+    assert held.sizes.shape == (2, 0)
+    assert held.unpack().smiles == []

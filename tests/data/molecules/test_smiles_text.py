@@ -1,0 +1,156 @@
+"""What a cell of SMILES holds: a name, a CXSMILES extension, a second molecule, or no SMILES."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from gattn.data import (
+    molecule_descriptors,
+    molecule_identities,
+    morgan_fingerprints,
+    read_csv,
+    read_smiles,
+    scaffold_split,
+    smiles_to_data,
+)
+from gattn.data.molecules.smiles import parse_smiles
+
+
+@pytest.mark.parametrize(
+    ("text", "smiles"),
+    [
+        ("CCO ethanol", "CCO"),
+        ("CCO\tethanol", "CCO"),
+        ("CCO   vitamin C", "CCO"),
+        ("CCO aspirin", "CCO"),
+        ("CCO cisplatin", "CCO"),
+        ("CCO Compound 1", "CCO"),
+        ("CCO 17", "CCO"),
+        ("CCO (racemic)", "CCO"),
+        ("CCO éthanol", "CCO"),
+        ("CCO ethanol @home/[2H]", "CCO"),
+        ("CCO\u200b", "CCO"),
+        ("\ufeffCCO", "CCO"),
+        ("\u00a0CCO\u00a0", "CCO"),
+        ("CCO\n", "CCO"),
+        ("CN |$_R1$|", "CN"),
+        ("CN |$_R1$| methylamine", "CN"),
+        ("*N |$_R1$|", "*N"),
+        ("CCCC |$star_e;;;$|", "*CCC"),
+        ("CCO |(0,0,;1,0,;2,0,)|", "CCO"),
+        ("CCO |SgD:1:name:data::::|", "CCO"),
+        ("C[C@H](N)C(=O)O |&1:1|", "CC(N)C(=O)O"),
+        ("C[C@H](N)C(=O)O |a:1|", "C[C@H](N)C(=O)O"),
+        ("CC=CC |t:1|", "C/C=C/C"),
+        ("CC=CC |c:1|", "C/C=C\\C"),
+        ("C/C=C/C |w:1.0|", "CC=CC"),
+        ("CC |^1:0|", "[CH2]C"),
+        ("CC(F)Cl |(0,0,;1,0,;2,0,;1,1,),wU:1.0|", "C[C@H](F)Cl"),
+        ("[CH3:1][CH2:2][OH:3]", "CCO"),
+        ("[H:4]O[CH3:2]", "CO"),
+        ("[CH3:1][C@H](F)[CH3:2]", "CC(C)F"),
+    ],
+)
+def test_a_cell_is_read_as_its_molecule(text, smiles):
+    assert molecule_identities([text]) == [smiles]
+    ours, plain = smiles_to_data(text), smiles_to_data(smiles)
+    assert sorted(ours["x"].tolist()) == sorted(plain["x"].tolist())
+    assert sorted(ours["edge_attr"].tolist()) == sorted(plain["edge_attr"].tolist())
+    for of in (molecule_descriptors, morgan_fingerprints):
+        assert torch.equal(of([text]), of([smiles]))
+
+
+MIXED = "a cell must hold one molecule"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CCO CCN", f"'CCN' follows the SMILES 'CCO' and can be SMILES, too: {MIXED}"),
+        ("CCO CCN 5.3", MIXED),
+        ("CCO CN", MIXED),
+        ("CCO NO", MIXED),
+        ("CCO C", MIXED),
+        ("CCO\tc1ccccc1", MIXED),
+        ("[Na+] [Cl-]", MIXED),
+        ("CN |$_R1$| CCN", MIXED),
+        ("CCO,CCN", "it looks like 2 SMILES, 'CCO' and 'CCN'"),
+        ("CCO;CCN", "it looks like 2 SMILES"),
+        ("CCO, CCN", "it looks like 2 SMILES"),
+        ("CCO|CCN|C", "it looks like 3 SMILES"),
+        ("CCOC (C)C", "holds white space between 'CCOC' and '(C)C'"),
+        ("CC =O", "holds white space between 'CC' and '=O'"),
+        ("CC(=O )O", r"holds white space: 'CC(=O)O' would be SMILES"),
+        ("CCO\nCCN", "holds 2 lines, the first 'CCO'"),
+        ("\n  RDKit\n\n  3  2  0 V2000\n   0.0\nM  END", "a molfile"),
+        ("CCO>>CC=O", "a reaction"),
+        ("CCO>[Pd]>CC=O", "a reaction"),
+        ("[CH3:1][OH:2]>>[CH2:1]=[O:2]", "a reaction"),
+        ("[#6]", "SMARTS"),
+        ("C~C", "SMARTS"),
+        ("[CX4]", "SMARTS"),
+        ("[C,N]O", "SMARTS"),
+        ("[!C]", "SMARTS"),
+        ("[$(CC)]", "SMARTS"),
+        ("InChI=1S/CH4/h1H4", "an InChI"),
+        ("QTBSBXVTEAMEQO-UHFFFAOYSA-N", "an InChIKey"),
+        ("50-78-2", "a CAS number"),
+        ("aspirin", "a name"),
+        ("acetylsalicylic acid", "a name"),
+        ("2-[4-(2-methylpropyl)phenyl]propanoic acid", "a name"),
+        ("C2H6O", "a molecular formula"),
+        ("H2O", "a molecular formula"),
+        ("12.5", "a number"),
+        ("N/A", "a missing value"),
+        ("nan", "a missing value"),
+        ("c1ccccc1[R1]", "an R group"),
+        ("[D]C", "[2H]"),
+        ("\u200b", "the SMILES is empty"),
+        ("CC\u2013O", "'\\u2013' (EN DASH) as character 3; SMILES have '-'"),
+        ("C\u00a0C", "NO-BREAK SPACE"),
+        ("\u0421CO", "CYRILLIC CAPITAL LETTER ES) as character 1; SMILES have 'C'"),
+        ("C\uff1dO", "SMILES have '='"),
+        ("CCO |foo|", "cannot read the CXSMILES extension '|foo|'"),
+        ("CCO |$a", "has no | at its end"),
+        ("*C.c1ccccc1 |m:0:2.3.4|", "a bond to one of several atoms"),
+        ("CCO |Sg:n:1:n:ht|", "a polymer"),
+        ("CCOC |LN:1:1.3|", "an atom that is repeated"),
+        ("CCO |rb:0:*|", "an atom that stands for several"),
+        ("CCCC |$Q_e;;;$|", "an atom that stands for several"),
+        ("c1ccccc(c1", "not valid SMILES; extra open parentheses"),
+        ("C1CC", "not valid SMILES; unclosed ring"),
+    ],
+)
+def test_a_cell_that_is_no_molecule_says_what_it_is(text, says, capfd):
+    with pytest.raises(ValueError) as error:
+        smiles_to_data(text)
+    assert says in str(error.value)
+    out, err = capfd.readouterr()
+    assert out == err == ""
+
+
+def test_every_reader_reads_a_cell_alike():
+    text = "CCO CCN"
+    assert MIXED in read_smiles([text], on_error="skip").bad[0].reason
+    for reader in (molecule_descriptors, morgan_fingerprints, molecule_identities, scaffold_split):
+        with pytest.raises(ValueError, match=MIXED):
+            reader([text])
+
+
+def test_atoms_are_in_the_order_of_the_text():
+    symbols = [
+        atom.GetSymbol() for atom in parse_smiles("[OH:3][CH2:1]N |$_R1$| name", 9).GetAtoms()
+    ]
+    assert symbols == ["O", "C", "N"]
+
+
+def test_a_table_of_cxsmiles_loses_no_row(tmp_path):
+    rows = [("CO", 1.0), ("CN |$_R1$|", 2.0), ("CCl chloromethane", 3.0)]
+    path = Path(tmp_path) / "table.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("smiles", "y"), *rows])
+    read = read_csv(path, smiles="smiles", targets=["y"])
+    assert read.y[:, 0].tolist() == [1, 2, 3]
+    assert read.smiles == [text for text, _ in rows]

@@ -1,0 +1,106 @@
+"""The six stages of a run, with a product that only writes down what is called."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gattn.data import Split
+from gattn.molecules.runs.config import RunSettings
+from gattn.pipeline.product import Parts, Product, TrainedRun
+from gattn.pipeline.train import train_run
+from gattn.training.model_io import RunError, read_model
+from gattn.training.report import ReportContent
+
+METRICS = {"task": "regression", "test": {"rmse": 1.0}, "intervals": {}}
+
+
+class Recorder(Product):
+    """Records the stages in their order, with the files that exist when each begins."""
+
+    def __init__(self, out, settings=None, fail_at=None):
+        self.lines, self.stages, self.fail_at = [], {}, fail_at
+        super().__init__(settings or RunSettings(), out, self.lines.append)
+
+    def _enter(self, stage):
+        folder = self.out
+        self.stages[stage] = {f.name for f in folder.iterdir()} if folder.exists() else set()
+        if stage == self.fail_at:
+            raise KeyboardInterrupt
+
+    def load(self):
+        self._enter("load")
+        return "data"
+
+    def split(self, data):
+        self._enter("split")
+        return Parts({"sha256": "a", "train": [0]}, [("row", "reason"), (3, "unreadable")])
+
+    def fit(self, data, parts):
+        self._enter("fit")
+        return "model"
+
+    def evaluate(self, data, parts, model):
+        self._enter("evaluate")
+        assert (data, model) == ("data", "model")
+        estimator = SimpleNamespace(state=lambda: ({"w": torch.ones(1)}, {"estimator": "E"}))
+        some = torch.tensor([0])
+        return TrainedRun(estimator, Split(some, some, some, "all alike"), METRICS)
+
+    def report(self, run):
+        self._enter("report")
+        return ReportContent("title", "summary", (), ()), {}
+
+    def card(self, run):
+        return {"data": "table"}
+
+    def tables(self, run):
+        self._enter("tables")
+        return {"predictions.csv": [["row"], [0]]}
+
+
+def test_the_stages_run_in_order_and_the_metrics_are_written_last(tmp_path):
+    out = tmp_path / "run"
+    product = Recorder(out)
+    assert train_run(product) == METRICS
+    begun = {"config.toml", "splits.json", "left_out.csv"}
+    assert list(product.stages.items()) == [
+        ("load", set()),
+        ("split", set()),
+        ("fit", begun),
+        ("evaluate", begun),
+        ("report", begun),
+        ("tables", begun | {"model.json", "weights.safetensors"}),
+    ]
+    assert json.loads((out / "metrics.json").read_text()) == METRICS
+    assert (out / "left_out.csv").read_text() == "row,reason\n3,unreadable\n"
+    assert (out / "predictions.csv").read_text() == "row\n0\n"
+    card = read_model(out)[1]
+    assert [card[name] for name in ("data", "split", "metrics")] == ["table", "all alike", METRICS]
+
+
+def test_a_finished_run_is_not_repeated(tmp_path):
+    train_run(Recorder(tmp_path / "run"))
+    again = Recorder(tmp_path / "run")
+    assert train_run(again) == METRICS
+    assert again.stages == {}
+    assert "nothing to do" in again.lines[0]
+    with pytest.raises(RunError, match="holds another run"):
+        train_run(Recorder(tmp_path / "run", RunSettings(coverage=0.5)))
+
+
+@pytest.mark.parametrize("stage", ["load", "split", "fit", "evaluate", "report", "tables"])
+def test_an_interrupted_run_can_be_given_again(tmp_path, stage):
+    with pytest.raises(KeyboardInterrupt):
+        train_run(Recorder(tmp_path / "run", fail_at=stage))
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    assert train_run(Recorder(tmp_path / "run")) == METRICS
+
+
+def test_only_the_first_process_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    product = Recorder(tmp_path / "run")
+    assert train_run(product) == METRICS
+    assert list(product.stages) == ["load", "split", "fit", "evaluate"]
+    assert not (tmp_path / "run").exists()
