@@ -1,4 +1,4 @@
-"""Replace PyG's attention layers inside a model by gattn's, which take over their parameters."""
+"""Replacement of PyG's attention layers inside a model by gattn's, with the same parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gattn.nn.conv.gps_conv import ATTENTION_OPTIONS
 _Model = TypeVar("_Model", bound=Module)
 _log = logging.getLogger("gattn")
 
-OF_THE_SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
+SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
     attention.PolynormerAttention: gattn.nn.PolynormerAttention,
     attention.SGFormerAttention: gattn.nn.SGFormerAttention,
     pyg.Polynormer: Polynormer,
@@ -34,7 +34,7 @@ OF_THE_SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
     pyg_sgformer.GraphModule: sgformer.GraphModule,
     pyg_sgformer.SGModule: sgformer.SGModule,
 }
-"""PyG's modules all of whose attributes are those that a module here has."""
+"""PyG modules and the gattn modules with exactly the same attributes."""
 
 TWINS: dict[type[Module], type[Module]] = {
     pyg.AGNNConv: gattn.nn.AGNNConv,
@@ -56,10 +56,9 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.TransformerConv: gattn.nn.TransformerConv,
     attentive_fp.GATEConv: gattn.nn.GATEConv,
     pyg.AttentiveFP: AttentiveFP,
-    **OF_THE_SAME_ATTRIBUTES,
+    **SAME_ATTRIBUTES,
 }
-"""PyG's layers and models that have one with the same attributes and parameters here."""
-
+"""PyG layers and models and the gattn classes with the same parameters."""
 
 pyg_internals.register_equations(*TWINS)
 
@@ -98,9 +97,9 @@ REBUILT: dict[type[Module], Callable[[Any], Module]] = {
     pyg.GraphMultisetTransformer: _multiset,
     pyg.SetTransformerAggregation: _set_transformer,
 }
-"""How to build the readout that takes the parameters of PyG's."""
+"""PyG aggregations and functions that build the gattn readout with the same parameters."""
 
-WITHOUT_TWIN = frozenset(
+UNSUPPORTED = frozenset(
     {
         "ASAPooling",
         "CuGraphGATConv",
@@ -118,31 +117,31 @@ WITHOUT_TWIN = frozenset(
         "ViS_MP",
     }
 )
-"""Names of torch's and PyG's modules with attention that stay as they are."""
+"""Class names of attention modules of torch and PyG that gattn does not replace."""
 
-WHERE_ASKED: dict[str, Callable[[Any], bool]] = {
+CONDITIONAL: dict[str, Callable[[Any], bool]] = {
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
-"""Those of them that attend only where they were made so."""
+"""Unsupported modules that use attention only with some settings, and a test for these."""
 
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """Which of a model's attention layers are gattn's, and why others are not.
+    """Report of the attention layers of a model that run on gattn, and of those that do not.
 
     Args:
-        replaced: class by path of the layers that run on gattn.
-        left: reason by path of those that do not, and that :func:`convert` leaves.
-        convertible: class by path of PyG's layers that :func:`convert` would replace.
-        seen: number by class of the other modules; told where there is none of the above.
-        edge_by_edge: reason by path of gattn's layers that do not run on the kernels, as their
-            ``slow_path_reason`` has it.
+        replaced: class name by path of the layers that run on gattn.
+        left: reason by path of the attention layers that :func:`convert` does not replace.
+        convertible: class name by path of PyG's layers that :func:`convert` would replace.
+        seen: number of the other modules by class name; printed if no layer is listed above.
+        edge_by_edge: reason by path of gattn's layers that do not run on the kernels, from their
+            ``slow_path_reason``.
 
     Example:
         >>> from gattn import ConversionReport
         >>> print(ConversionReport({"conv1": "GATConv"}, {"pool": "no SetPooling in gattn"}))
         gattn runs 1 attention layer: conv1 (GATConv)
-        left as they were, 1: pool (no SetPooling in gattn)
+        not replaced, 1: pool (no SetPooling in gattn)
     """
 
     replaced: dict[str, str] = field(default_factory=dict)
@@ -155,39 +154,38 @@ class ConversionReport:
         lines = [f"gattn runs {_layers(self.replaced)}{_listed(self.replaced)}"]
         if self.edge_by_edge:
             slow = _listed(self.edge_by_edge)
-            lines.append(f"edge by edge, as PyG's and as slowly, {len(self.edge_by_edge)}{slow}")
+            lines.append(f"edge by edge, as slow as PyG, {len(self.edge_by_edge)}{slow}")
         if self.convertible:
-            found = f"{_layers(self.convertible)}{_listed(self.convertible)}"
-            lines.append(f"gattn.convert would replace {found}")
+            layers = f"{_layers(self.convertible)}{_listed(self.convertible)}"
+            lines.append(f"gattn.convert would replace {layers}")
         if self.left:
-            lines.append(f"left as they were, {len(self.left)}{_listed(self.left)}")
+            lines.append(f"not replaced, {len(self.left)}{_listed(self.left)}")
         if self.seen and not self.replaced and not self.convertible:
             seen = ", ".join(f"{number} {kind}" for kind, number in self.seen.items())
-            lines.append(f"seen, without attention that gattn knows: {seen}")
+            lines.append(f"other modules, without attention that gattn replaces: {seen}")
         return "\n".join(lines)
 
 
 def convert(model: _Model) -> _Model:
-    """Replace PyG's attention layers inside a model by gattn's, which take over their parameters.
+    """Replace PyG's attention layers inside a model by gattn's, with the same parameters.
 
-    The new layers hold the very same parameters, buffers and submodules as those that they replace,
-    and their settings, hooks and mode: optimizers go on, and outputs stay but for what the guide
-    lists (``docs/guide/migrate.md``, "What differs"). The model is changed in place; where it is
-    itself such a layer, the new one is returned. What was replaced and what was left is logged
-    (logger ``gattn``, level INFO), and told by :func:`conversion_report`.
+    The new layers have the same parameter, buffer and submodule objects as the old ones, and the
+    same settings, hooks and mode. Optimizers continue to work, and outputs are equal except for the
+    differences in the guide (``docs/guide/migrate.md``, "What differs"). The model is changed in
+    place; if it is itself such a layer, the new layer is returned. The result is logged (logger
+    ``gattn``, level INFO) and returned by :func:`conversion_report`.
 
     Args:
-        model: any module. Layers reached by an attribute other than a registered submodule, as
-            in a plain list, are not found.
+        model: any module. Only registered submodules are replaced, not layers in a plain list.
 
     Returns:
         The model.
 
     Raises:
-        TypeError: for anything but a module.
+        TypeError: model is no module.
 
     Warns:
-        UserWarning: nothing in the model runs on gattn; it tells what was seen.
+        UserWarning: nothing in the model runs on gattn; the message lists its modules.
 
     Example:
         >>> import torch, torch_geometric.nn as pyg
@@ -209,20 +207,20 @@ def convert(model: _Model) -> _Model:
     if not report.replaced and not any(map(_is_ours, converted.modules())):
         warnings.warn(
             f"gattn.convert replaced nothing: {report}. Layers in a plain list or dict are not "
-            f"found: use torch.nn.ModuleList or torch.nn.ModuleDict",
+            f"registered: use torch.nn.ModuleList or torch.nn.ModuleDict",
             stacklevel=2,
         )
     return converted
 
 
 def conversion_report(model: Module) -> ConversionReport:
-    """Tell which attention layers of a model are gattn's, and why others are not.
+    """Report which attention layers of a model run on gattn, and why others do not.
 
     Args:
         model: any module, converted or not.
 
     Returns:
-        The report; before :func:`convert`, it names what that would replace and leave.
+        The report; before :func:`convert`, it lists what that would and would not replace.
 
     Example:
         >>> import torch, torch_geometric.nn as pyg
@@ -230,7 +228,7 @@ def conversion_report(model: Module) -> ConversionReport:
         >>> layers = [(pyg.GATConv(8, 8), "x, e -> x"), torch.nn.MultiheadAttention(8, 2)]
         >>> print(conversion_report(convert(pyg.Sequential("x, e", layers))))
         gattn runs 1 attention layer: module_0 (GATConv)
-        left as they were, 1: module_1 (gattn has no MultiheadAttention of the same parameters)
+        not replaced, 1: module_1 (gattn has no MultiheadAttention of the same parameters)
     """
     report, seen, wholes = ConversionReport(), Counter[str](), list[str]()
     for path, module in model.named_modules():
@@ -250,8 +248,8 @@ def conversion_report(model: Module) -> ConversionReport:
         else:
             seen[kind.__name__] += 1
             continue
-        told = "attn" if isinstance(module, _GPS) else ""  # its local layer is told of, too
-        wholes.append(f"{path}.{told}" if path else told)
+        part_path = "attn" if isinstance(module, _GPS) else ""  # report its local layer, too
+        wholes.append(f"{path}.{part_path}" if path else part_path)
     report.seen.update(seen)
     return report
 
@@ -262,24 +260,27 @@ _OURS = (
     gattn.nn.GraphMultisetTransformer,
     gattn.nn.SetTransformerReadout,
 )
-"""What takes the place of PyG's."""
+"""Classes that replace PyG's."""
 _NEW = (
     gattn.nn.GraphAttention,
     gattn.nn.LearnedQueryReadout,
     gattn.nn.LinearAttention,
     gattn.nn.MultiheadAttentionBlock,
 )
-"""What PyG does not have, and other modules of gattn are made of."""
+"""Attention modules that PyG does not have and that other gattn modules contain."""
 _GPS = (pyg.GPSConv, gattn.nn.GPSConv)
 
 
 def _is_ours(module: Module) -> bool:
-    """Whether a module is of gattn, or of a subclass of one."""
+    """Return True for an instance of a gattn class or of a subclass of one."""
     return any(kind.__module__.startswith("gattn.") for kind in type(module).__mro__)
 
 
 def _replace(module: Module, done: dict[Module, Module]) -> Module:
-    """The twin of a module, or itself, with its children replaced; one twin for one module."""
+    """Return the replacement of a module, or the module itself, with children replaced.
+
+    A shared module has one replacement, which ``done`` records.
+    """
     if module not in done:
         done[module] = twin = _twin(module)
         for name, child in twin._modules.items():
@@ -292,65 +293,66 @@ def _twin(module: Module) -> Module:
     kind = type(module)
     if _why_not(module):
         return module
-    if kind in OF_THE_SAME_ATTRIBUTES:
-        return _retype(module, OF_THE_SAME_ATTRIBUTES[kind])
+    if kind in SAME_ATTRIBUTES:
+        return _retype(module, SAME_ATTRIBUTES[kind])
     if kind in TWINS:
         return _adopt(module, TWINS[kind])
     return _rebuild(module, REBUILT[kind]) if kind in REBUILT else module
 
 
 def _retype(theirs: Module, kind: type[Module]) -> Module:
-    """A module that has the attributes of PyG's, and its very hooks; its children may change."""
+    """Create a module of another class with the attributes and hooks of PyG's module."""
     twin = kind.__new__(kind)
     vars(twin).update(vars(theirs), _modules=dict(theirs._modules))
     return twin
 
 
 def _adopt(theirs: Module, kind: type[Module]) -> Module:
-    """A layer made with the settings of PyG's, which holds what that one holds."""
+    """Create a layer with the settings, parameters, buffers and children of PyG's layer."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         twin = kind(**_settings(theirs, kind))
-    own, given = vars(twin), vars(theirs)
+    state, source = vars(twin), vars(theirs)
     for name in ("_parameters", "_buffers", "_modules"):
-        absent = {key: None for key, value in own[name].items() if value is None}
-        own[name] = {**absent, **given[name]}
-        for key in given[name]:
-            own.pop(key, None)  # an attribute would hide what is registered
-    own["_non_persistent_buffers_set"] = given["_non_persistent_buffers_set"]
-    kept = (*_CHANGED_LATER, *pyg_internals.FIRST_VALUES)
-    own.update({key: given[key] for key in kept if key in given})
+        absent = {key: None for key, value in state[name].items() if value is None}
+        state[name] = {**absent, **source[name]}
+        for key in source[name]:
+            state.pop(key, None)  # a plain attribute would hide the registered one
+    state["_non_persistent_buffers_set"] = source["_non_persistent_buffers_set"]
+    copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
+    state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    for key, value in given.items():  # what somebody hung on it
+    for key, value in source.items():  # attributes that a user added
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
-            own[key] = value
-    _hand_over_hooks(theirs, twin)
+            state[key] = value
+    _share_hooks(theirs, twin)
     if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):
         twin.explain = theirs.explain
     return twin
 
 
-_CHANGED_LATER = ("training", "aggr", "flow", "norm_with_batch")
-"""Settings that no argument of ours gives back as they are."""
+_COPIED_SETTINGS = ("training", "aggr", "flow", "norm_with_batch")
+"""Attributes that are copied, because no constructor argument reproduces them."""
 
 
 def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
-    """The arguments of a constructor: PyG's layers keep them under their names, but for these.
+    """Return the constructor arguments of a gattn layer, read from PyG's layer.
 
-    A width that only a map knows may be any where the map was exchanged: the map is handed over.
+    PyG's layers store most arguments under their names. Widths that only a submodule stores may be
+    arbitrary if a user replaced the submodule, because the submodule itself is taken over.
     """
-    held: dict[str, Any] = dict(vars(theirs))
+    settings: dict[str, Any] = dict(vars(theirs))
     if kind is gattn.nn.GATEConv:
         source, out = theirs.att_r.shape[1], theirs.att_l.shape[1]
         edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
-        held.update(in_channels=source, out_channels=out, edge_dim=edge)
+        settings.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
-        held.update(conv=None, norm=None)  # these are handed over
+        settings.update(conv=None, norm=None)  # these children are taken over
     elif kind is gattn.nn.GeneralConv:
-        held.update(
+        settings.update(
             l2_normalize=theirs.normalize_l2, bias=getattr(theirs.lin_msg, "bias", None) is not None
         )
     elif kind is gattn.nn.HEATConv:
-        held.update(
+        settings.update(
             num_node_types=getattr(theirs.hetero_lin, "num_types", 1),
             num_edge_types=getattr(theirs.edge_type_emb, "num_embeddings", 1),
             edge_type_emb_dim=getattr(theirs.edge_type_emb, "embedding_dim", 1),
@@ -359,58 +361,59 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
             bias=getattr(theirs.lin, "bias", None) is not None,
         )
     elif kind is gattn.nn.HGTConv:
-        held.update(metadata=(theirs.node_types, theirs.edge_types))
+        settings.update(metadata=(theirs.node_types, theirs.edge_types))
     elif kind is gattn.nn.TransformerConv:
-        held.update(bias=getattr(theirs.lin_key, "bias", None) is not None)
+        settings.update(bias=getattr(theirs.lin_key, "bias", None) is not None)
     else:
-        held.update(bias=getattr(theirs, "bias", None) is not None)
-    return {name: held[name] for name in inspect.signature(kind).parameters if name in held}
+        settings.update(bias=getattr(theirs, "bias", None) is not None)
+    names = inspect.signature(kind).parameters
+    return {name: settings[name] for name in names if name in settings}
 
 
-def _hand_over_hooks(theirs: Module, twin: Module) -> None:
-    """Let a module call the very hooks of another: a handle removes them from both."""
+def _share_hooks(theirs: Module, twin: Module) -> None:
+    """Share the hook dictionaries of two modules, so that a handle removes a hook from both."""
     vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
 
 
 def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
-    """A new readout that holds the parameters, the hooks and the mode of PyG's."""
+    """Build a readout with the parameters, hooks and mode of PyG's aggregation."""
     with torch.random.fork_rng(devices=[]):
         twin = build(theirs)
-    held = dict(theirs.named_parameters(remove_duplicate=False))
+    parameters = dict(theirs.named_parameters(remove_duplicate=False))
     for path, _ in list(twin.named_parameters(remove_duplicate=False)):
         owner, _, name = path.rpartition(".")
-        twin.get_submodule(owner)._parameters[name] = held[path]
-    _hand_over_hooks(theirs, twin)
+        twin.get_submodule(owner)._parameters[name] = parameters[path]
+    _share_hooks(theirs, twin)
     for module in set(twin.modules()).difference(theirs.modules()):
         module.training = theirs.training
     return twin
 
 
 def _why_not(module: Any) -> str:
-    """Why attention stays as it is; empty for what can be replaced, and without attention."""
+    """Return why attention is not replaced; empty if it can be, and for other modules."""
     kind = type(module)
     if _is_ours(module):
         return _unusual_attention(module)
     if kind in TWINS or kind in REBUILT:
         return _unusual(module)
-    for known in (*TWINS, *REBUILT):
-        if isinstance(module, known):
-            return f"a subclass of {known.__name__}, which {_own(kind, known)}"
+    for base in (*TWINS, *REBUILT):
+        if isinstance(module, base):
+            return f"a subclass of {base.__name__}, which {_overrides(kind, base)}"
     of_torch = (b for b in kind.__mro__ if b.__module__.startswith(("torch.", "torch_geometric.")))
-    known = next((base.__name__ for base in of_torch if base.__name__ in WITHOUT_TWIN), "")
-    if known and (known not in WHERE_ASKED or WHERE_ASKED[known](module)):
+    name = next((base.__name__ for base in of_torch if base.__name__ in UNSUPPORTED), "")
+    if name and (name not in CONDITIONAL or CONDITIONAL[name](module)):
         return f"gattn has no {kind.__name__} of the same parameters"
     return ""
 
 
-def _own(kind: type, known: type) -> str:
-    """What a subclass does by itself: the methods of the known class that it overrides."""
+def _overrides(kind: type, known_base: type) -> str:
+    """Describe the methods of a base class that a subclass overrides."""
     overridden: dict[str, None] = {}
-    for base in kind.__mro__[: kind.__mro__.index(known)]:
+    for base in kind.__mro__[: kind.__mro__.index(known_base)]:
         for name, value in vars(base).items():
-            # PyG writes methods of its own, as propagate, into every class that it meets.
-            written_there = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
-            if written_there and hasattr(known, name):
+            # PyG adds generated methods, such as propagate, to every subclass.
+            is_written_here = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
+            if is_written_here and hasattr(known_base, name):
                 overridden[name] = None
     return f"overrides {', '.join(overridden)}" if overridden else "may change what it computes"
 
@@ -426,29 +429,29 @@ def _unusual(module: Any) -> str:
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
-    if type(module) in OF_THE_SAME_ATTRIBUTES:  # which call their parts as ours are called
+    if type(module) in SAME_ATTRIBUTES:  # all of their parts must be gattn's
         for path, part in module.named_modules():
             if part is not module and (reason := _why_not(part)):
-                return f"its {path} stays, {reason}"
+                return f"its {path} is not replaced: {reason}"
     return _unusual_attention(module)
 
 
 def _unusual_attention(module: Any) -> str:
-    """Why the attention inside a GPSConv is not gattn's."""
+    """Return why the attention inside a GPSConv is not replaced; empty if it is."""
     if not isinstance(module, _GPS):
         return ""
     attn = module.attn
     if isinstance(attn, PerformerAttention):
-        return "its attention is a PerformerAttention, which gattn has not"
+        return "its attention is a PerformerAttention, which gattn does not have"
     if isinstance(attn, MultiheadAttention):
         plain = attn.bias_k is None and not attn.add_zero_attn and attn._qkv_same_embed_dim
         options = " and ".join(ATTENTION_OPTIONS)
-        return "" if plain else f"its attention has other options than {options}"
+        return "" if plain else f"its attention has options other than {options}"
     return ""
 
 
-def _layers(found: dict[str, str]) -> str:
-    return f"{len(found)} attention layer{'s' * (len(found) != 1)}"
+def _layers(layers: dict[str, str]) -> str:
+    return f"{len(layers)} attention layer{'s' * (len(layers) != 1)}"
 
 
 def _listed(items: dict[str, str]) -> str:

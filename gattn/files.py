@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names whole, or not at all."""
+"""Atomic writes of files and folders: complete, or not at all."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the path of a temporary file, which takes the name when the block is left.
+    """Yield the path of a temporary file, which replaces the file when the block ends.
 
-    Where the block fails (a full disk, an error, an interruption) nothing is left behind, and a
-    file that was there stands as it was. Several processes may write one file: the last one wins.
+    If the block fails (full disk, error, interruption), the temporary file is removed and an
+    existing file is not changed. If several processes write the file, the last one wins.
 
     Args:
-        path: the file.
+        path: the file to write.
 
     Yields:
-        The path to write, on the same disk.
+        The temporary path, on the same disk.
 
     Raises:
-        FileNotFoundError: its folder is not there.
-        OSError: it cannot be written.
+        FileNotFoundError: the folder of the file does not exist.
+        OSError: the file cannot be written.
 
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "a.txt"
         >>> with whole_file(path) as temporary:
-        ...     _ = temporary.write_text("all of it")
+        ...     _ = temporary.write_text("complete")
         >>> path.read_text()
-        'all of it'
+        'complete'
     """
-    path = _in_a_folder(path)
+    path = _require_folder(path)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary
@@ -43,40 +43,40 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file as :func:`whole_file` does, where none is yet.
+    """Write a file that does not exist yet, as :func:`whole_file` does.
 
     Raises:
-        FileExistsError: the file is there already.
-        FileNotFoundError: its folder is not there.
+        FileExistsError: the file exists.
+        FileNotFoundError: the folder of the file does not exist.
     """
-    path = _checked_new(path)
+    path = _require_new(path)
     with whole_file(path) as temporary:
         yield temporary
 
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give an empty temporary folder, which takes the name when the block is left.
+    """Yield an empty temporary folder, which gets its final name when the block ends.
 
     Raises:
-        FileExistsError: the folder is there already.
-        FileNotFoundError: the folder that it is to stand in is not there.
+        FileExistsError: the folder exists.
+        FileNotFoundError: the parent folder does not exist.
     """
-    path = _checked_new(path)
+    path = _require_new(path)
     with whole_file(path) as temporary:
         temporary.mkdir()
         yield temporary
 
 
 def replace_files(contents: Mapping[Path, bytes]) -> None:
-    """Write files so that whoever reads one finds its old content or its new, never a part.
+    """Replace files so that a reader of one sees its old or its new content, never a part.
 
-    All contents go to new files beside the old, down to the disk, before the first takes its
-    name. Where one cannot be written (a full disk) the old files stand as they were; what a
-    killed process leaves behind is a hidden file that the next one overwrites.
+    All contents are first written and flushed to new files beside the old ones. If one cannot be
+    written (full disk), no old file is changed. A killed process may leave hidden files, which the
+    next call overwrites. Only one process may call it at a time.
 
     Args:
-        contents: all of each file, by its path; the folders are there. One process at a time.
+        contents: new content by path; the folders must exist.
 
     Raises:
         OSError: a file cannot be written.
@@ -87,35 +87,35 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
         >>> sorted(file.name for file in folder.iterdir())
         ['a.json', 'b.json']
     """
-    waiting = {path: path.with_name(f".{path.name}.partial") for path in contents}
+    partials = {path: path.with_name(f".{path.name}.partial") for path in contents}
     try:
         for path, content in contents.items():
-            with waiting[path].open("wb") as file:
+            with partials[path].open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        for path, partial in waiting.items():
+        for path, partial in partials.items():
             partial.replace(path)
     finally:
-        for partial in waiting.values():
+        for partial in partials.values():
             partial.unlink(missing_ok=True)
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file: UTF-8, a header first where the rows have one."""
+    """Write rows, with the header as first row if there is one, to a UTF-8 CSV file."""
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)
 
 
-def _checked_new(path: str | os.PathLike[str]) -> Path:
+def _require_new(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.exists() or path.is_symlink():
-        raise FileExistsError(f"{path} is there already: remove it, or name another")
-    return _in_a_folder(path)
+        raise FileExistsError(f"{path} exists already: remove it or choose another name")
+    return _require_folder(path)
 
 
-def _in_a_folder(path: str | os.PathLike[str]) -> Path:
+def _require_folder(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in")
+        raise FileNotFoundError(f"folder {path.parent} must exist to write {path.name} in it")
     return path

@@ -1,4 +1,4 @@
-"""gattn's layers and readouts under names that PyG's resolvers and GraphGym find."""
+"""Registration of gattn's layers and readouts by name in PyG's resolvers and GraphGym."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LAYERS = ("GATConv", "GATv2Conv", "SuperGATConv", "TransformerConv")
 
 
 def register_readouts() -> None:
-    """Have PyG's ``aggregation_resolver`` find gattn's readouts by name.
+    """Let PyG's ``aggregation_resolver`` find gattn's readouts by name.
 
-    ``aggr="gattn.LearnedQueryReadout"`` then works wherever PyG takes the name of an aggregation,
-    with ``aggr_kwargs=`` for its arguments. PyG has no register of aggregations: its resolver reads
-    the names of ``torch_geometric.nn.aggr``, and four that begin with ``gattn.`` are added there.
+    ``aggr="gattn.LearnedQueryReadout"`` then works wherever PyG accepts the name of an aggregation,
+    with ``aggr_kwargs=`` for its arguments. PyG has no registry of aggregations: its resolver reads
+    the names of ``torch_geometric.nn.aggr``, to which this adds four that begin with ``gattn.``.
 
     Example:
         >>> import gattn
@@ -34,10 +34,10 @@ def register_readouts() -> None:
 
 
 def register_graphgym() -> None:
-    """Have GraphGym find ``gattn.GATConv``, ``GATv2Conv``, ``SuperGATConv``, ``TransformerConv``.
+    """Register GATConv, GATv2Conv, SuperGATConv and TransformerConv in GraphGym.
 
-    A configuration then says ``gnn.layer_type: gattn.GATConv``. GraphGym is imported, which needs
-    yacs and PyTorch Lightning.
+    A configuration can then set ``gnn.layer_type: gattn.GATConv``. This function imports GraphGym,
+    which needs yacs and PyTorch Lightning.
 
     Example:
         >>> import gattn
@@ -51,20 +51,20 @@ def register_graphgym() -> None:
 
 
 class GraphGymLayer(Module):
-    """A layer as GraphGym makes and calls one: from its settings, on a batch.
+    """Wrapper of a layer with GraphGym's constructor and call signatures.
 
     Args:
-        name: of a layer in :mod:`gattn.nn`.
-        config: GraphGym's ``LayerConfig``, of which the widths and the bias are read.
-        **options: of the layer.
+        name: name of a layer in :mod:`gattn.nn`.
+        config: GraphGym's ``LayerConfig``; the widths and the bias are used.
+        **options: other arguments of the layer.
     """
 
     def __init__(self, name: str, config: Any, **options: Any) -> None:
         super().__init__()
-        make = getattr(gattn.nn, name)
-        self.model = make(config.dim_in, config.dim_out, bias=config.has_bias, **options)
+        layer_class = getattr(gattn.nn, name)
+        self.model = layer_class(config.dim_in, config.dim_out, bias=config.has_bias, **options)
 
     def forward(self, batch: Any) -> Any:
-        """Replace the batch's x by what the layer makes of it."""
+        """Replace ``batch.x`` with the output of the layer and return the batch."""
         batch.x = self.model(batch.x, batch.edge_index)
         return batch

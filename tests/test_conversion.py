@@ -15,10 +15,10 @@ from torch_geometric.nn.models import attentive_fp, sgformer, visnet
 
 import gattn.nn
 from gattn.conversion import (
+    CONDITIONAL,
     REBUILT,
     TWINS,
-    WHERE_ASKED,
-    WITHOUT_TWIN,
+    UNSUPPORTED,
     ConversionReport,
     conversion_report,
     convert,
@@ -230,12 +230,12 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
     assert report.left == {
         "mine": "a subclass of GATConv, which overrides message",
         "patched": "its message was replaced on the instance",
-        "odd": "its attention has other options than bias and dropout",
+        "odd": "its attention has options other than bias and dropout",
         "pool": "gattn has no MemPooling of the same parameters",
         "mha": "gattn has no MultiheadAttention of the same parameters",
     }
     assert caplog.messages == [str(report)]
-    assert "left as they were, 5: mine (a subclass of GATConv" in str(report)
+    assert "not replaced, 5: mine (a subclass of GATConv" in str(report)
 
 
 def _unmade(kind):
@@ -265,8 +265,8 @@ ATTENDS = {
 
 
 def test_every_attention_without_a_twin_is_known():
-    assert set(ATTENDS) == WITHOUT_TWIN
-    assert set(WHERE_ASKED) < WITHOUT_TWIN
+    assert set(ATTENDS) == UNSUPPORTED
+    assert set(CONDITIONAL) < UNSUPPORTED
 
 
 @pytest.mark.parametrize("name", ATTENDS)
@@ -316,7 +316,7 @@ MADE_OF_WHAT_ATTENDS = {
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_in_pyg_that_attends_is_unknown():
     """Whatever takes a softmax or calls attention is known, by what it is or what it is made of."""
-    known = {kind.__name__ for kind in (*TWINS, *REBUILT)} | WITHOUT_TWIN
+    known = {kind.__name__ for kind in (*TWINS, *REBUILT)} | UNSUPPORTED
     known |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
     signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
     for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):
@@ -365,7 +365,7 @@ def test_attention_inside_of_other_modules_is_told_by_its_path():
     }
     has_no = "gattn has no {} of the same parameters".format
     assert report.left == {
-        "polynormer": f"its global_attn.0 stays, {has_no('PerformerAttention')}",
+        "polynormer": f"its global_attn.0 is not replaced: {has_no('PerformerAttention')}",
         "encoder.self_attn": has_no("MultiheadAttention"),
         "both.multihead_attn": has_no("MultiheadAttention"),
     }
@@ -375,7 +375,7 @@ def test_attention_inside_of_other_modules_is_told_by_its_path():
 def test_performer_attention_inside_of_gps_is_told(package):
     model = package.GPSConv(8, pyg.GATConv(8, 8), heads=2, attn_type="performer")
     report = conversion_report(model)
-    reason = "its attention is a PerformerAttention, which gattn has not"
+    reason = "its attention is a PerformerAttention, which gattn does not have"
     assert (report.replaced, report.left) == ({}, {"": reason})
     assert report.convertible == {"conv": "GATConv"}
     converted = conversion_report(convert(model))
@@ -520,7 +520,7 @@ def test_a_report_tells_which_layers_run_edge_by_edge_and_why():
     assert report.replaced.keys() == layers.keys()
     assert report.edge_by_edge == {n: x.slow_path_reason for n, x in layers.items() if n != "plain"}
     assert report.edge_by_edge["doubled"] == "Doubled overrides message"
-    assert "\nedge by edge, as PyG's and as slowly, 3: hooked (a hook on message" in str(report)
+    assert "\nedge by edge, as slow as PyG, 3: hooked (a hook on message" in str(report)
 
 
 def test_a_report_before_conversion_tells_what_would_be_replaced():

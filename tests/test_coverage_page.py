@@ -12,7 +12,7 @@ from torch_geometric.nn.models import attentive_fp
 
 import gattn.models
 import gattn.nn
-from gattn.conversion import REBUILT, TWINS, WITHOUT_TWIN
+from gattn.conversion import REBUILT, TWINS, UNSUPPORTED
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "guide" / "coverage.md").read_text()
@@ -21,7 +21,7 @@ PLAIN = set(re.findall(r"`(\w+)`", PAGE.split("<!-- without attention -->")[1]))
 KINDS = ("aggr", "attention", "conv", "dense", "models", "pool")
 OTHER = {"GATEConv"}  # of attentive_fp, which PyG does not export
 NOT_PYG = {"LPAttLayer", "MultiheadAttention", "MultiheadAttentionBlock", "ViS_MP"}
-"""Names within WITHOUT_TWIN of torch's modules, and of parts of PyG's models."""
+"""Names within UNSUPPORTED of torch's modules, and of parts of PyG's models."""
 
 
 def _exported() -> set[str]:
@@ -75,5 +75,5 @@ def test_a_row_tells_the_truth(name: str, here: str, how: str) -> None:
 
 def test_all_that_the_report_of_a_conversion_knows_is_on_the_page() -> None:
     rows = {name: here for name, here, _ in ROWS}
-    for name in WITHOUT_TWIN - NOT_PYG:
+    for name in UNSUPPORTED - NOT_PYG:
         assert rows[name] in ("to build", "out of scope"), name

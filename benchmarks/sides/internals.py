@@ -29,8 +29,11 @@ def _module(name: str, earlier: str) -> Any:
 
 def public(module_name: str, name: str, earlier: str) -> Any:
     """Return a public function of gattn by its name, or by the name that earlier commits use."""
-    module = importlib.import_module(module_name)
-    return getattr(module, name, None) or getattr(module, earlier)
+    return _either(importlib.import_module(module_name), name, earlier)
+
+
+def _either(owner: Any, name: str, earlier: str) -> Any:
+    return getattr(owner, name if hasattr(owner, name) else earlier)
 
 
 def _layout() -> Any:
@@ -68,7 +71,8 @@ def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None
 def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
     """The graph, of which no more is known than of any: it is served by the general kernels."""
     stats = _stats()
-    stats.put(graph.layout.facts, stats.BAND_AREA, 0)
+    set_stat = _either(stats, "set_stat", "put")
+    set_stat(_either(graph.layout, "stats", "facts"), stats.BAND_AREA, 0)
     return graph
 
 
@@ -110,10 +114,11 @@ def layout_of(
         graph_ptr: where the small graphs of a batch begin, if it is one.
     """
     stats = _stats()
-    layout = _layout().bare(*tensors)
+    layout = _either(_layout(), "without_stats", "bare")(*tensors)
     if graph_ptr is not None:
         layout = layout._replace(graph_ptr=graph_ptr)
-    return list(stats.with_facts(layout, band_area=tensors[1].numel() if is_runs else 0))
+    with_stats = _either(stats, "with_stats", "with_facts")
+    return list(with_stats(layout, band_area=tensors[1].numel() if is_runs else 0))
 
 
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Internals of PyTorch and PyTorch Geometric that gattn relies on, in one file each."""
+"""Private parts of PyTorch and PyTorch Geometric that gattn uses, one file for each."""

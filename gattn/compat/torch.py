@@ -1,20 +1,20 @@
-"""What gattn uses of torch that torch does not promise to keep, in one place.
+"""Private parts of torch that gattn uses, in one place.
 
 | name here            | without it                                                               |
 |----------------------|--------------------------------------------------------------------------|
-| FakeTensor           | tensors of a FakeTensorMode are read as if they had numbers              |
-| has_hooks            | taken for hooked: maps are called, and edges with one run edge by edge   |
-| transforms_active    | taken for inactive: graphs made inside torch.func are cached as they are |
-| innermost_transform  | errors say "transform" in place of the transform's name                  |
-| is_wrapped           | edges made inside torch.func are not told from others                    |
+| FakeTensor           | tensors of a FakeTensorMode are read as if they had values               |
+| has_hooks            | True: maps are called as modules, and edges with one run edge by edge    |
+| transforms_active    | False: graphs created inside torch.func are cached like others           |
+| innermost_transform  | errors say "transform" instead of the transform's name                   |
+| is_wrapped           | edges created inside torch.func are not detected                         |
 | transforms_disabled  | nothing is disabled                                                      |
-| forward_mode_active  | forward-mode differentiation is noticed by its tangents alone            |
-| dispatch_mode_active | taken for inactive: a graph of fake tensors may be cached                |
-| uncompiled           | what torch.compile made is compiled once more                            |
-| memory_uses          | rows of edges are read into memory of their own for each chunk           |
-| onednn_linear        | products are torch's own, which are slower on AMD processors             |
-| flash_attention      | None, and its derivative computes the forward once more                  |
-| below_autograd       | gattn does not import: no operator could be called without being recorded |
+| forward_mode_active  | forward-mode differentiation is detected by tangents alone               |
+| dispatch_mode_active | False: a graph of fake tensors may be cached                             |
+| uncompiled           | functions from torch.compile are compiled again                          |
+| memory_uses          | rows of edges are read into new memory for each chunk                    |
+| onednn_linear        | torch's own products, which are slower on AMD processors                 |
+| flash_attention      | None, and its derivative computes the forward again                      |
+| below_autograd       | gattn cannot be imported: every operator call would be recorded          |
 
 ``tests/compat/test_torch.py`` removes each of them and imports gattn.
 """
@@ -33,24 +33,24 @@ from torch.nn.attention import SDPBackend
 
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]]
 below_autograd = torch._C._AutoDispatchBelowAutograd
-"""A context in which operators are not recorded."""
+"""Context in which autograd does not record operators."""
 
 transforms_active: Callable[[], bool]
 transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-"""Whether a transform of torch.func is at work."""
+"""Return True inside a transform of torch.func."""
 
 transforms_disabled: Callable[[], contextlib.AbstractContextManager[None]]
 transforms_disabled = getattr(torch._C, "_DisableFuncTorch", contextlib.nullcontext)
-"""A context in which no transform of torch.func is at work."""
+"""Context in which no transform of torch.func is active."""
 
 _functorch: Any = getattr(torch._C, "_functorch", None)
 
 is_wrapped: Callable[[Tensor], bool]
 is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
-"""Whether a transform of torch.func made the tensor, or maps over it."""
+"""Return True if a transform of torch.func created or batched the tensor."""
 
 FakeTensor: type = getattr(getattr(torch, "_subclasses", None), "FakeTensor", type(None))
-"""The tensors of a FakeTensorMode, which have no memory."""
+"""Type of the tensors of a FakeTensorMode, which have no memory."""
 
 
 _has_any_global_hook: Callable[[], bool]
@@ -58,12 +58,12 @@ _has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", 
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Whether calling a module runs a hook, too: one of its own, or one for all modules."""
-    return has_own_hooks(module) or _has_any_global_hook()
+    """Return True if calling a module runs a hook of the module or a global one."""
+    return has_local_hooks(module) or _has_any_global_hook()
 
 
-def has_own_hooks(module: torch.nn.Module) -> bool:
-    """Whether calling a module runs a hook of its own, too."""
+def has_local_hooks(module: torch.nn.Module) -> bool:
+    """Return True if calling a module runs a hook of this module."""
     return (
         len(module._forward_hooks) > 0
         or len(module._forward_pre_hooks) > 0
@@ -73,24 +73,24 @@ def has_own_hooks(module: torch.nn.Module) -> bool:
 
 
 def innermost_transform() -> str:
-    """Name of the innermost transform of torch.func that is at work: "vmap", "grad", ..."""
+    """Return the name of the innermost active transform of torch.func: "vmap", "grad", ..."""
     peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
     layer = peek()
     return "transform" if layer is None else layer.key().name.lower()
 
 
 def forward_mode_active() -> bool:
-    """Whether forward-mode differentiation is at work."""
+    """Return True inside forward-mode differentiation."""
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def has_tangent(tensor: Tensor) -> bool:
-    """Whether forward-mode differentiation carries a tangent on this tensor."""
+    """Return True if the tensor has a tangent of forward-mode differentiation."""
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def dispatch_mode_active() -> bool:
-    """Whether operators are intercepted, so that their results may not be real."""
+    """Return True if a dispatch mode intercepts operators, so that results may be fake tensors."""
     from torch.utils import _python_dispatch
 
     current = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
@@ -98,8 +98,8 @@ def dispatch_mode_active() -> bool:
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function or module itself, of which torch.compile may have made this one."""
-    if getattr(function, "_torchdynamo_disable", False):  # which keeps the function likewise
+    """Return the original function or module of one that torch.compile returned."""
+    if getattr(function, "_torchdynamo_disable", False):  # compiler.disable wraps the original, too
         return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
@@ -107,10 +107,10 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Call an operator for each gradient of a batch, where autograd computes many at once.
+    """Call an operator once for each gradient of a batch of gradients.
 
-    ``torch.autograd.grad(is_grads_batched=True)`` and ``jacobian(vectorize=True)`` do so by a map
-    of their own, which is not the one of torch.func.
+    ``torch.autograd.grad(is_grads_batched=True)`` and ``jacobian(vectorize=True)`` batch gradients
+    by a separate vmap, which is not that of torch.func.
     """
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
@@ -134,18 +134,18 @@ def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 _storage_uses: Any = getattr(torch._C, "_storage_Use_Count", None)
-_looks = itertools.count(1)
+_increasing = itertools.count(1)
 
 
 def memory_uses(tensor: Tensor) -> int:
-    """A number that grows where others came to use the tensor's memory, too."""
+    """Return a number that increases when another tensor starts to share this tensor's memory."""
     if _storage_uses is None:
-        return next(_looks)
+        return next(_increasing)
     return _storage_uses(tensor.untyped_storage()._cdata)
 
 
 def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
-    """x W^T + b by oneDNN, whatever torch itself would multiply by; None where it has no such."""
+    """Return oneDNN's product x W^T + b, or None if this version of torch has none."""
     product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if product is None:
         return None
@@ -153,10 +153,10 @@ def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
 
 
 class FlashAttention(NamedTuple):
-    """torch's attention in tiles on a CPU, its derivative, and whether torch itself would take it.
+    """CPU kernels of torch's flash attention, and torch's rule for choosing them.
 
-    ``forward`` returns out and the log-sum-exp of the scores, which ``backward`` takes. All are on
-    [b, h, n, c].
+    ``forward`` returns the output and the log-sum-exp of the scores, which ``backward`` needs.
+    Tensors are [b, h, n, c].
     """
 
     forward: Callable[..., tuple[Tensor, Tensor]]
@@ -164,7 +164,7 @@ class FlashAttention(NamedTuple):
     choice: Callable[..., int]
 
     def is_chosen(self, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> bool:
-        """Whether scaled_dot_product_attention would run this kernel."""
+        """Return True if scaled_dot_product_attention would run this kernel."""
         return self.choice(query, key, value, None, 0.0, causal) == SDPBackend.FLASH_ATTENTION.value
 
 
@@ -179,4 +179,4 @@ def _flash_attention() -> FlashAttention | None:
 
 
 flash_attention = _flash_attention()
-"""torch's attention in tiles on a CPU, whose two halves torch does not name in public."""
+"""Flash attention of torch on a CPU, whose forward and backward have no public names."""

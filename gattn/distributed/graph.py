@@ -147,11 +147,11 @@ class DistributedGraph(Graph):
         """Create the part; its edges are numbered so that dropout is that of the whole graph."""
         counts = halo.peers.all_gather([local.num_edges], local.device)
         before = sum(count for (count,) in counts[: halo.peers.rank])
-        local = Graph.from_layout(local.layout, local.kept, before)
+        local = Graph.from_layout(local.layout, local.kept_edges, before)
         graph = cls.__new__(cls)
         graph.__dict__.update(
             num_src=halo.num_local, num_dst=halo.num_local, num_edges=local.num_edges,
-            device=local.device, kept=local.kept, blocks=None, derived={},
+            device=local.device, kept_edges=local.kept_edges, blocks=None, derived={},
             partition=partition, halo=halo, local=local, nodes=nodes, edges=edges,
         )  # fmt: skip
         return graph

@@ -1,4 +1,4 @@
-"""Graphs as layers take them, and the edges that a caller passes."""
+"""Graph, and its construction from any form of edges."""
 
 from gattn.graph.cache import outside_transforms as outside_transforms
 from gattn.graph.graph import Graph as Graph

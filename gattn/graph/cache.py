@@ -1,8 +1,8 @@
-"""What was built from a tensor or a graph, kept with it: the one cache of gattn.
+"""The cache of gattn: objects that were built from a tensor or a graph, stored with it.
 
-A tensor is known again as the same object with the same content. Torch's count of writes misses
-those of collectives (``dist.broadcast`` into a buffer), of ``.data``, of DLPack and of NumPy arrays
-that share the memory, so that the integers themselves are summed up at each look: see
+A tensor is recognised by identity and content. Torch's version counter misses writes by
+collectives (``dist.broadcast`` into a buffer), through ``.data``, through DLPack, and through NumPy
+arrays that share the memory. The integers themselves are therefore summed at each look-up: see
 :func:`of_tensor`.
 """
 
@@ -20,87 +20,94 @@ from torch import Tensor
 from gattn.compat import torch as torch_internals
 from gattn.kernels.checksum import checksum, weighted_sum
 
-_Look = tuple[tuple[Any, ...], tuple[Tensor, ...]]
+_Fingerprint = tuple[tuple[Any, ...], tuple[Tensor, ...]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
-_MOST = 8
-"""Things built from numbers alone that are kept."""
+_MAX_OWNERLESS = 8
+"""Maximum number of cached objects that were built from their key alone."""
 _CHANGED = (
-    "edges changed by a write that torch does not count (a collective, DLPack, .data) after they "
-    "were laid out; hand over a new tensor, or call torch.autograd.graph.increment_version on it"
+    "edges were changed by a write that torch does not count (a collective, DLPack, .data) after a "
+    "Graph was built from them; pass a new tensor, or call "
+    "torch.autograd.graph.increment_version on it"
 )
 
 
-class Holder(Protocol):
-    """An object that keeps what was built from it, as a Graph does."""
+class CacheOwner(Protocol):
+    """An object that stores what was built from it, such as a Graph."""
 
     derived: dict[Any, Any]
 
 
-def cached(owner: Tensor | Holder | None, key: object, build: Callable[[], _T]) -> _T:
-    """What was built from a tensor or a graph, kept with it; torch.compile builds it in place.
+def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _T]) -> _T:
+    """Return the object with this key that is cached with its owner; build it if there is none.
 
-    Of what has no owner, being made of the numbers in its key alone, the last few are kept.
+    Under torch.compile it is always built. Without an owner the object depends on its key alone,
+    and the last few such objects are cached.
     """
     if torch.compiler.is_compiling():
         return build()
     if owner is None:
-        return _of_numbers(key, build)
-    kept = of_tensor(owner) if isinstance(owner, Tensor) else owner.derived
-    if key in kept:
-        return kept[key]
-    made = outside_transforms(build)()
-    if not torch_internals.dispatch_mode_active():  # else what was built may not be real
-        kept[key] = made
-    return made
+        return _ownerless(key, build)
+    entries = of_tensor(owner) if isinstance(owner, Tensor) else owner.derived
+    if key in entries:
+        return entries[key]
+    result = outside_transforms(build)()
+    if not torch_internals.dispatch_mode_active():  # else the result may hold fake tensors
+        entries[key] = result
+    return result
 
 
 def cached_last(
-    graph: Holder, name: str, parts: tuple[Tensor | Holder | int, ...], build: Callable[[], _T]
+    graph: CacheOwner,
+    name: str,
+    parts: tuple[Tensor | CacheOwner | int, ...],
+    build: Callable[[], _T],
 ) -> _T:
-    """What was last built from a graph and these tensors, other graphs and numbers.
+    """Return the object that was last built from a graph and these parts, or build it.
 
-    It is kept with the graph; the others are held weakly: a graph that kept another alive could
-    come to keep itself.
+    It is stored with the graph, which refers to the parts weakly: strong references from one graph
+    to another could form a cycle that is never freed.
     """
     if torch.compiler.is_compiling():
         return build()
     tensors = [part for part in parts if isinstance(part, Tensor)]
-    if not all(map(_can_be_kept, tensors)):
+    if not all(map(_is_cacheable, tensors)):
         return build()
-    looks = [_look(tensor) for tensor in tensors]
+    fingerprints = [_fingerprint(tensor) for tensor in tensors]
     last = graph.derived.get(name)
-    if last is not None and _same(last[0], parts) and all(map(_agree, last[1], looks)):
+    if last is not None and _same(last[0], parts) and all(map(_agree, last[1], fingerprints)):
         return last[2]
-    made = outside_transforms(build)()
+    result = outside_transforms(build)()
     if not torch_internals.dispatch_mode_active():
-        held = tuple(part if isinstance(part, int) else weakref.ref(part) for part in parts)
-        graph.derived[name] = held, looks, made
-    return made
+        refs = tuple(part if isinstance(part, int) else weakref.ref(part) for part in parts)
+        graph.derived[name] = refs, fingerprints, result
+    return result
 
 
 def of_tensor(tensor: Tensor) -> dict[Any, Any]:
-    """What is kept for this very tensor with its present content; a new dict where nothing is.
+    """Return the cache entries of a tensor with its present content; a new dict without any.
 
-    On a CPU the content is known by a checksum of the indices. On another device it is known by
-    torch's count of writes, and the checksum is compared there, without waiting for it: after a
-    write that torch did not count the device fails with an error, and nothing wrong is read.
+    On a CPU the content is recognised by a checksum of the indices. On another device it is
+    recognised by torch's version counter, and the checksum is compared on the device without
+    waiting: after a write that torch did not count, an assertion fails on the device, so that no
+    result uses stale entries.
     """
-    return _kept_for(tensor, _look(tensor)) if _can_be_kept(tensor) else {}
+    return _entries_of(tensor, _fingerprint(tensor)) if _is_cacheable(tensor) else {}
 
 
-def share(given: Tensor, made: Tensor) -> None:
-    """Let a sparse matrix have what is kept for another whose entries stand at the same places."""
-    if _can_be_kept(made) and _can_be_kept(given):
-        look = _look(given)
-        _keep(made, look if made.is_cpu else _look(made), _kept_for(given, look))
+def share(matrix: Tensor, other: Tensor) -> None:
+    """Share the cache entries of a sparse matrix with another that has the same indices."""
+    if _is_cacheable(other) and _is_cacheable(matrix):
+        fingerprint = _fingerprint(matrix)
+        entries = _entries_of(matrix, fingerprint)
+        _store(other, fingerprint if other.is_cpu else _fingerprint(other), entries)
 
 
 def outside_transforms(function: _F) -> _F:
-    """Make normal tensors in inference mode and under torch.func: what is kept outlives both."""
+    """Run a function outside inference mode and torch.func: cached tensors outlive both."""
 
     @functools.wraps(function)
-    def make(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: Any, **options: Any) -> Any:
         if torch.compiler.is_compiling():
             return function(*args, **options)
         transformed = torch_internals.transforms_active()
@@ -109,18 +116,19 @@ def outside_transforms(function: _F) -> _F:
         with torch.inference_mode(False), torch_internals.transforms_disabled():
             return function(*args, **options)
 
-    return cast(_F, make)
+    return cast(_F, wrapper)
 
 
 def size() -> int:
-    """Number of tensors for which something is kept."""
+    """Return the number of tensors that have cache entries."""
     return len(_entries)
 
 
-def _look(tensor: Tensor) -> _Look:
-    """What the content of a tensor is known by: where its indices lie, and their checksums.
+def _fingerprint(tensor: Tensor) -> _Fingerprint:
+    """Return what identifies the content of a tensor: shapes, strides and checksums of its indices.
 
-    On another device than a CPU, where no checksum is read, torch's count of writes comes first.
+    On a device other than the CPU, checksums are not read; version counters and addresses are used
+    in their place, and the checksums are returned for a comparison on the device.
     """
     parts = _parts(tensor)
     if _is_readable(tensor):
@@ -132,67 +140,70 @@ def _look(tensor: Tensor) -> _Look:
 
 
 def _is_readable(tensor: Tensor) -> bool:
-    """Whether a checksum is read at once, not left on a device (or there is nothing to read)."""
+    """Return True if checksums can be read without waiting for a device."""
     return tensor.is_cpu or tensor.is_meta
 
 
-def _agree(before: _Look, now: _Look) -> bool:
-    """Whether the tensor still holds what it held; checksums on a device are compared there."""
+def _agree(before: _Fingerprint, now: _Fingerprint) -> bool:
+    """Return True if two fingerprints agree; checksums on a device are compared there."""
     if before[0] != now[0]:
         return False
-    for then, here in zip(before[1], now[1]):
-        torch._assert_async(then == here, _CHANGED)
+    for old, new in zip(before[1], now[1]):
+        torch._assert_async(old == new, _CHANGED)
     return True
 
 
 class _Entry(NamedTuple):
     ref: weakref.ref[Tensor]
-    look: _Look
-    kept: dict[Any, Any]
+    fingerprint: _Fingerprint
+    objects: dict[Any, Any]
 
 
 _entries: dict[int, _Entry] = {}
-_numbers: dict[object, Any] = {}
-_one_writer = threading.Lock()
+_ownerless_objects: dict[object, Any] = {}
+_MISSING: Any = object()
+_write_lock = threading.Lock()
 
 
-def _kept_for(tensor: Tensor, look: _Look) -> dict[Any, Any]:
+def _entries_of(tensor: Tensor, fingerprint: _Fingerprint) -> dict[Any, Any]:
     entry = _entries.get(id(tensor))
-    if entry is not None and entry.ref() is tensor and _agree(entry.look, look):
-        return entry.kept
-    return _keep(tensor, look, {})
+    if entry is not None and entry.ref() is tensor and _agree(entry.fingerprint, fingerprint):
+        return entry.objects
+    return _store(tensor, fingerprint, {})
 
 
-def _keep(tensor: Tensor, look: _Look, kept: dict[Any, Any]) -> dict[Any, Any]:
+def _store(tensor: Tensor, fingerprint: _Fingerprint, objects: dict[Any, Any]) -> dict[Any, Any]:
     key = id(tensor)
-    ref = weakref.ref(tensor, lambda ref: _forget(key, ref))
-    _entries[key] = _Entry(ref, look, kept)
-    return kept
+    ref = weakref.ref(tensor, lambda ref: _remove(key, ref))
+    _entries[key] = _Entry(ref, fingerprint, objects)
+    return objects
 
 
-def _forget(key: int, ref: weakref.ref[Tensor]) -> None:
+def _remove(key: int, ref: weakref.ref[Tensor]) -> None:
     entry = _entries.get(key)
     if entry is not None and entry.ref is ref:
         del _entries[key]
 
 
-def _of_numbers(key: object, build: Callable[[], _T]) -> _T:
+def _ownerless(key: object, build: Callable[[], _T]) -> _T:
     if torch_internals.dispatch_mode_active():
         return build()
-    made = _numbers.get(key, _numbers)
-    if made is not _numbers:
-        return made
-    made = outside_transforms(build)()
-    with _one_writer:
-        while len(_numbers) >= _MOST:
-            del _numbers[next(iter(_numbers))]
-        _numbers[key] = made
-    return made
+    result = _ownerless_objects.get(key, _MISSING)
+    if result is not _MISSING:
+        return result
+    result = outside_transforms(build)()
+    with _write_lock:
+        while len(_ownerless_objects) >= _MAX_OWNERLESS:
+            del _ownerless_objects[next(iter(_ownerless_objects))]
+        _ownerless_objects[key] = result
+    return result
 
 
-def _can_be_kept(tensor: Tensor) -> bool:
-    """Whether the tensor is real, and its content known: off the CPU one made in inference mode
-    counts no writes."""
+def _is_cacheable(tensor: Tensor) -> bool:
+    """Return True if a tensor is real and its writes can be detected.
+
+    Tensors created in inference mode have no version counter, which is needed off the CPU.
+    """
     return (
         tensor.layout in _PARTS
         and (tensor.is_cpu or not tensor.is_inference())
@@ -201,11 +212,11 @@ def _can_be_kept(tensor: Tensor) -> bool:
     )
 
 
-def _same(held: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
-    """Whether these are the objects that were held, or equal numbers."""
-    return len(held) == len(parts) and all(
+def _same(refs: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
+    """Return True if the references point to these objects; numbers are compared by value."""
+    return len(refs) == len(parts) and all(
         x == y if isinstance(x, int) or isinstance(y, int) else x() is y
-        for x, y in zip(held, parts)
+        for x, y in zip(refs, parts)
     )
 
 
@@ -218,6 +229,8 @@ _PARTS: dict[torch.layout, Callable[[Any], tuple[Tensor, ...]]] = {
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The dense tensors that hold the indices of this one: in an EdgeIndex or an Index the one
-    inside it, whose writes are counted; in a sparse matrix two."""
+    """Return the dense tensors with the indices of a tensor.
+
+    For an EdgeIndex or an Index it is the inner tensor, which has the version counter.
+    """
     return _PARTS[tensor.layout](tensor)

@@ -1,4 +1,4 @@
-"""Edges as users have them: anything that holds edges to pairs of a source and a destination."""
+"""Conversion of tensors, sparse matrices and networkx graphs to pairs of source and destination."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from gattn.graph.cache import outside_transforms
 
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """(source, destination, num_src, num_dst) of anything that holds edges."""
+    """Return (source, destination, num_src, num_dst) of edges in any supported form."""
     check_not_traced()
-    check_made_outside("edges", edges, ": lay out a gattn.Graph beforehand")
+    check_made_outside("edges", edges, ": create a gattn.Graph beforehand")
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
-        source, destination, own = _from_torch_sparse(edges)
+        source, destination, stored_size = _from_torch_sparse(edges)
     elif isinstance(edges, Tensor):
-        source, destination, own = _from_pairs(edges)
+        source, destination, stored_size = _from_pairs(edges)
     elif hasattr(edges, "tocoo"):
-        source, destination, own = _from_scipy(edges)
+        source, destination, stored_size = _from_scipy(edges)
     elif is_networkx(edges):
-        source, destination, own = _from_networkx(edges)
+        source, destination, stored_size = _from_networkx(edges)
     elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):  # a torch_sparse.SparseTensor
         (destination, source, _), (rows, cols) = edges.coo(), edges.sparse_sizes()
-        own = cols, rows
+        stored_size = cols, rows
     else:
         raise TypeError(
             "edges must be a (2, e) integer tensor, an EdgeIndex, a torch or SciPy sparse matrix, "
             f"a SparseTensor, a networkx graph or a Graph; got {type(edges).__name__}"
         )
-    num_src, num_dst = _resolve_size(size, own, source, destination)
+    num_src, num_dst = _resolve_size(size, stored_size, source, destination)
     return source, destination, num_src, num_dst
 
 
 def _resolve_size(
     size: int | tuple[int, int] | None,
-    own: tuple[int, int] | None,
+    stored_size: tuple[int, int] | None,
     source: Tensor,
     destination: Tensor,
 ) -> tuple[int, int]:
-    asked = as_size(size)
-    if asked is not None:
-        if own is not None and own != asked:
-            raise ValueError(f"size must be {own}, that of the given edges; got {asked}")
-        return asked
-    if own is not None:
-        return own
+    explicit_size = as_size(size)
+    if explicit_size is not None:
+        if stored_size is not None and stored_size != explicit_size:
+            raise ValueError(f"size must be {stored_size}, that of edges; got {explicit_size}")
+        return explicit_size
+    if stored_size is not None:
+        return stored_size
     if source.numel() == 0:
         return 0, 0
     largest = max(int(source.max()), int(destination.max())) + 1
@@ -61,13 +61,13 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
         raise ValueError(f"edge_index must have shape (2, e); got {tuple(edges.shape)}")
     if edges.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
-    own = None
+    stored_size = None
     sparse_size: Any = getattr(edges, "sparse_size", None)
     if sparse_size is not None:  # an EdgeIndex: rows are sources
         rows, cols = sparse_size()
-        own = (rows, cols) if rows is not None and cols is not None else None
+        stored_size = (rows, cols) if rows is not None and cols is not None else None
         edges = edges.as_tensor()  # type: ignore[attr-defined]
-    return edges[0], edges[1], own
+    return edges[0], edges[1], stored_size
 
 
 def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
@@ -80,7 +80,7 @@ def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Rows are sources and columns destinations, as networkx and PyG's converter have them."""
+    """Read a SciPy matrix; rows are sources, columns destinations, as in networkx and PyG."""
     if len(matrix.shape) != 2:
         raise ValueError(f"a SciPy matrix of edges must have 2 dimensions; got {matrix.shape}")
     coo = matrix.tocoo()
@@ -90,12 +90,12 @@ def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def is_networkx(edges: Any) -> bool:
-    """Whether this is a networkx graph."""
+    """Return True for a networkx graph."""
     return hasattr(edges, "is_directed") and hasattr(edges, "nodes")
 
 
 def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Nodes numbered in iteration order; an undirected edge stands for both directions."""
+    """Read a networkx graph: nodes in iteration order, undirected edges in both directions."""
     number = {node: position for position, node in enumerate(graph.nodes)}
     pairs = [(number[a], number[b]) for a, b in graph.edges()]
     rows = networkx_rows(graph)
@@ -107,16 +107,16 @@ def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def networkx_rows(graph: Any) -> Tensor:
-    """For each edge that is laid out, the position in ``graph.edges()`` of the one it stands for.
+    """Return for each directed edge the position of its networkx edge in ``graph.edges()``.
 
-    An undirected edge has two beside each other, one for each direction; a loop has one.
+    An undirected edge gives two adjacent entries, one for each direction; a self-loop gives one.
     """
-    ways = [1 if graph.is_directed() or a == b else 2 for a, b in graph.edges()]
-    return torch.arange(len(ways)).repeat_interleave(torch.tensor(ways, dtype=torch.int64))
+    counts = [1 if graph.is_directed() or a == b else 2 for a, b in graph.edges()]
+    return torch.arange(len(counts)).repeat_interleave(torch.tensor(counts, dtype=torch.int64))
 
 
 def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """(num_src, num_dst) of what stands for it."""
+    """Return (num_src, num_dst) for a ``size`` argument."""
     if size is None:
         return None
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
@@ -126,19 +126,19 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def _is_count(value: Any) -> bool:
-    """Whether this stands for a whole number, Python's or NumPy's."""
+    """Return True for an integer of Python, NumPy or torch.compile."""
     if isinstance(value, (int, torch.SymInt)):
         return not isinstance(value, bool)
     return hasattr(value, "__index__") and not isinstance(value, Tensor)
 
 
 def _as_int(value: Any) -> Any:
-    """A number as Python has it; one that compiled code leaves open stays open."""
+    """Return a Python int; a symbolic integer of compiled code is returned unchanged."""
     return value if isinstance(value, (int, torch.SymInt)) else operator.index(value)
 
 
 def check_count(name: str, value: Any, least: int = 0) -> None:
-    """Raise unless given an int that is not below the least."""
+    """Raise unless the value is an int >= least."""
     if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an int; got {value!r}")
     if value < least:
@@ -146,7 +146,7 @@ def check_count(name: str, value: Any, least: int = 0) -> None:
 
 
 def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
-    """Raise where edges were made or mapped over within a transform of torch.func."""
+    """Raise if edges were created or batched inside a transform of torch.func."""
     if (
         not torch.compiler.is_compiling()
         and isinstance(edges, Tensor)

@@ -1,4 +1,4 @@
-"""Edges sorted into a layout: checked, on any device, and as one operator in compiled code."""
+"""Validation and sorting of edges into a layout, on any device and in compiled code."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gattn.layout.layout import Layout
 
 @outside_transforms
 def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Check edges and lay them out; compiled code does both in one operator."""
+    """Check edges and build their layout; compiled code does both in one operator."""
     if not _is_real(source):
         return sort(source, destination, num_src, num_dst)
     layout = sort(source, destination, num_src, num_dst)
     if cpu.serves(source.device) and not onnx.exporting():
         return layout
-    # What is out of range has been sorted, too.
+    # The range is checked after sorting, in one read together with the degrees.
     if source.numel() == 0:
         return layout
-    return _read_at_once(source, destination, layout, num_src, num_dst)
+    return _check_and_measure(source, destination, layout, num_src, num_dst)
 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Lay out edges that are within range, or will be checked; on a CPU they are checked here."""
+    """Build the layout of edges whose range the caller guarantees; on a CPU it is checked."""
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
     if not _is_real(source):
@@ -40,19 +40,21 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
     if layout is None:
         check_range(source, num_src, "source")
         check_range(destination, num_dst, "destination")
-        raise ValueError("an edge was out of range when it was read, and has been written since")
+        raise ValueError(
+            "an edge index was out of range while sorting and was then changed by another thread"
+        )
     return layout
 
 
 @outside_transforms
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Lay out edges within range that are sorted by (destination, source): nothing is sorted.
+    """Build the layout of valid edges that are already sorted by (destination, source).
 
     Args:
-        rowptr: [n + 1], where the edges of each destination begin.
-        col: [e], their sources, ascending within a destination.
+        rowptr: [n + 1], offset of the first edge of each destination.
+        col: [e], sources, ascending within a destination.
         perm: [e], the caller's position of each edge.
-        num_src: m.
+        num_src: number of sources, m.
     """
     if cpu.serves(col.device):
         return cpu.lay_out_rows(rowptr, col, perm, num_src)
@@ -60,22 +62,23 @@ def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Lay
 
 
 def _is_real(index: Tensor) -> bool:
-    """Whether there are numbers to sort; where only shapes are computed, the operator serves."""
+    """Return False for fake, meta and traced tensors, which have no values to sort."""
     fake = index.is_meta or isinstance(index, torch_internals.FakeTensor)
     return not (fake or torch.compiler.is_compiling())
 
 
-def _read_at_once(
+def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices and note the largest degrees: one wait for the device."""
+    """Check the indices and measure the maximum degrees, waiting for the device once."""
     degrees = stats.largest(layout.rowptr), stats.largest(layout.colptr)
-    read = *source.aminmax(), *destination.aminmax(), *degrees
-    found = torch.stack([number.long() for number in read]).tolist()
-    if min(found[0], found[2]) < 0 or found[1] >= num_src or found[3] >= num_dst:
+    scalars = *source.aminmax(), *destination.aminmax(), *degrees
+    values = torch.stack([scalar.long() for scalar in scalars]).tolist()
+    low, last_source, low_destination, last_destination, max_in, max_out = values
+    if min(low, low_destination) < 0 or last_source >= num_src or last_destination >= num_dst:
         check_range(source, num_src, "source")
         check_range(destination, num_dst, "destination")
-    return stats.with_facts(layout, found[4], found[5])
+    return stats.with_stats(layout, max_in, max_out)
 
 
 @torch.library.custom_op(
@@ -84,14 +87,14 @@ def _read_at_once(
     schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
 )
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Layout-building as an operator: what torch.compile records for bare edges."""
+    """Build a layout as a custom operator, which torch.compile records for edge tensors."""
     layout = lay_out(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:
         raise ValueError(
-            f"compiled code lays out fewer than {reference.INT32_END} nodes and edges; got "
-            f"{source.numel()} edges, size ({num_src}, {num_dst}): prepare a Graph outside"
+            f"compiled code must get fewer than {reference.INT32_END} nodes and edges; got "
+            f"{source.numel()} edges, size ({num_src}, {num_dst}): create a Graph outside it"
         )
-    return [*layout[:6], *_nothing_known(source)]
+    return [*layout[:6], *_no_stats(source)]
 
 
 @_build_traced.register_fake
@@ -99,17 +102,17 @@ def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[T
     edges = source.shape[0]
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
     indices = (source.new_empty(size, dtype=torch.int32) for size in sizes)
-    return [*indices, *_nothing_known(source)]
+    return [*indices, *_no_stats(source)]
 
 
-def _nothing_known(source: Tensor) -> tuple[Tensor, Tensor]:
-    """The last fields of a layout that compiled code makes: new tensors, as an operator returns."""
+def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
+    """Return empty last fields of a layout; new tensors, because an operator may not alias."""
     return source.new_empty(0, dtype=torch.int64), source.new_empty(0, dtype=torch.int32)
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:
-    """Raise unless every index is in [0, size); the error names the first edge that is not."""
-    index = index.long()  # else the size may not fit
+    """Raise unless every index is in [0, size); the error names the first invalid edge."""
+    index = index.long()  # the size may exceed the range of a smaller dtype
     outside = ((index < 0) | (index >= size)).nonzero()
     if outside.numel() == 0:
         return

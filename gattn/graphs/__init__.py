@@ -1,7 +1,7 @@
-"""Builders: the graph on which an attention of the literature is attention over edges.
+"""Builders of graphs for common forms of attention: causal, banded, cross-attention and others.
 
-Every builder takes a batch, with one size per member and members of any size, and returns one
-:class:`gattn.Graph` whose members do not touch. Node numbers run through the batch.
+Every builder takes a batch, as a list with the size of each member, and returns one
+:class:`gattn.Graph` without edges between members. Nodes are numbered through the batch.
 """
 
 from gattn.graphs.blocks import band, bipartite, causal, complete

@@ -1,4 +1,4 @@
-"""Sets and sequences: complete, causal, band and bipartite graphs, batched by sizes."""
+"""Graphs of sets and sequences: complete, causal, band and bipartite."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Device = torch.device | str | None
 
 
 def complete(sizes: Sequence[int], *, device: Device = None) -> Graph:
-    r"""Every node attends to every node of its set, itself included: self-attention over sets.
+    r"""Build a graph in which every node attends to all nodes of its set: self-attention.
 
     .. math:: j \to i \quad\text{for all } i, j \text{ of one set}
 
     Args:
         sizes: number of nodes of each set; a set may be empty.
-        device: where to lay it out.
+        device: device of the graph.
 
     Returns:
         The graph of sum(sizes) nodes; edges ordered by (destination, source).
 
     Raises:
-        TypeError: for sizes that are not a sequence of ints.
-        ValueError: for a negative size.
+        TypeError: sizes is not a sequence of ints.
+        ValueError: a size is negative.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -43,20 +43,20 @@ def complete(sizes: Sequence[int], *, device: Device = None) -> Graph:
 
 
 def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
-    r"""Every token attends to itself and to those before it: masked self-attention.
+    r"""Build a graph in which every token attends to itself and earlier tokens: causal attention.
 
     .. math:: j \to i \quad\text{for } j \le i \text{ of one sequence}
 
     Args:
         sizes: number of tokens of each sequence; a sequence may be empty.
-        device: where to lay it out.
+        device: device of the graph.
 
     Returns:
         The graph of sum(sizes) nodes; edges ordered by (destination, source).
 
     Raises:
-        TypeError: for sizes that are not a sequence of ints.
-        ValueError: for a negative size.
+        TypeError: sizes is not a sequence of ints.
+        ValueError: a size is negative.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -74,23 +74,23 @@ def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
 def band(
     sizes: Sequence[int], width: int, *, one_sided: bool = False, device: Device = None
 ) -> Graph:
-    r"""Every token attends to those at most ``width`` steps away: truncated self-attention.
+    r"""Build a graph in which every token attends to tokens at most ``width`` steps away.
 
     .. math:: j \to i \quad\text{for } |i - j| \le w \text{ of one sequence}
 
     Args:
         sizes: number of tokens of each sequence; a sequence may be empty.
-        width: w, steps to either side; 0 leaves each token with itself.
-        one_sided: only the tokens before, :math:`i - w \le j \le i`.
-        device: where to lay it out.
+        width: w, number of steps to either side; with 0 each token attends to itself.
+        one_sided: whether to leave out later tokens: :math:`i - w \le j \le i`.
+        device: device of the graph.
 
     Returns:
         The graph of sum(sizes) nodes; edges ordered by (destination, source). Time and memory
-        are linear in their number, about sum(sizes) (2 w + 1).
+        are linear in the number of edges, about sum(sizes) (2 w + 1).
 
     Raises:
-        TypeError: for sizes that are not a sequence of ints, or a width that is none.
-        ValueError: for a negative size or width.
+        TypeError: sizes is not a sequence of ints, or width is not an int.
+        ValueError: a size or the width is negative.
 
     Reference:
         Beltagy, Peters, Cohan, "Longformer: the long-document transformer" (2020).
@@ -114,22 +114,22 @@ def band(
 def bipartite(
     query_sizes: Sequence[int], key_sizes: Sequence[int], *, device: Device = None
 ) -> Graph:
-    r"""Every query attends to every key of its own member of the batch: cross-attention.
+    r"""Build a graph in which every query attends to all keys of its member: cross-attention.
 
     .. math:: j \to i \quad\text{for all queries } i \text{ and keys } j \text{ of one member}
 
     Args:
         query_sizes: number of queries (destinations) of each member.
         key_sizes: number of keys (sources) of each member.
-        device: where to lay it out.
+        device: device of the graph.
 
     Returns:
         The graph from sum(key_sizes) sources to sum(query_sizes) destinations; edges ordered by
         (destination, source).
 
     Raises:
-        TypeError: for sizes that are not sequences of ints.
-        ValueError: for a negative size, or sequences of different lengths.
+        TypeError: sizes are not sequences of ints.
+        ValueError: a size is negative, or the two sequences have different lengths.
 
     Reference:
         Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
@@ -144,20 +144,20 @@ def bipartite(
     key_sizes = check_sizes("key_sizes", key_sizes)
     if len(query_sizes) != len(key_sizes):
         raise ValueError(
-            "query_sizes and key_sizes must be of one length; got "
+            "query_sizes and key_sizes must have the same length; got "
             f"{len(query_sizes)} and {len(key_sizes)}"
         )
     return Graph.from_blocks(Blocks(query_sizes, key_sizes, False), as_device(device))
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Raise unless given ints that are not negative."""
+    """Return sizes as a tuple; raise unless they are non-negative ints."""
     is_ints = isinstance(sizes, (list, tuple, range)) and all(
         isinstance(s, int) and not isinstance(s, bool) for s in sizes
     )
     if not is_ints:
         raise TypeError(
-            f"{name} must be a list of ints, one per member (tolist() makes one of a tensor or an "
+            f"{name} must be a list of ints, one per member (call tolist() on a tensor or an "
             f"array); got {sizes!r}"
         )
     if any(size < 0 for size in sizes):
@@ -166,12 +166,12 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def as_device(device: Device) -> torch.device:
-    """The device meant, with its number; None means torch's default."""
+    """Return the device with its index; None means torch's default device."""
     return torch.empty(0, device=device).device
 
 
 def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
-    """Where each token's sequence begins and ends: two tensors [n]."""
+    """Return the start and end of each token's sequence: two tensors [n]."""
     size = torch.tensor(sizes, dtype=torch.int64, device="cpu")
     end = size.cumsum(0).to(device)
     size = size.to(device)

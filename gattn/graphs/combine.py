@@ -1,4 +1,4 @@
-"""Graphs made of graphs: side by side, as a batch, and with a node that knows them all."""
+"""Graphs built from graphs: disjoint unions, batches and virtual nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.layout import stats
 
 
 def disjoint_union(graphs: Iterable[Graph]) -> Graph:
-    r"""Graphs side by side as one, which no edge joins: a batch.
+    r"""Join graphs into one, without edges between them.
 
     .. math:: m_b + j \to n_b + i \quad\text{for all edges } j \to i \text{ of graph } b,
 
@@ -25,11 +25,11 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
         graphs: at least one graph, all on one device.
 
     Returns:
-        The graph with the nodes and the edges of the first, then those of the second, and so on.
+        The graph with the nodes and edges of the first graph, then of the second, and so on.
 
     Raises:
-        TypeError: for other than a list of graphs.
-        ValueError: for no graph at all.
+        TypeError: graphs is not a list of graphs.
+        ValueError: the list is empty.
 
     Reference:
         Fey, Lenssen, "Fast graph representation learning with PyTorch Geometric" (2019).
@@ -55,25 +55,25 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
 
 
 def from_batch(edges: Any, ptr: Tensor) -> Graph:
-    r"""The edges of a batch of graphs, with what PyG's batches tell of it: where each one begins.
+    r"""Create the graph of a batch of small graphs, from its edges and node offsets.
 
     .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
 
-    Where every graph is small (64 nodes at most) and sparse (fewer than 8 edges a node), as
-    molecules are, kernels for CUDA devices then take whole graphs at once. Results are those of
-    ``Graph(edges, n)``.
+    If every graph is small (at most 64 nodes) and sparse (fewer than 8 edges per node), such as a
+    molecule, CUDA kernels then process whole graphs at once, which is faster. Results equal those
+    of ``Graph(edges, n)``.
 
     Args:
-        edges: a (2, e) integer tensor, or whatever else :class:`gattn.Graph` takes.
-        ptr: [g + 1] int32 or int64, from 0 to n: graph b has the nodes ptr[b] to ptr[b + 1] - 1,
-            possibly none; ``Batch.ptr`` of PyG.
+        edges: a (2, e) integer tensor, or another argument of :class:`gattn.Graph`.
+        ptr: [g + 1] int32 or int64, node offsets from 0 to n, such as PyG's ``Batch.ptr``: graph b
+            has the nodes ptr[b] to ptr[b + 1] - 1, and may be empty.
 
     Returns:
         The square graph of n nodes, with the edges in the caller's order.
 
     Raises:
-        TypeError: for a ptr that is not an integer tensor.
-        ValueError: for a ptr that does not rise from 0, or an edge between two graphs.
+        TypeError: ptr is not an integer tensor.
+        ValueError: ptr does not ascend from 0, or an edge joins two graphs.
 
     Reference:
         Fey, Lenssen, "Fast graph representation learning with PyTorch Geometric" (2019).
@@ -89,7 +89,7 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
         raise TypeError(f"ptr must be an int32 or int64 tensor; got {got}")
     bounds = ptr.tolist() if ptr.dim() == 1 else []
     if not bounds or bounds[0] != 0 or bounds != sorted(bounds):
-        raise ValueError(f"ptr must have shape (g + 1,) and rise from 0; got {ptr}")
+        raise ValueError(f"ptr must have shape (g + 1,) and ascend from 0; got {ptr}")
     graph = Graph(edges, bounds[-1])
     ptr = ptr.to(graph.device)
     source, destination = torch.searchsorted(ptr, graph.edge_index, right=True) - 1
@@ -97,14 +97,14 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
     if crossing.numel():
         edge = int(crossing[0])
         raise ValueError(
-            f"edges must stay within their graph; edge {edge} leads from graph {int(source[edge])} "
+            f"edges must not join two graphs; got edge {edge} from graph {int(source[edge])} "
             f"to graph {int(destination[edge])}"
         )
     return _with_graph_ptr(graph, bounds)
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
-    r"""Add one node per graph, joined both ways with all of that graph's nodes.
+    r"""Add one node for each graph, with edges to and from all nodes of the graph.
 
     .. math:: j \to n + b, \quad n + b \to j \quad\text{for all nodes } j \text{ of graph } b
 
@@ -112,16 +112,17 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
 
     Args:
         graph: a square graph of n nodes.
-        index: [n], the graph of each node; None means a single graph.
+        index: [n] int32 or int64, the graph of each node; None for a single graph.
         num_graphs: number of graphs, g.
 
     Returns:
-        The graph of n + g nodes, that of graph b being node n + b. Edges: those given, in their
-        order, then node -> virtual node for each node, then virtual node -> node for each node.
+        The graph of n + g nodes; the virtual node of graph b is n + b. Edges: the edges of the
+        graph in their order, then node -> virtual node for each node, then virtual node -> node
+        for each node.
 
     Raises:
-        TypeError: for other than a graph, or an index that is not an integer tensor.
-        ValueError: for a bipartite graph, or an index of another shape or out of range.
+        TypeError: graph is no Graph, or index is not an integer tensor.
+        ValueError: the graph is bipartite, or index has a wrong shape or is out of range.
 
     Reference:
         Gilmer et al., "Neural message passing for quantum chemistry" (ICML 2017).
@@ -149,7 +150,7 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
 
 @outside_transforms
 def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
-    """The same graph, whose layout tells where the graphs of the batch begin."""
+    """Return the graph with graph_ptr in its layout."""
     layout = graph.layout
     return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 

@@ -1,4 +1,4 @@
-"""To and from networkx, and the numbers that others store with edges."""
+"""Conversion from and to networkx, and edge features of networkx and SciPy."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gattn.graph.edge_input import is_networkx, networkx_rows
 
 
 def from_networkx(graph: Any) -> Graph:
-    """Lay out a networkx graph: its edges alone; :func:`edge_features` reads their attributes.
+    """Create a graph from the edges of a networkx graph; :func:`edge_features` reads attributes.
 
     Args:
-        graph: any networkx graph. Nodes are numbered in iteration order; an undirected edge
-            stands for both directions, a loop for one.
+        graph: any networkx graph. Nodes are numbered in iteration order. An undirected edge gives
+            two edges, one in each direction; a self-loop gives one.
 
     Returns:
-        The graph; edges in the order of ``graph.edges()``, both directions of an undirected one
-        beside each other. A layer that is given the networkx graph itself takes one row of
-        features for each of ``graph.edges()``; with this graph it takes one for each direction.
+        The graph; edges in the order of ``graph.edges()``, with the two directions of an undirected
+        edge adjacent. If you pass the networkx graph itself to a layer, edge features have one row
+        for each of ``graph.edges()``; with this graph they have one for each direction.
 
     Raises:
-        TypeError: for anything else.
+        TypeError: graph is no networkx graph.
 
     Reference:
         Hagberg, Schult, Swart, "Exploring network structure, dynamics, and function using
@@ -50,25 +50,25 @@ def edge_features(
     default: float | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Read the numbers that a networkx graph or a SciPy matrix stores with its edges.
+    """Read numbers that a networkx graph or a SciPy matrix stores with its edges.
 
-    A :class:`gattn.Graph` has none, and no layer reads them by itself: hand them over as
-    ``edge_attr`` or ``edge_weight``, or a logarithm of them as a bias of the score.
+    A :class:`gattn.Graph` does not store them, and no layer reads them by itself: pass them as
+    ``edge_attr`` or ``edge_weight``, or pass their logarithm as a bias of the score.
 
     Args:
-        edges: a networkx graph, or a SciPy sparse matrix, whose values are its one feature; the
-            value [j, i] is that of the edge j -> i.
-        names: the attribute, or the d attributes, of the edges of a networkx graph.
-        default: for edges without the attribute; None means that each must have it.
-        dtype: of the result.
+        edges: a networkx graph, or a SciPy sparse matrix, whose entry [j, i] is the only feature
+            of the edge j -> i.
+        names: name or d names of edge attributes of a networkx graph.
+        default: value for edges without the attribute; None requires that every edge has it.
+        dtype: dtype of the result.
 
     Returns:
-        [e, d], in the order of the edges of ``Graph(edges)``: an undirected edge has its numbers in
-        both directions.
+        [e, d], in the edge order of ``Graph(edges)``; both directions of an undirected edge have
+        the same features.
 
     Raises:
-        TypeError: for edges of another kind, or an attribute that is not a number.
-        ValueError: for an edge without the attribute.
+        TypeError: edges have another type, or an attribute is not a number.
+        ValueError: an edge lacks the attribute and there is no default.
 
     Reference:
         Hagberg, Schult, Swart, "Exploring network structure, dynamics, and function using
@@ -97,26 +97,28 @@ def edge_features(
 
 def _number(value: Any, name: str, ends: list[Any]) -> float:
     if value is None:
-        raise ValueError(f"every edge must have {name!r}, or a default be given; {ends} has none")
+        raise ValueError(
+            f"every edge must have {name!r} unless default is set; got none at edge {ends}"
+        )
     if not hasattr(value, "__float__"):
         raise TypeError(f"{name!r} must be a number; got {value!r} at edge {ends}")
     return float(value)
 
 
 def to_networkx(graph: Graph) -> Any:
-    """Make a networkx graph of a graph, multi-edges and loops kept.
+    """Convert a graph to networkx, including parallel edges and self-loops.
 
     Args:
         graph: any graph.
 
     Returns:
-        A ``networkx.MultiDiGraph``; the key of an edge is its position in the caller's order, so
-        that per-edge values find their edge. Nodes are 0 to n - 1; where sources and destinations
-        differ in number, 0 to m - 1 are the sources and m to m + n - 1 the destinations, with
-        networkx's attribute ``bipartite`` 0 and 1.
+        A ``networkx.MultiDiGraph``. The key of an edge is its position in the caller's order, which
+        is the row of its per-edge values. Nodes are 0 to n - 1. In a bipartite graph 0 to m - 1 are
+        the sources and m to m + n - 1 the destinations, with networkx's attribute ``bipartite``
+        0 and 1.
 
     Raises:
-        TypeError: for anything but a :class:`gattn.Graph`.
+        TypeError: graph is no :class:`gattn.Graph`.
         ImportError: networkx is not installed.
 
     Reference:
@@ -133,15 +135,15 @@ def to_networkx(graph: Graph) -> Any:
         import networkx
     except ImportError:
         raise ImportError('to_networkx needs networkx: pip install "gattn[networkx]"') from None
-    made = networkx.MultiDiGraph()
+    result = networkx.MultiDiGraph()
     first = 0
     if graph.num_src == graph.num_dst:
-        made.add_nodes_from(range(graph.num_src))
+        result.add_nodes_from(range(graph.num_src))
     else:
         first = graph.num_src
-        made.add_nodes_from(range(first), bipartite=0)
-        made.add_nodes_from(range(first, first + graph.num_dst), bipartite=1)
+        result.add_nodes_from(range(first), bipartite=0)
+        result.add_nodes_from(range(first, first + graph.num_dst), bipartite=1)
     source, destination = graph.edge_index.tolist()
     for position, (j, i) in enumerate(zip(source, destination)):
-        made.add_edge(j, first + i, key=position)
-    return made
+        result.add_edge(j, first + i, key=position)
+    return result

@@ -1,4 +1,4 @@
-"""Images and volumes: cells of a grid attend to their neighbourhood."""
+"""Grids, for attention on images, video and volumes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Neighbourhood = int | Sequence[Sequence[int]]
 def grid(
     shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
 ) -> Graph:
-    r"""Every cell of a grid attends to the cells at given offsets: attention on images and video.
+    r"""Build a graph in which every cell of a grid attends to the cells at some offsets.
 
     .. math:: p + o \to p \quad\text{for offsets } o \text{ of the neighbourhood, inside the grid}
 
     Args:
-        shape: cells along each axis, (length,), (height, width) or (depth, height, width); any
-            number of axes. Cells are numbered as ``x.flatten()`` numbers them.
-        neighbourhood: the radius of a box around the cell; or the offsets themselves, a sequence
-            of tuples with one int per axis, such as :func:`window_offsets` makes.
+        shape: number of cells along each axis, such as (length,), (height, width) or (depth,
+            height, width). Cells are numbered in row-major order, as by ``x.flatten()``.
+        neighbourhood: radius of a square window around the cell; or a sequence of offsets, tuples
+            with one int per axis, such as :func:`window_offsets` returns.
         batch: number of grids.
-        device: where to lay it out.
+        device: device of the graph.
 
     Returns:
         The graph of batch * prod(shape) nodes; edges ordered by destination, then by offset in
-        the order of the neighbourhood (that of a box is row-major). Cells on the border have
-        fewer neighbours: there is no padding.
+        the order of the neighbourhood (row-major for a radius). Cells on the border have fewer
+        neighbours: there is no padding.
 
     Raises:
-        TypeError: for a shape, neighbourhood or batch of another type.
-        ValueError: for a negative length, radius or batch, no axis, no offset, or offsets with
-            the wrong number of axes.
+        TypeError: shape, neighbourhood or batch has a wrong type.
+        ValueError: a length, radius or batch is negative, there is no axis or no offset, or offsets
+            have the wrong number of axes.
 
     Reference:
         Ramachandran et al., "Stand-alone self-attention in vision models" (NeurIPS 2019).
@@ -59,7 +59,7 @@ def grid(
 def grid_offsets(
     shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
 ) -> Tensor:
-    r"""Which offset each edge of :func:`grid` bridges, to learn a bias or an embedding per offset.
+    r"""Return the offset index of each edge of :func:`grid`, to learn a bias for each offset.
 
     .. math:: r(p + o_t \to p) = t \quad\text{for the offsets } o_t \text{ of the neighbourhood}
 
@@ -67,11 +67,11 @@ def grid_offsets(
         shape: as in :func:`grid`.
         neighbourhood: as in :func:`grid`.
         batch: number of grids.
-        device: where to.
+        device: device of the result.
 
     Returns:
-        [e] int64, the position of the edge's offset in the neighbourhood (a box of radius r on d
-        axes has (2 r + 1)^d offsets in row-major order).
+        [e] int64, position of the edge's offset in the neighbourhood (a radius r on d axes has
+        (2 r + 1)^d offsets in row-major order).
 
     Raises:
         TypeError: as :func:`grid`.
@@ -90,19 +90,19 @@ def grid_offsets(
 
 
 def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
-    r"""List the offsets of a box with one radius per axis, row-major.
+    r"""Return the offsets of a window with one radius per axis, in row-major order.
 
     .. math:: \{o : |o_a| \le r_a \text{ for each axis } a\}
 
     Args:
-        radii: steps to either side along each axis.
+        radii: number of steps to either side along each axis.
 
     Returns:
-        prod(2 r + 1) offsets.
+        List of prod(2 r + 1) offsets.
 
     Raises:
-        TypeError: for other than ints.
-        ValueError: for no axis or a negative radius.
+        TypeError: radii is not a sequence of ints.
+        ValueError: there is no axis, or a radius is negative.
 
     Reference:
         Ramachandran et al., "Stand-alone self-attention in vision models" (NeurIPS 2019).
@@ -119,7 +119,7 @@ def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
 def _edges(
     shape: Sequence[int], neighbourhood: Neighbourhood, batch: int, device: Device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(source, destination, offset) of every edge, ordered by destination and offset."""
+    """Return (source, destination, offset) of every edge, ordered by destination and offset."""
     _check_axes("shape", shape)
     check_count("batch", batch)
     offsets = torch.tensor(_offsets(len(shape), neighbourhood), device=device)
@@ -129,10 +129,10 @@ def _edges(
 
     inside = torch.ones(*shape, count, dtype=torch.bool, device=device)
     for axis, length in enumerate(shape):
-        place = torch.arange(length, device=device)[:, None] + offsets[:, axis]
+        coordinate = torch.arange(length, device=device)[:, None] + offsets[:, axis]
         view = [1] * len(shape) + [count]
         view[axis] = length
-        inside &= ((place >= 0) & (place < length)).view(view)
+        inside &= ((coordinate >= 0) & (coordinate < length)).view(view)
     cell, offset = inside.view(cells, count).nonzero().unbind(1)
     source = cell + (offsets * torch.tensor(strides, device=device)).sum(1)[offset]
 
@@ -141,7 +141,7 @@ def _edges(
 
 
 def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
-    """Every offset of a neighbourhood, as given or over a box."""
+    """Return the list of offsets of a neighbourhood."""
     if isinstance(neighbourhood, int):
         return window_offsets([neighbourhood] * axes)
     if not isinstance(neighbourhood, Sequence) or not all(map(_is_offset, neighbourhood)):
@@ -162,10 +162,10 @@ def _is_offset(offset: object) -> bool:
 
 
 def _check_axes(name: str, lengths: Sequence[int]) -> None:
-    """Raise unless given an int >= 0 for each of one or more axes."""
+    """Raise unless lengths has an int >= 0 for each of one or more axes."""
     if not isinstance(lengths, Sequence):
         raise TypeError(f"{name} must hold an int per axis; got {lengths!r}")
     if len(lengths) == 0:
-        raise ValueError(f"{name} must hold an int per axis, of at least one; got {lengths!r}")
+        raise ValueError(f"{name} must hold an int per axis, for at least one; got {lengths!r}")
     for length in lengths:
         check_count(f"each of {name}", length)

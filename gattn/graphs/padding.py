@@ -1,4 +1,4 @@
-"""Between padded batches, as tokenizers and torch make them, and rows one after the other."""
+"""Conversion between padded batches and concatenated rows of sequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gattn.graphs.blocks import check_sizes
 
 
 def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    r"""Take the padding out of a batch: the rows of its sequences, one sequence after the other.
+    r"""Remove the padding of a batch: concatenate the rows of its sequences.
 
     .. math:: \text{rows}_{s_b + t} = x_{bt} \quad\text{for the tokens } t \text{ of sequence } b,
 
@@ -19,20 +19,20 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
 
     Args:
         x: [b, t, ...], a padded batch.
-        lengths: how many tokens each sequence has, b ints or an integer tensor [b], the padding
-            being at the end; or a tensor [b, t] that is True or 1 at tokens, wherever they are (the
-            ``attention_mask`` of a tokenizer; the opposite of torch's ``key_padding_mask``).
+        lengths: number of tokens of each sequence, b ints or an integer tensor [b], with padding at
+            the end; or a mask [b, t] that is True or 1 at tokens in any place (the
+            ``attention_mask`` of a tokenizer; the negation of torch's ``key_padding_mask``).
 
     Returns:
-        The tokens [n, ...], differentiable, and the sizes that :func:`causal`, :func:`band` or
-        :func:`complete` take. Without any sequence or token, no rows.
+        The tokens [n, ...], differentiable, and the sizes for :func:`causal`, :func:`band` or
+        :func:`complete`. Without tokens there are no rows.
 
     Raises:
-        TypeError: for other than a tensor, or lengths that are neither ints nor bools.
-        ValueError: for a wrong shape, or a length that is negative or above t.
+        TypeError: x is no tensor, or lengths are neither ints nor bools.
+        ValueError: a shape is wrong, or a length is negative or above t.
 
     Reference:
-        Dao et al., "FlashAttention" (NeurIPS 2022), whose ``unpad_input`` this is.
+        Dao et al., "FlashAttention" (NeurIPS 2022); the same as its ``unpad_input``.
 
     Example:
         >>> import torch
@@ -51,7 +51,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
     count, length = x.shape[:2]
     if isinstance(lengths, Tensor) and lengths.dim() == 2 and not lengths.is_floating_point():
         if not ((lengths == 0) | (lengths == 1)).all():
-            raise ValueError("a mask must hold 1 at tokens and 0 at padding; it holds others")
+            raise ValueError("a mask must hold 1 at tokens and 0 at padding; got other values")
         lengths = lengths.bool()
     if isinstance(lengths, Tensor) and lengths.dtype == torch.bool:
         if lengths.shape != x.shape[:2]:
@@ -69,27 +69,27 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
 def unpack(
     rows: Tensor, sizes: Sequence[int], length: int | None = None, fill: float = 0.0
 ) -> Tensor:
-    r"""Make a padded batch of sequences whose rows lie one after the other: undo :func:`pack`.
+    r"""Create a padded batch from concatenated rows of sequences: the inverse of :func:`pack`.
 
     .. math:: x_{bt} = \text{rows}_{s_b + t} \quad\text{for } t < \text{sizes}_b,
         \qquad \text{fill beyond}
 
     Args:
-        rows: [n, ...], n the sum of the sizes.
+        rows: [n, ...], where n is the sum of the sizes.
         sizes: number of rows of each sequence.
-        length: t, to which sequences are padded at their end; None means the longest.
-        fill: what the padding holds.
+        length: padded length t; None for the largest size.
+        fill: value of the padding.
 
     Returns:
-        [b, t, ...], differentiable; ``torch.arange(t) < torch.tensor(sizes)[:, None]`` tells rows
-        from padding.
+        [b, t, ...], differentiable, with padding at the end of each sequence. The mask of rows is
+        ``torch.arange(t) < torch.tensor(sizes)[:, None]``.
 
     Raises:
-        TypeError: for other than a tensor and ints.
-        ValueError: for rows that are not as many as the sizes say, or a sequence above length.
+        TypeError: rows is no tensor, or sizes are not ints.
+        ValueError: the number of rows is not the sum of the sizes, or a size exceeds length.
 
     Reference:
-        Dao et al., "FlashAttention" (NeurIPS 2022), whose ``pad_input`` this is.
+        Dao et al., "FlashAttention" (NeurIPS 2022); the same as its ``pad_input``.
 
     Example:
         >>> import torch
@@ -115,7 +115,7 @@ def unpack(
 
 
 def _lengths(lengths: Sequence[int] | Tensor, count: int, length: int) -> tuple[int, ...]:
-    """Lengths as ints, one for each sequence."""
+    """Return lengths as ints; raise unless there is one for each sequence."""
     if isinstance(lengths, Tensor):
         if lengths.is_floating_point() or lengths.is_complex():
             raise TypeError(f"lengths must hold integers or bools; got {lengths.dtype}")
@@ -126,5 +126,5 @@ def _lengths(lengths: Sequence[int] | Tensor, count: int, length: int) -> tuple[
     if len(sizes) != count:
         raise ValueError(f"lengths must be {count}, one for each sequence; got {len(sizes)}")
     if max(sizes, default=0) > length:
-        raise ValueError(f"lengths must be <= {length}, as x is long; got {max(sizes)}")
+        raise ValueError(f"lengths must be <= {length}, the length of x; got {max(sizes)}")
     return sizes

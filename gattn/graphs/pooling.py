@@ -1,4 +1,4 @@
-"""Readouts: the nodes of each graph are attended by the graph's own queries."""
+"""Graphs for attention pooling: queries of each graph attend to the nodes of the graph."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from gattn.graph.edge_input import check_count
 
 
 def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
-    r"""Every query of a graph attends to every node of that graph: learned-query readout.
+    r"""Build a graph in which k queries per graph attend to all nodes of the graph: pooling.
 
     .. math:: j \to (g, q) \quad\text{for all nodes } j \text{ of graph } g \text{ and } q < k
 
     Args:
         index: [n] int32 or int64, the graph of each node, in any order.
-        num_queries: queries per graph, k.
-        num_graphs: number of graphs, g; without it ``index.max() + 1`` is read from the device.
+        num_queries: number of queries per graph, k.
+        num_graphs: number of graphs, g; None reads ``index.max() + 1`` from the device.
 
     Returns:
-        The graph from n sources to g * k destinations, query q of graph g being destination
-        g * k + q. Edges ordered by node, then by query: a per-edge tensor is ``view(n, k, ...)``.
-        A graph without nodes has queries without edges.
+        The graph from n sources to g * k destinations; query q of graph b is destination b * k + q.
+        Edges are ordered by node, then by query: a per-edge tensor has ``view(n, k, ...)``. The
+        queries of a graph without nodes have no edges.
 
     Raises:
-        TypeError: for an index that is not an integer tensor, or a number that is not an int.
-        ValueError: for an index of another shape or out of range, num_queries < 1 or
+        TypeError: index is not an integer tensor, or a number is not an int.
+        ValueError: index has a wrong shape or is out of range, num_queries < 1, or
             num_graphs < 0.
 
     Reference:
@@ -49,19 +49,19 @@ def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = 
 
 
 def check_index(index: Tensor, num_graphs: int | None) -> int:
-    """Number of graphs, once the index is known to name no other."""
+    """Check the graph index of nodes and return the number of graphs."""
     if num_graphs is not None:
         check_count("num_graphs", num_graphs)
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
-        came = index.dtype if isinstance(index, Tensor) else type(index).__name__
-        raise TypeError(f"index must be an int32 or int64 tensor; got {came}")
+        actual = index.dtype if isinstance(index, Tensor) else type(index).__name__
+        raise TypeError(f"index must be an int32 or int64 tensor; got {actual}")
     if index.dim() != 1:
         raise ValueError(f"index must have shape (n,); got {tuple(index.shape)}")
     if torch.compiler.is_compiling() and num_graphs is not None:
         return num_graphs  # the compiled code checks the range of the edges
     if torch.compiler.is_exporting():
         raise ValueError(
-            "torch.export fixes what is read from a tensor: give the number of graphs, num_graphs"
+            "torch.export would make num_graphs, read from a tensor, a constant: pass num_graphs"
         )
     low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
     if low < 0 or (num_graphs is not None and high >= num_graphs):

@@ -1,4 +1,4 @@
-"""Random regular expanders: few edges at each node, and short paths between all nodes."""
+"""Random regular expander graphs."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from gattn.kernels.philox import philox
 
 
 def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device = None) -> Graph:
-    r"""Every node attends to ``degree`` random others: attention over a sparse expander.
+    r"""Build a random regular graph in which every node attends to ``degree`` others: an expander.
 
     .. math::
         E = \bigcup_{t=1}^{\lfloor d/2 \rfloor}
         \{\pi_t(s) \leftrightarrow \pi_t(s + 1 \bmod n)\} \;\cup\; M,
         \qquad \lambda_2(A) \approx 2 \sqrt{d - 1}
 
-    Random Hamiltonian cycles, and for an odd d a random perfect matching M. No edge repeats, none
-    is a loop: where two cycles share an edge, the later one exchanges ends with another edge. The
-    first cycle stays whole, so that a graph with d >= 2 is connected. The second eigenvalue of a
-    random regular graph is close to the least possible, with a probability that tends to one: the
-    spectral gap d - 2 sqrt(d - 1) mixes information among all n nodes within O(log n) layers.
+    The edges are random Hamiltonian cycles and, for odd d, a random perfect matching M. There are
+    no repeated edges and no self-loops: if two cycles share an edge, the edge of the later one
+    swaps ends with another edge. The first cycle is not changed, so a graph with d >= 2 is
+    connected. The second eigenvalue of a random regular graph is close to the smallest possible
+    with a probability that tends to one: with a spectral gap d - 2 sqrt(d - 1), information mixes
+    among all n nodes within O(log n) layers.
 
-    Edges depend on the seed, the degree and the size of a member alone: they are the same on every
-    machine and with every version of torch, wherever the member stands in a batch. They join nodes
-    by their numbers: a layer on them is equivariant for the pair of the nodes and these edges, and
-    for another order of the nodes the edges are another draw.
+    The edges depend only on the seed, the degree and the size of a member: they are the same on
+    every machine, with every version of torch, and at any place in a batch. They do not depend on
+    the features, so permuting the nodes without the edges gives another graph.
 
     Args:
-        sizes: number of nodes of each member, n; of a batch of PyG ``batch.ptr.diff().tolist()``.
-        degree: d, edges into and out of each node. A member of at most d + 1 nodes is complete,
-            without loops; where n and d are odd, which no graph can have, d + 1 is taken.
-        seed: of the draws, from 0 to 2^63 - 1.
-        device: where to lay it out.
+        sizes: number of nodes of each member, n; for a PyG batch ``batch.ptr.diff().tolist()``.
+        degree: d, number of edges into and out of each node. A member with at most d + 1 nodes is
+            complete, without self-loops. If n and d are both odd, which is impossible, d + 1 is
+            used.
+        seed: random seed, from 0 to 2^63 - 1.
+        device: device of the graph.
 
     Returns:
-        The graph of sum(sizes) nodes, each edge in both directions; edges ordered by
-        (destination, source). No edges for members of no or one node.
+        The graph of sum(sizes) nodes, with each edge in both directions; edges ordered by
+        (destination, source). Members with fewer than two nodes have no edges.
 
     Raises:
-        TypeError: for sizes that are not a sequence of ints, or a degree or seed that is no int.
-        ValueError: for a negative size, degree or seed, or a seed of 2^63 or more.
+        TypeError: sizes is not a sequence of ints, or degree or seed is not an int.
+        ValueError: a size, the degree or the seed is negative, or the seed is 2^63 or more.
 
     Reference:
         Shirzad et al., "Exphormer: sparse transformers for graphs" (ICML 2023); Friedman, "A proof
@@ -73,7 +74,7 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:
-    """The edges of one member, in both directions, by destination and source: [2, e]."""
+    """Return the edges of one member in both directions, by (destination, source): [2, e]."""
     degree += nodes * degree % 2
     if 2 * degree < nodes:
         pairs = _regular(nodes, degree, seed)
@@ -81,14 +82,14 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
         order = (destination * nodes + source).argsort()
         return torch.stack([source[order], destination[order]])
     others = ~torch.eye(nodes, dtype=torch.bool, device="cpu")
-    if degree < nodes - 1:  # the others of a regular graph of few edges are regular, too
+    if degree < nodes - 1:  # the complement of a regular graph is regular
         left_out = _regular(nodes, nodes - 1 - degree, seed)
         others[left_out[0], left_out[1]] = others[left_out[1], left_out[0]] = False
     return others.nonzero().t().flip(0)
 
 
 def _regular(nodes: int, degree: int, seed: int) -> Tensor:
-    """A regular graph of degree below nodes / 2, each edge in one direction: [2, n d / 2]."""
+    """Draw a regular graph of degree below nodes / 2, each edge in one direction: [2, n d / 2]."""
     key = torch.tensor([seed ^ (nodes << 32)], device="cpu")
     orders = _orders(nodes, (degree + 1) // 2, key)
     cycles = orders[: degree // 2]
@@ -99,24 +100,24 @@ def _regular(nodes: int, degree: int, seed: int) -> Tensor:
 
 
 def _orders(nodes: int, count: int, key: Tensor) -> Tensor:
-    """Random orders of the nodes, [count, n]: those of 63 random bits each."""
+    """Draw random permutations of the nodes, [count, n], by sorting 63-bit random keys."""
     first, second = philox(key, torch.arange(2 * count * nodes, device="cpu")).view(2, count, nodes)
     return (first << 31 | second >> 1).argsort(dim=1, stable=True)
 
 
 def _words(key: Tensor, start: int) -> Iterator[int]:
-    """Random 32-bit words behind those that were drawn."""
+    """Yield random 32-bit words, from position start of the random stream."""
     while True:
         yield from philox(key, torch.arange(start, start + 1024, device="cpu")).tolist()
         start += 1024
 
 
 def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
-    """The same degrees, each edge once: a repeated a - b and some c - e become a - c and b - e.
+    """Remove repeated edges without changing degrees: a - b and c - e become a - c and b - e.
 
-    The first n edges, a cycle, stay. Below degree n / 2 a fitting c - e always exists: of the
-    n (d - 2) edges behind the cycle, both directions counted, at most d (d - 2) begin at a or at a
-    neighbour of it, and as many end at b or at a neighbour of it.
+    The first n edges, a cycle, are not changed. Below degree n / 2 a suitable c - e always exists:
+    of the n (d - 2) edges after the cycle, counted in both directions, at most d (d - 2) begin at a
+    or a neighbour of a, and equally many end at b or a neighbour of b.
     """
     edges = _Edges(pairs, nodes)
     for repeated in edges.repeated():
@@ -133,7 +134,7 @@ def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
 
 
 class _Edges:
-    """Edges that change, and how often each is there, in whichever direction."""
+    """Mutable list of undirected edges that counts the copies of each edge."""
 
     def __init__(self, pairs: Tensor, nodes: int) -> None:
         self.pairs, self.nodes = pairs, nodes
@@ -141,7 +142,7 @@ class _Edges:
         self._changes = Counter[int]()
 
     def repeated(self) -> list[int]:
-        """Positions of the edges that were there before."""
+        """Return the positions of edges that repeat an earlier edge."""
         return self._order[1:][self._names.diff() == 0].sort().values.tolist()
 
     def at(self, position: int) -> list[int]:

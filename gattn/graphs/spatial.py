@@ -1,4 +1,4 @@
-"""Points in space: each attends to its nearest, or to those within a radius."""
+"""Graphs of points in space: k nearest neighbours, and neighbours within a radius."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from gattn.graph.edge_input import check_count
 def knn(
     position: Tensor, k: int, *, index: Tensor | None = None, self_loops: bool = False
 ) -> Graph:
-    r"""Every point attends to the k points nearest to it.
+    r"""Build a graph in which every point attends to its k nearest points.
 
     .. math:: j \to i \quad\text{for } j \text{ among the } k \text{ nearest to } i
 
     Args:
         position: [n, d], any floating dtype; distances are Euclidean, in fp64.
-        k: neighbours per point; fewer where a cloud holds fewer.
-        index: [n], the cloud of each point, ascending or not; None means one cloud.
+        k: number of neighbours of each point; fewer if its cloud has fewer points.
+        index: [n] integers, the point cloud of each point, in any order; None for one cloud.
         self_loops: whether a point may be its own neighbour, and then counts among the k.
 
     Returns:
-        The graph of n nodes, on the device of position; edges ordered by destination, then from
-        near to far. Built on the CPU by SciPy's k-d tree.
+        The graph of n nodes, on the device of position; edges ordered by destination, then by
+        distance. Built on the CPU by SciPy's k-d tree.
 
     Raises:
-        ImportError: without SciPy.
-        TypeError: for other than tensors, an index of another dtype, or a k that is not an int.
-        ValueError: for a wrong shape, a position that is not finite, or k < 1.
+        ImportError: SciPy is not installed.
+        TypeError: position or index is no tensor, index has no integer dtype, or k is not an int.
+        ValueError: a shape is wrong, a position is not finite, or k < 1.
 
     Reference:
         Wang et al., "Dynamic graph CNN for learning on point clouds" (ACM TOG 2019).
@@ -46,14 +46,15 @@ def knn(
     check_count("k", k, 1)
     pairs = []
     for points, tree in _trees(position, index):
-        wanted = k if self_loops else k + 1
-        _, near = tree.query(tree.data, k=range(1, wanted + 1))
+        count = k if self_loops else k + 1
+        _, near = tree.query(tree.data, k=range(1, count + 1))
         near = torch.from_numpy(near)
         valid = near < len(points)
         if not self_loops:
-            own = near == torch.arange(len(points))[:, None]
-            valid &= ~own
-            valid[:, -1] &= own.any(1)  # among equal points, one may not find itself
+            is_self = near == torch.arange(len(points))[:, None]
+            valid &= ~is_self
+            # If several points coincide, the point itself may not be among the nearest.
+            valid[:, -1] &= is_self.any(1)
         destination, rank = valid.nonzero().unbind(1)
         pairs.append(torch.stack([points[near[destination, rank]], points[destination]]))
     return _collect(pairs, position)
@@ -62,14 +63,14 @@ def knn(
 def radius(
     position: Tensor, r: float, *, index: Tensor | None = None, self_loops: bool = False
 ) -> Graph:
-    r"""Every point attends to the points at most r away.
+    r"""Build a graph in which every point attends to the points at distance at most r.
 
     .. math:: j \to i \quad\text{for } \lVert x_i - x_j \rVert \le r
 
     Args:
         position: [n, d], any floating dtype; distances are Euclidean, in fp64.
-        r: the radius, in the unit of position.
-        index: [n], the cloud of each point, ascending or not; None means one cloud.
+        r: radius, in the unit of position.
+        index: [n] integers, the point cloud of each point, in any order; None for one cloud.
         self_loops: whether a point is its own neighbour.
 
     Returns:
@@ -77,9 +78,9 @@ def radius(
         inside each cloud. Built on the CPU by SciPy's k-d tree.
 
     Raises:
-        ImportError: without SciPy.
-        TypeError: for other than tensors, an index of another dtype, or an r that is no number.
-        ValueError: for a wrong shape, a position that is not finite, or r < 0.
+        ImportError: SciPy is not installed.
+        TypeError: position or index is no tensor, index has no integer dtype, or r is no number.
+        ValueError: a shape is wrong, a position is not finite, or r < 0.
 
     Reference:
         Schütt et al., "SchNet" (NeurIPS 2017).
@@ -97,8 +98,8 @@ def radius(
         raise ValueError(f"r must be >= 0; got {r}")
     pairs = []
     for points, tree in _trees(position, index):
-        found = tree.query_pairs(r, output_type="ndarray").reshape(-1, 2)
-        one, other = points[torch.from_numpy(found).long()].unbind(1)
+        indices = tree.query_pairs(r, output_type="ndarray").reshape(-1, 2)
+        one, other = points[torch.from_numpy(indices).long()].unbind(1)
         both = torch.stack([torch.cat([one, other]), torch.cat([other, one])])
         if self_loops:
             both = torch.cat([both, points.expand(2, -1)], dim=1)
@@ -108,7 +109,7 @@ def radius(
 
 
 def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
-    """For each cloud the numbers of its points and their k-d tree."""
+    """Return the point indices and the k-d tree of each cloud."""
     try:
         from scipy.spatial import KDTree
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The edges into a range of nodes, as a graph of its own."""
+"""Subgraph of the edges into a range of nodes."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from gattn.layout.layout import owners
 
 
 def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor]:
-    r"""Take the edges into the nodes start to stop - 1.
+    r"""Extract the subgraph of all edges into the nodes start to stop - 1.
 
     .. math:: \{ j \to i : \text{start} \le i < \text{stop} \}
 
-    They lie side by side in the layout of the whole graph, of which nothing else but their sources
-    is read, and one flag for each node.
+    These edges are contiguous in the layout of the graph, so only they and one flag per node are
+    read.
 
     Args:
         graph: a graph among n nodes.
-        start: the first node of the range.
-        stop: the node after its last.
+        start: first node of the range.
+        stop: node after the last of the range.
 
     Returns:
-        The graph of these edges, from k sources to the nodes of the range; [k] int64, its sources:
-        the nodes of the range, then the others that its edges lead from, ascending; and [e] int64,
-        the positions of its edges among the whole graph's, in the caller's order: a row of edge
-        features for each is ``edge_attr[positions]``. An empty range gives an empty graph.
+        The bipartite subgraph, from k sources to the nodes of the range; [k] int64, its sources:
+        the nodes of the range, then the other sources in ascending order; and [e] int64, the
+        positions of its edges in the caller's order of the graph, so that its edge features are
+        ``edge_attr[positions]``. An empty range gives an empty graph.
 
     Raises:
-        TypeError: for other than a graph, or bounds that are not ints.
-        ValueError: for a bipartite graph, or unless 0 <= start <= stop <= n.
+        TypeError: graph is no Graph, or the bounds are not ints.
+        ValueError: the graph is bipartite, or not 0 <= start <= stop <= n.
 
     Reference:
         Wang et al., "Deep Graph Library" (2019), whose blocks are numbered this way.
@@ -66,7 +66,7 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
 
 
 def _sources(col: Tensor, start: int, stop: int, nodes: int) -> Tensor:
-    """The nodes of the range, then the others among col in ascending order: [k]."""
+    """Return the nodes of the range, then the other nodes of col in ascending order: [k]."""
     used = torch.zeros(nodes, dtype=torch.bool, device=col.device)
     used[col] = True
     used[start:stop] = False

@@ -1,1 +1,1 @@
-"""Kernels: functions from tensors to tensors, without autograd and without checks."""
+"""Kernels: functions of tensors, without autograd and without checks of their inputs."""

@@ -1,6 +1,6 @@
-"""A 64-bit checksum of a tensor: whether it still holds what was laid out, or formed.
+"""64-bit checksum of a tensor, which detects changes of cached inputs.
 
-It depends on each number and on its place. Reads the tensor once, at memory bandwidth.
+It depends on each value and its position. It reads the tensor once, at memory bandwidth.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from gattn.kernels import cpu
 _WIDE = (torch.int32, torch.int64)
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROWS = 8
-"""Rows of a sliced tensor up to which each is summed where it lies; more are copied first."""
+"""Maximum number of rows of a sliced tensor that are summed in place; more are copied first."""
 _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 _weights: dict[torch.device, Tensor] = {}
 
 
 def checksum(t: Tensor) -> int:
-    """64 bits of a tensor on a CPU.
-
-    One without numbers (a meta tensor) gives 0.
-    """
+    """Return the 64-bit checksum of a tensor on a CPU; 0 for a meta tensor."""
     if t.is_meta:
         return 0
     if cpu.unavailable_reason():
@@ -40,10 +37,10 @@ def checksum(t: Tensor) -> int:
 
 
 def weighted_sum(t: Tensor) -> Tensor:
-    """Sum of the numbers, each times an odd weight of its place; sums wrap: [] int64.
+    """Sum the values times an odd random weight of each position, modulo 2**64: [] int64.
 
-    Of floats the bits are summed. For tensors on a device, whose sum nobody waits for, and where
-    there are no C++ kernels.
+    Floats are summed by their bits. Used for tensors on a device, without waiting for the result,
+    and without the C++ kernels.
     """
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())

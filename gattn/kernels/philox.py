@@ -1,4 +1,4 @@
-"""The counter-based generator behind dropout, in plain PyTorch: Philox4x32-10.
+"""Philox4x32-10 in PyTorch: the counter-based random generator of dropout.
 
 Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
@@ -10,15 +10,15 @@ _LOW = 0xFFFFFFFF
 
 
 def threshold(dropout: float) -> int:
-    """Draws below this 32-bit number are dropped."""
+    """Return the 32-bit threshold below which a draw means dropped."""
     return min(int(dropout * 2.0**32), _LOW)
 
 
 def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
-    """Which weights dropout keeps: [e, h] bool, keyed on (seed, canonical edge, head).
+    """Return the dropout mask of edge weights: [e, h] bool, a function of (seed, edge, head).
 
-    ``seed`` is [2] int64: the key, and the canonical number of the first edge. That is not 0 where
-    the edges are a part of a larger graph, the masks of which they then draw.
+    ``seed`` is [2] int64: the key, and the canonical number of the first edge. The latter is not 0
+    in a part of a larger graph, so that the part draws the mask of the larger graph.
     """
     key, edge_offset = seed[:1], seed[1:]
     counter = torch.arange(num_edges * heads, device=seed.device, dtype=torch.int64)
@@ -27,10 +27,10 @@ def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
 
 
 def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
-    """Which of so many numbers dropout keeps: [count] bool.
+    """Return the dropout mask of ``count`` values: [count] bool.
 
-    Each word serves one: those at counter 256 b + k the numbers k, 256 + k, 512 + k and 768 + k of
-    the b-th 1,024. ``seed`` is [2] int64: the key, and which number of these is the first.
+    The four words at counter 256 b + k belong to the values k, 256 + k, 512 + k and 768 + k of the
+    b-th block of 1,024. ``seed`` is [2] int64: the key, and the number of the first value.
     """
     number = torch.arange(count, device=seed.device) + seed[1:]
     counter = number // 1024 * 256 + number % 256
@@ -40,7 +40,7 @@ def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
 
 
 def philox(key: Tensor, counter: Tensor) -> Tensor:
-    """First 32-bit word of Philox4x32-10 at each 64-bit counter, as int64 in [0, 2**32)."""
+    """Return the first 32-bit word at each 64-bit counter, as int64 in [0, 2**32)."""
     return _words(key, counter)[0]
 
 
@@ -57,7 +57,7 @@ def _words(key: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
 
 
 def _multiply(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Low and high word of a 32 x 32 bit product; int64 wraps, and its bits are still right."""
+    """Return the low and high word of a 32 x 32 bit product, in int64 without overflow."""
     low_half, high_half = a * (b & 0xFFFF), a * (b >> 16)
     middle = (low_half >> 16) + high_half
     low = ((middle & 0xFFFF) << 16) | (low_half & 0xFFFF)

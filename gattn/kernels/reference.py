@@ -1,8 +1,8 @@
-"""Every operator in plain PyTorch: the specification, the fallback, the export path.
+"""PyTorch reference of every operator; also the fallback and the path for exports.
 
-Each function is differentiable to any order by autograd. They read and write tensors of size
-edges x channels, which the fused kernels never do. Edge inputs and outputs are in the caller's
-edge order; inside, edges are in CSR order. 16-bit inputs are computed in fp32.
+Autograd can differentiate each function to any order. The functions read and write tensors of size
+edges x channels, which the fused kernels avoid. Edge inputs and outputs are in the caller's order;
+inside, edges are in CSR order. 16-bit inputs are computed in fp32.
 """
 
 import torch
@@ -121,16 +121,16 @@ def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Zero the numbers [k] that the generator drops and scale the rest by 1 / (1 - dropout)."""
+    """Set dropped values of x, [k], to zero and scale the others by 1 / (1 - dropout)."""
     if seed is None:
         return x
-    kept = philox.keep_numbers(seed, x.shape[0], dropout)
+    mask = philox.keep_numbers(seed, x.shape[0], dropout)
     scale = 1 / (1 - dropout) if dropout < 1 else 0.0
-    return (_to_acc(x) * kept * scale).to(x.dtype)
+    return (_to_acc(x) * mask * scale).to(x.dtype)
 
 
 def _to_caller(edges: Tensor, layout: Layout) -> Tensor:
-    """Bring rows from CSR order into the caller's edge order."""
+    """Reorder rows from CSR order to the caller's edge order."""
     return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
 
 
@@ -184,12 +184,12 @@ def _gatv2_score(
 
 
 def _biased(score: Tensor, attn_bias: Tensor | None, layout: Layout) -> Tensor:
-    """Scores and the bias of each edge, [e, h] or [e, 1], in CSR order."""
+    """Add the bias of each edge, [e, h] or [e, 1], to scores in CSR order."""
     return score if attn_bias is None else score + _to_acc(attn_bias)[layout.perm.long()]
 
 
 def _to_acc(x: Tensor) -> Tensor:
-    """The numbers in the dtype that sums run in."""
+    """Convert to the accumulation dtype."""
     return x.to(acc_dtype(x.dtype))
 
 
@@ -201,7 +201,7 @@ def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout)
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """The heads of x over and over, up to so many: [e, heads, c]."""
+    """Repeat the heads of x in turn: [e, heads, c]."""
     return x if x.shape[1] == heads else x.repeat(1, heads // x.shape[1], 1)
 
 
@@ -233,7 +233,7 @@ def _attend(
 
 
 def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Zero the weights that the generator drops and scale the rest by 1 / (1 - dropout)."""
+    """Set dropped weights to zero and scale the others by 1 / (1 - dropout)."""
     if seed is None:
         return alpha
     if dropout >= 1:
@@ -242,7 +242,7 @@ def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 
 def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None) -> Tensor:
-    """out_i = sum_j alpha_ij v_j; the h_v heads of value serve the h heads of alpha in turn."""
+    """out_i = sum_j alpha_ij v_j; the h_v heads of value are repeated for the h heads of alpha."""
     values = _repeat_heads(_to_acc(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:
         values = values + edge_value

@@ -1,4 +1,4 @@
-"""Complete and causal blocks: graphs that are told by a few sizes, without their edges."""
+"""Complete and causal graphs, described by the sizes of their blocks instead of edges."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gattn.layout.layout import Layout
 
 
 class Blocks(NamedTuple):
-    """Groups of consecutive queries, each of which attends to all keys of its group or a prefix."""
+    """Sizes of blocks of consecutive queries, each of which attends to all keys of its block."""
 
     query_sizes: tuple[int, ...]
     """Number of destinations of each block."""
     key_sizes: tuple[int, ...]
     """Number of sources of each block."""
     causal: bool
-    """Whether query t of a block attends to its keys 0 .. t alone; the sizes are then equal."""
+    """Whether query t of a block attends only to its keys 0 .. t; query and key sizes are equal."""
 
     @property
     def num_edges(self) -> int:
@@ -28,7 +28,7 @@ class Blocks(NamedTuple):
         return sum(q * k for q, k in zip(self.query_sizes, self.key_sizes))
 
     def layout(self, device: torch.device | str | None = None) -> Layout:
-        """The edges, ordered by (destination, source)."""
+        """Build the layout, with edges ordered by (destination, source)."""
         counts = torch.tensor([self.query_sizes, self.key_sizes], dtype=torch.int64, device="cpu")
         counts = counts.reshape(2, -1)
         end = counts[1].cumsum(0)
@@ -41,5 +41,5 @@ class Blocks(NamedTuple):
             last = torch.arange(1, num_dst + 1, device=device)
         layout = ranges.build(first, last, num_src, self.num_edges)
         sizes = [size for size in zip(self.query_sizes, self.key_sizes) if all(size)]
-        most_queries, most_keys = map(max, zip(*sizes)) if sizes else (0, 0)
-        return stats.with_facts(layout, most_keys, most_queries)
+        max_queries, max_keys = map(max, zip(*sizes)) if sizes else (0, 0)
+        return stats.with_stats(layout, max_keys, max_queries)

@@ -1,4 +1,4 @@
-"""The layout of a set of edges: compressed rows by destination, compressed columns by source."""
+"""Layout of a set of edges: compressed rows by destination, compressed columns by source."""
 
 from typing import Any, NamedTuple
 
@@ -8,13 +8,14 @@ from torch import Tensor
 from gattn.layout import onnx
 
 INT32_END = 2**31 - 2**16
-"""Nodes or edges from which indices are 64 bits wide: tiles may count a little past the last."""
+"""Number of nodes or edges from which indices are int64. Below 2**31, because kernels may count
+to the end of a tile, past the last edge."""
 
 
 class Layout(NamedTuple):
     """Edges sorted by (destination, source) and by (source, destination), as plain tensors.
 
-    A *CSR position* counts the edges in the first order; it is the canonical number of an edge.
+    The *CSR position* of an edge is its index in the first order, and its canonical number.
     """
 
     rowptr: Tensor
@@ -29,14 +30,14 @@ class Layout(NamedTuple):
     """[e]: destination of the edge at each CSC position."""
     csr2csc: Tensor
     """[e]: CSR position of the edge at each CSC position."""
-    facts: Tensor
-    """int64, on the CPU: what else is known, see :mod:`gattn.layout.stats`; empty if nothing."""
+    stats: Tensor
+    """int64 on the CPU: statistics, see :mod:`gattn.layout.stats`; empty if there are none."""
     graph_ptr: Tensor
-    """[g + 1]: graph b of a batch of small ones has the nodes graph_ptr[b] to graph_ptr[b + 1] - 1,
-    which are destinations and sources alike; empty if that is not known."""
+    """[g + 1]: in a batch of small graphs, graph b has nodes graph_ptr[b] to graph_ptr[b + 1] - 1,
+    both as destinations and as sources; empty for any other graph."""
 
     def destinations(self) -> Tensor:
-        """Destination of the edge at each CSR position, [e] int64."""
+        """Return the destination of the edge at each CSR position: [e] int64."""
         return owners(self.rowptr, self.col.numel())
 
     def transpose(self) -> "Layout":
@@ -46,7 +47,7 @@ class Layout(NamedTuple):
             self.col.numel(), dtype=self.csr2csc.dtype, device=self.csr2csc.device
         )
         perm = self.perm[self.csr2csc.long()]
-        return bare(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
+        return without_stats(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
 
     def incidence(self) -> "Layout":
         """Return the layout from the edges, in the caller's order, to their destinations."""
@@ -54,32 +55,32 @@ class Layout(NamedTuple):
         number = torch.arange(perm.numel() + 1, dtype=perm.dtype, device=perm.device)
         row = torch.empty_like(perm).index_copy(0, order, self.destinations().to(perm.dtype))
         position = torch.empty_like(perm).index_copy(0, order, number[:-1])
-        return bare(self.rowptr, perm, perm, number, row, position)
+        return without_stats(self.rowptr, perm, perm, number, row, position)
 
 
-def bare(
+def without_stats(
     rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
 ) -> Layout:
-    """The layout of which nothing else is known."""
-    none = rowptr.new_empty(0, dtype=torch.int64), rowptr.new_empty(0)
-    return Layout(rowptr, col, perm, colptr, row, csr2csc, *none)
+    """Return a layout without statistics and without graph_ptr."""
+    empty = rowptr.new_empty(0, dtype=torch.int64), rowptr.new_empty(0)
+    return Layout(rowptr, col, perm, colptr, row, csr2csc, *empty)
 
 
 def num_rows(offsets: Tensor) -> int:
-    """Rows of a compressed layout, n for rowptr and m for colptr.
+    """Return the number of rows of a compressed layout: n for rowptr and m for colptr.
 
-    Not a property of the tuple: not every torch.compile that is served reads those.
+    Not a property of Layout, because some supported versions of torch.compile cannot read those.
     """
     return offsets.numel() - 1
 
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
-    """Smallest index type that can count the nodes and the edges, and as far as a tile overruns.
+    """Return the smallest index type that can count the nodes and the edges.
 
-    Where sizes are symbols, as under torch.compile, int32: asking would bind what is traced to an
-    answer. That they fit is then asserted when the traced code runs.
+    For symbolic sizes, as under torch.compile, it is int32: comparing them would specialise the
+    trace. The traced code then asserts at run time that the sizes fit.
     """
-    if onnx.exporting():  # whose operators index by int64
+    if onnx.exporting():  # ONNX operators index by int64
         return torch.int64
     sizes = num_src, num_dst, num_edges
     symbols: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
@@ -90,13 +91,13 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Sort the edges with torch's stable sort: the specification of the C++ counting sort."""
+    """Sort the edges with torch's stable sort; the reference of the C++ counting sort."""
     dtype = index_dtype(num_src, num_dst, source.numel())
     by_source = stable_argsort(source)
     perm = by_source[stable_argsort(destination[by_source])]
     col, row = source[perm], destination[perm]
     csr2csc = stable_argsort(col)
-    return bare(
+    return without_stats(
         rowptr=offsets(row, num_dst, dtype),
         col=col.to(dtype),
         perm=perm.to(dtype),
@@ -107,24 +108,24 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
 
 
 def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Lay out edges that are sorted by (destination, source): the columns are what is missing."""
+    """Build the layout of edges sorted by (destination, source): add the by-source half."""
     csr2csc = stable_argsort(col)
     row = owners(rowptr, col.numel())[csr2csc]
     colptr = offsets(col[csr2csc], num_src, col.dtype)
-    return bare(rowptr, col, perm, colptr, row.to(col.dtype), csr2csc.to(col.dtype))
+    return without_stats(rowptr, col, perm, colptr, row.to(col.dtype), csr2csc.to(col.dtype))
 
 
 def stable_argsort(index: Tensor) -> Tensor:
-    """The order of ascending values, equal ones as they came: [e] int64.
+    """Return the stable order of ascending values: [e] int64.
 
-    ONNX sorts by its TopK, which by its specification puts the first of equal values first.
+    ONNX sorts with its TopK operator, which is specified to put the first of equal values first.
     """
     return torch.argsort(index) if onnx.exporting() else torch.argsort(index, stable=True)
 
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Where each of the values 0 .. size begins in a sorted index: [size + 1]."""
-    if onnx.exporting():  # which has no binary search
+    """Return the first position of each value 0 .. size in a sorted index: [size + 1]."""
+    if onnx.exporting():  # ONNX has no binary search
         ones = torch.ones_like(sorted_index, dtype=torch.int64)
         counts = ones.new_zeros(size + 1).index_add(0, sorted_index.long() + 1, ones)
         return counts.cumsum(0).to(dtype)
@@ -133,8 +134,8 @@ def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
-    """The row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total] int64."""
-    if onnx.exporting():  # which repeats by constants alone
+    """Return the row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total] int64."""
+    if onnx.exporting():  # ONNX repeats only by constant counts
         ends = offsets[1:].long()
         counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))
         return counts.cumsum(0)[:total]

@@ -1,8 +1,8 @@
-"""Whether a model is on its way to ONNX.
+"""Detection of an export to ONNX.
 
-``torch.onnx.export`` traces a model and translates what it recorded, operator by operator. It
-knows neither gattn's operators nor a few of torch's that layouts are made of. So while it traces,
-every operator runs on the plain PyTorch reference, and ``layout.py`` makes layouts of operators
+``torch.onnx.export`` traces a model and translates the recorded operators one by one. It knows
+neither gattn's operators nor a few of torch's that layouts are built with. While it traces, every
+operator therefore runs on the PyTorch reference, and ``layout.py`` builds layouts with operators
 that ONNX has.
 """
 
@@ -12,5 +12,5 @@ import torch
 
 
 def exporting() -> bool:
-    """Whether ``torch.onnx.export`` is tracing; eager code pays no more than a flag."""
+    """Return True while ``torch.onnx.export`` is tracing; in eager code this reads one flag."""
     return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()

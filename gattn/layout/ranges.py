@@ -1,19 +1,19 @@
-"""Layouts known without sorting: the sources of each destination are a run of consecutive nodes."""
+"""Layouts of graphs in which each destination's sources are a range of nodes, without sorting."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from gattn.layout.layout import Layout, bare, index_dtype
+from gattn.layout.layout import Layout, index_dtype, without_stats
 
 
 def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
-    """Lay out the edges j -> i for first[i] <= j < last[i]; both bounds ascend with i.
+    """Build the layout of the edges j -> i for first[i] <= j < last[i]; both bounds ascend with i.
 
     The edges are numbered by (destination, source). Reads the two bounds, [n] int64, and writes
     the layout, with a few temporaries of [e]. Since the bounds ascend, the destinations of a
-    source are a run too: from the first i with last[i] > j to the first with first[i] > j.
+    source are a range too: from the first i with last[i] > j to the first with first[i] > j.
     """
     num_dst = first.numel()
     dtype = index_dtype(num_src, num_dst, num_edges)
@@ -26,11 +26,11 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
     csr2csc = torch.index_select(start, 0, row)
     csr2csc += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
-    return bare(rowptr, col, edge, colptr, row, csr2csc)
+    return without_stats(rowptr, col, edge, colptr, row, csr2csc)
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Offsets of the runs, [n + 1], and their members one after another, [e]."""
+    """Return the offsets of the ranges, [n + 1], and their concatenated members, [e]."""
     count = last - first
     offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
     torch.cumsum(count, 0, out=offsets[1:])

@@ -1,12 +1,12 @@
-"""What is known of a layout beyond its sizes: a few numbers, on the CPU, that travel with it.
+"""Statistics of a layout beyond its sizes: a few integers on the CPU, stored with the layout.
 
-They choose between kernels and decide how many programs a launch has, so they are never read back
-from a device for that. A Graph's layout has SIZE of them, each -1 until it is known; what is
-measured later is written in place. Layouts that compiled code makes have none: such code may put
+They choose between kernels and set the number of programs of a launch, so they must never be read
+back from a device. The layout of a Graph has SIZE of them; each is UNKNOWN until it is measured and
+written in place. Layouts that compiled code builds have none, because such code may later put
 another layout into the same tensors.
 
-The last number is the address of the first. A copy of the numbers tells nothing: a CUDA graph
-recorded by torch.compile copies its inputs once and plays with other values later.
+The last element stores ``data_ptr()`` of the tensor, so that a copy can be recognised and ignored:
+a CUDA graph recorded by torch.compile copies its inputs once and later runs with other values.
 """
 
 from __future__ import annotations
@@ -21,100 +21,112 @@ from gattn.compat import torch as torch_internals
 from gattn.layout.layout import Layout, num_rows
 
 MAX_IN_DEGREE, MAX_OUT_DEGREE, BAND_AREA, ADDRESS = range(4)
-"""Positions: most edges into a destination; most edges out of a source; 0 unless each destination's
-sources are consecutive nodes, none twice, and conversely, and else the pairs of destination and
-source in the rectangles around every BAND_ROWS destinations; where the numbers lie."""
+"""Positions in the tensor: maximum in-degree; maximum out-degree; band area; the tensor's address.
+
+The band area is 0 unless the sources of each destination are consecutive nodes without repeats, and
+conversely; otherwise it is the number of (destination, source) pairs in the rectangles that enclose
+the edges of every BAND_ROWS destinations."""
 SIZE = 4
 UNKNOWN = -1
 BAND_ROWS = 64
-"""Destinations of a rectangle, of which density speaks."""
-MOST_NODES = 64
-"""Most nodes of a graph that one program takes as a whole."""
-LEAST_DEGREE = 8
-"""Mean degree from which a layout is asked whether it is a band."""
+"""Rows per rectangle when measuring the band area."""
+MAX_GRAPH_NODES = 64
+"""Maximum number of nodes of a graph that one program processes as a whole."""
+MIN_MEAN_DEGREE = 8
+"""Mean degree from which the band area of a layout is measured."""
 
 
-def with_facts(
+def with_stats(
     layout: Layout,
     max_in_degree: int = UNKNOWN,
     max_out_degree: int = UNKNOWN,
     band_area: int = UNKNOWN,
 ) -> Layout:
-    """The layout with facts of its own; compiled code, and what only computes shapes, has none."""
+    """Return the layout with new statistics; unchanged in compiled code and for fake tensors."""
     if torch.compiler.is_compiling() or isinstance(layout.rowptr, torch_internals.FakeTensor):
         return layout
-    facts = torch.empty(SIZE, dtype=torch.int64, device="cpu")
-    facts.numpy()[:] = max_in_degree, max_out_degree, band_area, facts.data_ptr()
-    return layout._replace(facts=facts)
+    stats = torch.empty(SIZE, dtype=torch.int64, device="cpu")
+    stats.numpy()[:] = max_in_degree, max_out_degree, band_area, stats.data_ptr()
+    return layout._replace(stats=stats)
 
 
-def as_told_by(other: Layout, layout: Layout, *, more: int = 0, transposed: bool = False) -> Layout:
-    """The layout of edges made from others, with what those tell of it: there are at most so many
-    more at each node, or all are reversed."""
-    degrees = [get(other.facts, position) for position in (MAX_IN_DEGREE, MAX_OUT_DEGREE)]
-    degrees = [UNKNOWN if degree is None else degree + more for degree in degrees]
-    return with_facts(layout, *(reversed(degrees) if transposed else degrees))
+def inherit_stats(
+    parent: Layout, layout: Layout, *, extra_edges: int = 0, transposed: bool = False
+) -> Layout:
+    """Return the layout with the degree statistics of the parent layout that it was built from.
+
+    Args:
+        parent: the layout with known statistics.
+        layout: the layout built from it.
+        extra_edges: maximum number of edges that were added to each node.
+        transposed: whether all edges were reversed.
+    """
+    degrees = [get_stat(parent.stats, position) for position in (MAX_IN_DEGREE, MAX_OUT_DEGREE)]
+    degrees = [UNKNOWN if degree is None else degree + extra_edges for degree in degrees]
+    return with_stats(layout, *(reversed(degrees) if transposed else degrees))
 
 
-def are_own(facts: Tensor) -> bool:
-    """Whether these are the facts of a Graph's layout, not a copy nor none at all; compiled code,
-    which would tie itself to their values, has none."""
-    if torch.compiler.is_compiling() or facts.numel() != SIZE:
+def are_valid(stats: Tensor) -> bool:
+    """Return True if these are statistics of a Graph's layout: not empty and not a copy.
+
+    Always False in compiled code, which would otherwise specialise on their values.
+    """
+    if torch.compiler.is_compiling() or stats.numel() != SIZE:
         return False
-    return int(facts.numpy()[ADDRESS]) == facts.data_ptr()
+    return int(stats.numpy()[ADDRESS]) == stats.data_ptr()
 
 
-def get(facts: Tensor, position: int) -> int | None:
-    """A fact, or None where it is not known."""
-    found = int(facts.numpy()[position]) if are_own(facts) else UNKNOWN
-    return None if found == UNKNOWN else found
+def get_stat(stats: Tensor, position: int) -> int | None:
+    """Return one statistic, or None if it is unknown."""
+    value = int(stats.numpy()[position]) if are_valid(stats) else UNKNOWN
+    return None if value == UNKNOWN else value
 
 
-def put(facts: Tensor, position: int, value: int) -> None:
-    """Write down a fact; torch does not count the write, which changes no result."""
-    if are_own(facts):
-        facts.numpy()[position] = value
+def set_stat(stats: Tensor, position: int, value: int) -> None:
+    """Write one statistic in place, without torch's version counter: no result depends on it."""
+    if are_valid(stats):
+        stats.numpy()[position] = value
 
 
 def max_degree(layout: Layout, transposed: bool = False) -> int | None:
-    """What no destination (transposed: no source) has more edges than.
+    """Return an upper bound of the in-degrees (transposed: of the out-degrees).
 
-    None if it is neither known nor to be known without waiting for a device.
+    None if it is unknown and measuring it would wait for a device.
     """
     position = MAX_OUT_DEGREE if transposed else MAX_IN_DEGREE
-    found = get(layout.facts, position)
+    bound = get_stat(layout.stats, position)
     offsets = layout.colptr if transposed else layout.rowptr
-    if found is None and offsets.is_cpu and are_own(layout.facts):
-        found = int(largest(offsets))
-        put(layout.facts, position, found)
-    return found
+    if bound is None and offsets.is_cpu and are_valid(layout.stats):
+        bound = int(largest(offsets))
+        set_stat(layout.stats, position, bound)
+    return bound
 
 
 def largest(offsets: Tensor) -> Tensor:
-    """Most edges of any row, 0 where there are none: []."""
+    """Maximum number of edges of a row, as a 0-d tensor; 0 without rows."""
     return torch.nn.functional.pad(offsets.diff(), (0, 1)).amax()
 
 
 def band_density(layout: Layout) -> float | None:
-    """Edges per pair of a destination and a source in the rectangles along a band.
+    """Return the fraction of (destination, source) pairs in the band's rectangles that are edges.
 
-    None unless it is known that each destination's sources are consecutive, and conversely. It is
-    measured at first sight, in a Graph's layout, which waits for the device up to four times; not
-    while a CUDA graph is captured, where that is impossible.
+    None unless the sources of each destination are consecutive, and conversely. Measured at the
+    first call for the layout of a Graph, which waits for the device up to four times; None while a
+    CUDA graph is captured, because waiting is impossible there.
     """
-    if not are_own(layout.facts) or layout.graph_ptr.numel():
+    if not are_valid(layout.stats) or layout.graph_ptr.numel():
         return None
-    area = get(layout.facts, BAND_AREA)
+    area = get_stat(layout.stats, BAND_AREA)
     if area is None:
         if layout.rowptr.is_cuda and torch.cuda.is_current_stream_capturing():
             return None
         area = band_area(layout)
-        put(layout.facts, BAND_AREA, area)
+        set_stat(layout.stats, BAND_AREA, area)
     return layout.col.numel() / area if area else None
 
 
 def band_area(layout: Layout) -> int:
-    """Measure the fact of that name: [n] and [m] temporaries; [e] ones if it may be a band."""
+    """Measure BAND_AREA; needs temporaries of [n] and [m], and of [e] where it may be a band."""
     if layout.col.numel() == 0:
         return 0
     if not _spans_fit(layout.rowptr, layout.col) or not _spans_fit(layout.colptr, layout.row):
@@ -126,31 +138,31 @@ def band_area(layout: Layout) -> int:
 
 
 def graph_ptr(layout: Layout, bounds: Sequence[int]) -> Tensor:
-    """The offsets of a batch's graphs as kernels want them: empty unless all are small and sparse.
+    """Return the node offsets of a batch's graphs, or empty unless all are small and sparse.
 
     Graph b has the nodes bounds[b] to bounds[b + 1] - 1; no edge leaves it.
     """
-    most = max((stop - start for start, stop in itertools.pairwise(bounds)), default=0)
-    sparse = layout.col.numel() < LEAST_DEGREE * num_rows(layout.rowptr)
-    kept = list(bounds) if 0 < most <= MOST_NODES and sparse else []
-    return torch.tensor(kept, dtype=layout.rowptr.dtype, device=layout.rowptr.device)
+    largest_graph = max((stop - start for start, stop in itertools.pairwise(bounds)), default=0)
+    sparse = layout.col.numel() < MIN_MEAN_DEGREE * num_rows(layout.rowptr)
+    offsets = list(bounds) if 0 < largest_graph <= MAX_GRAPH_NODES and sparse else []
+    return torch.tensor(offsets, dtype=layout.rowptr.dtype, device=layout.rowptr.device)
 
 
 def _spans_fit(offsets: Tensor, index: Tensor) -> bool:
-    """Whether every row spans as many nodes as it has edges."""
+    """Return True if the span of every row has as many nodes as the row has edges."""
     first, last, degree = _spans(offsets, index)
     return bool(((last - first == degree) | (degree == 0)).all())
 
 
 def _spans(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """First node of each row, the node after its last, and its degree."""
+    """Return the first node of each row, the node after its last, and its degree."""
     start, stop = offsets[:-1].long(), offsets[1:].long()
     highest = index.numel() - 1
     return index[start.clamp(max=highest)], index[(stop - 1).clamp(min=0)] + 1, stop - start
 
 
 def _area(layout: Layout) -> int:
-    """Destinations x sources of the rectangles around BAND_ROWS destinations, added up."""
+    """Sum the areas of the rectangles that enclose the edges of every BAND_ROWS destinations."""
     first, last, degree = _spans(layout.rowptr, layout.col)
     empty = degree == 0
     first, last = first.long().masked_fill(empty, 2**62), last.long().masked_fill(empty, 0)

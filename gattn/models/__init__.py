@@ -1,4 +1,4 @@
-"""Models composed of gattn's layers."""
+"""Models built from gattn's layers."""
 
 from gattn.models.attentive_fp import AttentiveFP
 from gattn.models.gat import GAT

@@ -25,17 +25,16 @@ class AttentiveFP(Module):
         m \leftarrow \mathrm{GRU}(\mathrm{ELU}(\mathrm{attend}(m, x)), m)
         \text{ for every timestep}
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.models.AttentiveFP`` and gives
-    its outputs.
+    Has the arguments, parameters and outputs of ``torch_geometric.nn.models.AttentiveFP``.
 
     Args:
-        in_channels: features of an atom.
-        hidden_channels: features inside.
-        out_channels: features of the result.
-        edge_dim: features of a bond.
-        num_layers: attention layers among the atoms.
-        num_timesteps: refinements of the molecule's vector.
-        dropout: probability of dropping features and weights in training.
+        in_channels: number of atom features.
+        hidden_channels: hidden width.
+        out_channels: number of output features.
+        edge_dim: number of bond features.
+        num_layers: number of attention layers among the atoms.
+        num_timesteps: number of refinements of the molecule's vector.
+        dropout: dropout probability of features and attention weights.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n] or a
@@ -43,8 +42,8 @@ class AttentiveFP(Module):
         - **output:** [g, out_channels]
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape or an index out of range.
+        TypeError: edges have another type, or dtypes differ.
+        ValueError: a shape is wrong, or an index is out of range.
 
     Reference:
         Xiong et al., "Pushing the boundaries of molecular representation for drug discovery with
@@ -100,13 +99,13 @@ class AttentiveFP(Module):
             self.atom_convs.append(attention())
             self.atom_grus.append(GRUCell(hidden_channels, hidden_channels))
         self.mol_conv = attention()
-        self.mol_conv.explain = False  # an explanation is one of bonds, not of the readout
+        self.mol_conv.explain = False  # explanations refer to bonds, not to the readout
         self.mol_gru = GRUCell(hidden_channels, hidden_channels)
         self.lin2 = Linear(hidden_channels, out_channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all parameters."""
         self.lin1.reset_parameters()
         self.gate_conv.reset_parameters()
         self.gru.reset_parameters()
@@ -131,7 +130,7 @@ class AttentiveFP(Module):
             edge_index: the bonds, see Shapes.
             edge_attr: bond features, see Shapes.
             batch: the molecule of each atom.
-            batch_size: number of molecules; read from batch where it is not given.
+            batch_size: number of molecules; None reads it from batch.
 
         Returns:
             One row per molecule.

@@ -1,4 +1,4 @@
-"""GAT: layers of graph attention, one after the other."""
+"""GAT: a stack of graph attention layers."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ from gattn.nn import GATConv, GATv2Conv
 
 
 class GAT(BasicGNN):
-    r"""The graph attention network: GATConv or GATv2Conv, an activation between each two.
+    r"""Graph attention network: GATConv or GATv2Conv layers with activations between them.
 
     .. math:: x \leftarrow \mathrm{dropout}(\sigma(\mathrm{norm}(\mathrm{conv}(x)))) \text{ for
         every layer}
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.GAT`` and gives its outputs.
+    Has the arguments, parameters and outputs of ``torch_geometric.nn.GAT``.
 
     Args:
-        in_channels: features of a node, or a pair (source, destination); -1 takes it from the
+        in_channels: number of node features, or a pair (source, destination); -1 reads it from the
             first input.
-        hidden_channels: features inside, of all heads together.
+        hidden_channels: hidden width, of all heads together.
         num_layers: number of layers.
-        out_channels: features of the result; None for hidden_channels.
-        dropout: probability of dropping a feature, or a weight, in training.
+        out_channels: number of output features; None for hidden_channels.
+        dropout: dropout probability of features and attention weights.
         act: activation.
         act_first: whether the activation comes before the normalisation.
         act_kwargs: options of the activation.
         norm: normalisation; None for none.
         norm_kwargs: options of the normalisation.
-        jk: how the layers' results are joined: ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``;
-            None for the last one's.
-        v2: GATv2Conv instead of GATConv.
-        heads: number of heads; divides hidden_channels.
-        concat: whether heads are laid side by side, or averaged.
-        **kwargs: of the layer; with ``checkpoint=True`` a layer keeps nothing but its input for
-            the backward, which computes it once more: less memory, and a third more time.
+        jk: combination of the layers' outputs (jumping knowledge): ``"last"``, ``"cat"``,
+            ``"max"`` or ``"lstm"``; None uses the output of the last layer.
+        v2: whether to use GATv2Conv instead of GATConv.
+        heads: number of heads; must divide hidden_channels.
+        concat: whether to concatenate heads; False averages them.
+        **kwargs: other arguments of the layers. With ``checkpoint=True`` a layer stores only its
+            input for the backward pass and computes the rest again: less memory, and a third more
+            time.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as the layers take them; edge features
-          [e, edge_dim]; edge weights [e], which multiply the messages of every layer (PyG's leaves
-          them out)
+          [e, edge_dim]; edge weights [e], which multiply the messages of every layer (PyG's GAT
+          has none)
         - **output:** [n, out_channels]
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: where heads do not divide the channels, for a wrong shape or an index out of
+        TypeError: edges have another type, or dtypes differ.
+        ValueError: heads do not divide the channels, a shape is wrong, or an index is out of
             range.
 
     Reference:
@@ -89,7 +90,7 @@ class GAT(BasicGNN):
     def init_conv(
         self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any
     ) -> MessagePassing:
-        """Make one layer: the last averages its heads, the others as they are told."""
+        """Create one layer. The last layer averages its heads."""
         layer = GATv2Conv if kwargs.pop("v2", False) else GATConv
         heads, concat = kwargs.pop("heads", 1), kwargs.pop("concat", True)
         average_last = kwargs.pop("average_last", False)

@@ -1,4 +1,4 @@
-"""Polynormer: attention or convolutions along the edges, then linear attention within graphs."""
+"""Polynormer: local attention or convolutions, then linear attention among all nodes."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from gattn.nn.common.checks import check_at_least, check_input_of, check_probabi
 
 
 class Polynormer(Module):
-    r"""The Polynormer model: logarithms of class probabilities of every node.
+    r"""Polynormer model; returns the log-probabilities of classes for every node.
 
     .. math::
         y = \mathrm{ReLU}(\mathrm{local}(x, E) + W x), \qquad
         x \leftarrow (1 - \beta)\, \mathrm{LN}\big(\mathrm{ReLU}(H x) \odot y\big) + \beta y
 
-    for every local layer, and the sum of what these give. Two maps lead to classes: one from that
-    sum, and one from what layers of :class:`gattn.nn.PolynormerAttention` make of it. As in PyG
-    the attribute ``_global`` says which runs: False, at first, or True, once the local layers have
-    been trained. Takes the arguments and the parameters of ``torch_geometric.nn.Polynormer``, and
-    gives its outputs for a single graph. Of several graphs, PyG's counts padded rows as nodes in
-    the attention, so that what it gives for one depends on the largest; here nothing is padded, and
-    each graph attends to its own nodes alone.
+    for every local layer; the outputs of the local layers are added up. There are two classifiers:
+    one on this sum, and one on the output of :class:`gattn.nn.PolynormerAttention` layers that
+    follow. As in PyG, the attribute ``_global`` selects one: False at first, True after the local
+    layers have been trained. Has the arguments and parameters of ``torch_geometric.nn.Polynormer``
+    and its outputs for a single graph. With several graphs, PyG counts padded rows as nodes in the
+    attention, so the result for one graph depends on the largest; here nothing is padded, and the
+    nodes of each graph attend only to each other.
 
     Args:
-        in_channels: features of a node.
-        hidden_channels: features of each head inside.
-        out_channels: classes.
-        local_layers: layers along the edges.
-        global_layers: layers of attention among all nodes.
-        in_dropout: probability of dropping a feature of x in training.
-        dropout: probability of dropping a feature of a local layer in training.
-        global_dropout: probability of dropping a feature of a global layer in training.
-        heads: heads of a layer; the maps of PyG's global layers fit 1 alone.
-        beta: the part of a layer's result that is not multiplied.
+        in_channels: number of node features.
+        hidden_channels: hidden width of each head.
+        out_channels: number of classes.
+        local_layers: number of layers along the edges.
+        global_layers: number of attention layers among all nodes.
+        in_dropout: dropout probability of the input features.
+        dropout: dropout probability in local layers.
+        global_dropout: dropout probability in global layers.
+        heads: number of heads; with more than 1, parameters do not fit PyG's global layers.
+        beta: weight of the part of a layer's output that is not multiplied.
         qk_shared: whether queries and keys of the global attention are the same.
-        pre_ln: whether a layer normalisation comes before each local layer.
-        post_bn: whether a batch normalisation comes after each.
-        local_attn: whether the local layers are :class:`gattn.nn.GATConv`, or graph convolutions.
+        pre_ln: whether to normalise before each local layer (LayerNorm).
+        post_bn: whether to normalise after each local layer (BatchNorm).
+        local_attn: whether local layers are :class:`gattn.nn.GATConv`; False for GCNConv.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n], whose values
@@ -54,8 +54,8 @@ class Polynormer(Module):
         - **output:** [n, out_channels]
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a setting that is none, a wrong shape or an index out of range.
+        TypeError: edges have another type, or dtypes differ.
+        ValueError: an argument or a shape is invalid, or an index is out of range.
 
     Reference:
         Deng, Yue and Zhang, "Polynormer: polynomial-expressive graph transformer in linear time"
@@ -133,7 +133,7 @@ class Polynormer(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all parameters."""
         groups = [self.local_convs, self.global_attn, self.lins, self.h_lins, self.lns]
         groups += [self.pre_lns] if self.pre_ln else []
         groups += [self.post_bns] if self.post_bn else []
@@ -156,10 +156,10 @@ class Polynormer(Module):
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             batch: the graph of each node; None for a single graph.
-            batch_size: number of graphs; read from batch where it is not given.
+            batch_size: number of graphs; None reads it from batch.
 
         Returns:
-            The logarithm of each class's probability, a row for each node.
+            Log-probabilities, [n, out_channels].
         """
         check_input_of("x", x, self.lin_in)
         local = self._attend_locally(x, graph_among(edge_index, x))
@@ -171,18 +171,18 @@ class Polynormer(Module):
         return F.log_softmax(self.pred_global(x), dim=-1)
 
     def _attend_locally(self, x: Tensor, graph: Graph) -> Tensor:
-        """The sum of what the local layers give, [n, h * c]."""
+        """Return the sum of the outputs of the local layers, [n, h * c]."""
         x = F.dropout(x, self.in_drop, self.training)
         total: Tensor | int = 0
         for layer, conv in enumerate(self.local_convs):
             if self.pre_ln:
                 x = self.pre_lns[layer](x)
-            own = self.h_lins[layer](x).relu()
+            gate = self.h_lins[layer](x).relu()
             x = _mix(conv, x, graph) + self.lins[layer](x)
             if self.post_bn:
                 x = self.post_bns[layer](x)
             x = F.dropout(x.relu(), self.dropout, self.training)
-            x = (1 - self.beta) * self.lns[layer](own * x) + self.beta * x
+            x = (1 - self.beta) * self.lns[layer](gate * x) + self.beta * x
             total = total + x
         return cast(Tensor, total)
 

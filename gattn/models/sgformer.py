@@ -1,4 +1,4 @@
-"""SGFormer: one kind of linear attention within each graph, beside graph convolutions."""
+"""SGFormer: linear attention among all nodes of a graph, combined with graph convolutions."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ AGGREGATES = ("add", "cat")
 
 
 class SGFormer(Module):
-    r"""The SGFormer model: logarithms of class probabilities of every node.
+    r"""SGFormer model; returns the log-probabilities of classes for every node.
 
     .. math::
         y = \mathrm{log\,softmax}\, W \big( (1 - w)\, \mathrm{attend}(x)
         + w\, \mathrm{convolve}(x, E) \big)
 
-    where every layer of attend is :class:`gattn.nn.SGFormerAttention`, the mean with what came in,
-    a layer normalisation and a ReLU; and every layer of convolve a graph convolution, a batch
-    normalisation, a ReLU and what came in at first. Takes the arguments and the parameters of
-    ``torch_geometric.nn.SGFormer``, and gives its outputs for a single graph. Of several graphs,
-    PyG's counts padded rows as nodes, so that what it gives for one depends on the largest; here
-    nothing is padded, and each graph attends to its own nodes alone.
+    where every layer of ``attend`` is :class:`gattn.nn.SGFormerAttention`, the mean with the
+    layer's input, a LayerNorm and a ReLU; and every layer of ``convolve`` is a GCNConv, a
+    BatchNorm, a ReLU and the sum with the input of the first layer. Has the arguments and
+    parameters of ``torch_geometric.nn.SGFormer`` and its outputs for a single graph. With several
+    graphs, PyG counts padded rows as nodes, so the result for one graph depends on the largest;
+    here nothing is padded, and the nodes of each graph attend only to each other.
 
     Args:
-        in_channels: features of a node.
-        hidden_channels: features inside.
-        out_channels: classes.
-        trans_num_layers: layers of attention.
-        trans_num_heads: heads of each of them, which are averaged.
-        trans_dropout: probability of dropping a feature there in training.
-        gnn_num_layers: graph convolutions.
-        gnn_dropout: probability of dropping a feature there in training.
-        graph_weight: w, the weight of the graph convolutions where both are added.
-        aggregate: ``"add"`` for the weighted sum of both, ``"cat"`` to lay them side by side.
+        in_channels: number of node features.
+        hidden_channels: hidden width.
+        out_channels: number of classes.
+        trans_num_layers: number of attention layers.
+        trans_num_heads: number of heads of each attention layer, which are averaged.
+        trans_dropout: dropout probability in the attention layers.
+        gnn_num_layers: number of graph convolutions.
+        gnn_dropout: dropout probability in the graph convolutions.
+        graph_weight: w, weight of the graph convolutions in the sum.
+        aggregate: ``"add"`` for the weighted sum of both parts, ``"cat"`` to concatenate them.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n], whose values
@@ -53,8 +53,8 @@ class SGFormer(Module):
         - **output:** [n, out_channels]
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a setting that is none, a wrong shape or an index out of range.
+        TypeError: edges have another type, or dtypes differ.
+        ValueError: an argument or a shape is invalid, or an index is out of range.
 
     Reference:
         Wu et al., "SGFormer: simplifying and empowering transformers for large-graph
@@ -94,12 +94,12 @@ class SGFormer(Module):
         width = hidden_channels if aggregate == "add" else 2 * hidden_channels
         self.fc = Linear(width, out_channels)
         self.params1: list[Parameter] = list(self.trans_conv.parameters())
-        """Those of the attention, which the authors decay more than the others."""
+        """Parameters of the attention, for which the authors use a larger weight decay."""
         self.params2: list[Parameter] = [*self.graph_conv.parameters(), *self.fc.parameters()]
         self.out_channels = out_channels
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all parameters."""
         for module in (self.trans_conv, self.graph_conv, self.fc):
             module.reset_parameters()
 
@@ -117,10 +117,10 @@ class SGFormer(Module):
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             batch: the graph of each node; None for a single graph.
-            batch_size: number of graphs; read from batch where it is not given.
+            batch_size: number of graphs; None reads it from batch.
 
         Returns:
-            The logarithm of each class's probability, a row for each node.
+            Log-probabilities, [n, out_channels].
         """
         globally = self.trans_conv(x, batch, batch_size)
         locally = self.graph_conv(x, edge_index)
@@ -132,7 +132,7 @@ class SGFormer(Module):
 
 
 class _Part(Module):
-    """A map of the features, and layers, each followed by a norm."""
+    """Base of the two parts: an input map and layers, each followed by a norm."""
 
     fcs: ModuleList
     bns: ModuleList
@@ -155,14 +155,14 @@ def _reset(*modules: Iterable[Module]) -> None:
 
 
 class SGModule(_Part):
-    """The layers of attention of :class:`SGFormer`.
+    """Attention layers of :class:`SGFormer`.
 
     Args:
-        in_channels: features of a node.
-        hidden_channels: features of the result.
-        num_layers: layers.
-        num_heads: heads of each.
-        dropout: probability of dropping a feature in training.
+        in_channels: number of node features.
+        hidden_channels: number of output features.
+        num_layers: number of layers.
+        num_heads: number of heads of each layer.
+        dropout: dropout probability.
     """
 
     def __init__(
@@ -186,13 +186,13 @@ class SGModule(_Part):
         self.activation = F.relu
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all parameters."""
         _reset(self.attns, self.bns, self.fcs)
 
     def forward(
         self, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
-        """Mix each node with all nodes of its graph."""
+        """Apply the attention layers."""
         x = self._begin(x)
         for layer, attn in enumerate(self.attns, 1):
             x = self._end((attn(x, index=batch, dim_size=batch_size) + x) / 2, layer)
@@ -200,13 +200,13 @@ class SGModule(_Part):
 
 
 class GraphModule(_Part):
-    """The graph convolutions of :class:`SGFormer`.
+    """Graph convolutions of :class:`SGFormer`.
 
     Args:
-        in_channels: features of a node.
-        hidden_channels: features of the result.
-        num_layers: layers.
-        dropout: probability of dropping a feature in training.
+        in_channels: number of node features.
+        hidden_channels: number of output features.
+        num_layers: number of layers.
+        dropout: dropout probability.
     """
 
     def __init__(
@@ -225,11 +225,11 @@ class GraphModule(_Part):
         self.activation = F.relu
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all parameters."""
         _reset(self.convs, self.bns, self.fcs)
 
     def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:
-        """Mix each node with its neighbours."""
+        """Apply the graph convolutions."""
         x = first = self._begin(x)
         graph = graph_among(edge_index, x)
         for layer, conv in enumerate(self.convs, 1):

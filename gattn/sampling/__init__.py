@@ -1,8 +1,8 @@
-"""Neighbour sampling: the part of a large graph that a few destinations attend to, hop by hop.
+"""Neighbour sampling: subgraphs around seed nodes of a large graph, hop by hop.
 
-A batch is numbered as PyG numbers it: the seeds, then every node in the order in which it was met.
-Destinations of the first k hops are thus the first nodes of the batch, and their edges the first
-edges: the bipartite graph of every layer is a beginning of the same rows, and is never sorted.
+Nodes of a batch are numbered as in PyG: the seed nodes, then every node in order of discovery.
+Destinations of the first k hops are thus the first nodes of the batch, and their edges are the
+first edges. The bipartite graph of every layer is a prefix of the same rows and is never sorted.
 """
 
 from gattn.sampling.batch import Sample, TypedSample

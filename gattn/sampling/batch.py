@@ -1,4 +1,4 @@
-"""A sample as it grows, hop by hop, and what it is in the end."""
+"""Results of neighbour sampling, and the batch from which they are built hop by hop."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from gattn.graph import Graph
 from gattn.graph.sorting import lay_out_rows
 from gattn.kernels import cpu
 from gattn.kernels.sampling import Draw, Hop, sample_hop
-from gattn.layout.layout import bare
+from gattn.layout.layout import without_stats
 
 __all__ = ["Batch", "EdgeType", "Sample", "TypedSample"]
 
 EdgeType = tuple[str, str, str]
-"""(type of the source, relation, type of the destination)."""
+"""(type of the source, relation, type of the destination), as PyG's EdgeType."""
 
 
 class Sample(NamedTuple):
-    """What was sampled around seeds, in L hops.
+    """Subgraph that was sampled around seed nodes in L hops.
 
     Attributes:
-        nodes: [n] int64, the nodes of the batch: seeds first, then in the order of discovery.
-        edges: [e] int64, which edges of the graph were drawn, by the caller's positions.
-        edge_index: [2, e] int64, their sources and destinations by position in ``nodes``, sorted
-            by (destination, source).
-        num_nodes: L + 1 numbers, of seeds and of the nodes that each hop met.
-        num_edges: L numbers, the edges of each hop.
-        graph: the edges among all nodes of the batch.
-        layer_graphs: L bipartite graphs, that of the first layer first: from the nodes of so many
-            hops to those of one hop less, which are the first of the same nodes.
+        nodes: [n] int64, the nodes of the batch: seed nodes first, then in order of discovery.
+        edges: [e] int64, positions of the drawn edges among the edges of the graph.
+        edge_index: [2, e] int64, sources and destinations of these edges as positions in
+            ``nodes``, sorted by (destination, source).
+        num_nodes: L + 1 ints, the number of seed nodes and of nodes that each hop discovered.
+        num_edges: L ints, the number of edges of each hop.
+        graph: the drawn edges among all nodes of the batch.
+        layer_graphs: L bipartite graphs, first layer first. The graph of layer l has the edges of
+            the first L - l hops (l = 0, 1, ...), from the nodes within L - l hops to the nodes
+            within L - l - 1 hops, which are the first of the same nodes.
 
     Example:
         >>> import torch
         >>> from gattn import graphs
         >>> from gattn.sampling import NeighborSampler
-        >>> sample = NeighborSampler(graphs.band([9], 1), [-1]).sample(torch.tensor([4]), seed=0)
+        >>> sampler = NeighborSampler(graphs.band([9], 1), [-1])
+        >>> sample = sampler.sample(torch.tensor([4]), random_seed=0)
         >>> sample.nodes[sample.edge_index]
         tensor([[4, 3, 5],
                 [4, 4, 4]])
@@ -54,15 +56,15 @@ class Sample(NamedTuple):
 
 
 class TypedSample(NamedTuple):
-    """What was sampled in a graph of several types: :class:`Sample` by node or edge type.
+    """Subgraph that was sampled in a graph of several types: a :class:`Sample` by type.
 
     Attributes:
         nodes: for each node type [n] int64.
         edges: for each edge type [e] int64.
         edge_index: for each edge type [2, e] int64.
-        num_nodes: for each node type L + 1 numbers.
-        num_edges: for each edge type L numbers.
-        graph: for each edge type the edges among all nodes of its types.
+        num_nodes: for each node type L + 1 ints.
+        num_edges: for each edge type L ints.
+        graph: for each edge type the drawn edges among all nodes of its types.
         layer_graphs: for each of L layers the bipartite graph of each edge type.
 
     Example:
@@ -71,7 +73,7 @@ class TypedSample(NamedTuple):
         >>> from gattn.sampling import TypedNeighborSampler
         >>> writes = Graph(torch.tensor([[0, 1, 1], [0, 0, 1]]), (2, 3))
         >>> sampler = TypedNeighborSampler({("author", "writes", "paper"): writes}, [-1])
-        >>> sampler.sample({"paper": torch.tensor([0])}, seed=0).num_nodes
+        >>> sampler.sample({"paper": torch.tensor([0])}, random_seed=0).num_nodes
         {'author': [0, 2], 'paper': [1, 0]}
     """
 
@@ -85,54 +87,56 @@ class TypedSample(NamedTuple):
 
 
 class Batch:
-    """A sample that grows hop by hop.
+    """Collects a sample hop by hop.
 
     Args:
-        graphs: the edges of each type.
-        seeds: for each node type [b] int64.
-        numbers: for each node type the number in the batch of each of its nodes: [m] int32, all -1;
-            written.
+        graphs: for each edge type its graph.
+        seeds: for each node type [b] int64, the seed nodes.
+        batch_index: for each node type the position in the batch of each of its nodes: [m] int32,
+            all -1; written in place.
     """
 
     def __init__(
         self,
         graphs: dict[EdgeType, Graph],
         seeds: dict[str, Tensor],
-        numbers: dict[str, Tensor],
+        batch_index: dict[str, Tensor],
     ) -> None:
         self._graphs = graphs
-        self._numbers = numbers
+        self._batch_index = batch_index
         self._nodes = {kind: [nodes] for kind, nodes in seeds.items()}
         self._hops: dict[EdgeType, list[Hop]] = {edge_type: [] for edge_type in graphs}
-        for kind, nodes in seeds.items():  # the first place of a seed that stands twice
+        for kind, nodes in seeds.items():  # a repeated seed node has its first position
             order = torch.arange(nodes.numel(), dtype=torch.int32)
-            numbers[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
+            batch_index[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
 
-    def grow(self, num_neighbors: Mapping[EdgeType, int], replace: bool, seed: int) -> None:
-        """Draw edges into the nodes that the last hop met."""
-        known = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
-        first = {kind: known[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()}
+    def sample_hop(
+        self, num_neighbors: Mapping[EdgeType, int], replace: bool, random_seed: int
+    ) -> None:
+        """Draw edges into the nodes that the last hop discovered."""
+        num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
+        first = {kind: num_nodes[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()}
         none = torch.empty(0, dtype=torch.int64)
-        met = {kind: [none] for kind in self._nodes}
+        discovered = {kind: [none] for kind in self._nodes}
         drawn = sum(_total(hop.edges for hop in hops) for hops in self._hops.values())
         for edge_type, graph in self._graphs.items():
             source, _, destination = edge_type
             hop = sample_hop(
                 graph.layout,
                 self._nodes[destination][-1],
-                self._numbers[source],
-                Draw(num_neighbors[edge_type], replace, seed, edge_offset=drawn),
-                (first[destination], known[source]),
+                self._batch_index[source],
+                Draw(num_neighbors[edge_type], replace, random_seed, edge_offset=drawn),
+                (first[destination], num_nodes[source]),
             )
             self._hops[edge_type].append(hop)
-            met[source].append(hop.nodes)
-            known[source] += hop.nodes.numel()
+            discovered[source].append(hop.nodes)
+            num_nodes[source] += hop.nodes.numel()
             drawn += hop.edges.numel()
-        for kind, nodes in met.items():
+        for kind, nodes in discovered.items():
             self._nodes[kind].append(_join(nodes))
 
     def finish(self) -> TypedSample:
-        """Join the hops, and lay out the graphs of the layers."""
+        """Join the hops and build the graphs of the layers."""
         nodes = {kind: _join(parts) for kind, parts in self._nodes.items()}
         num_nodes = {kind: [part.numel() for part in parts] for kind, parts in self._nodes.items()}
         layers: list[dict[EdgeType, Graph]] = []
@@ -169,7 +173,7 @@ class Batch:
 
 
 class _Rows(NamedTuple):
-    """The rows of a batch's layout, of which every layer takes the first."""
+    """CSR rows of a batch; the graph of a layer has the first of them."""
 
     rowptr: Tensor
     col: Tensor
@@ -177,7 +181,7 @@ class _Rows(NamedTuple):
 
     @classmethod
     def join(cls, hops: list[Hop]) -> _Rows:
-        """The rows of all hops, one after another."""
+        """Concatenate the rows of all hops."""
         col = _join([hop.source for hop in hops])
         perm = torch.arange(col.numel(), dtype=torch.int32)
         degrees = torch.cat([hop.offsets.diff() for hop in hops])
@@ -186,7 +190,7 @@ class _Rows(NamedTuple):
         return cls(rowptr, col, perm)
 
     def first(self, num_src: int, num_dst: int) -> Graph:
-        """The bipartite graph of the first destinations."""
+        """Build the bipartite graph from num_src sources to the first num_dst destinations."""
         rowptr = self.rowptr[: num_dst + 1]
         edges = int(rowptr[-1])
         layout = lay_out_rows(rowptr, self.col[:edges], self.perm[:edges], num_src)
@@ -194,11 +198,11 @@ class _Rows(NamedTuple):
 
 
 def _with_destinations(graph: Graph, num_dst: int) -> Graph:
-    """The same edges among more destinations."""
+    """Extend a graph by destinations without edges."""
     layout = graph.layout
     more = layout.rowptr.new_full((num_dst - graph.num_dst,), graph.num_edges)
     rowptr = torch.cat([layout.rowptr, more])
-    return Graph.from_layout(bare(rowptr, *layout[1:6]))
+    return Graph.from_layout(without_stats(rowptr, *layout[1:6]))
 
 
 def _total(parts: Iterable[Tensor]) -> int:

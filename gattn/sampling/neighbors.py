@@ -1,4 +1,4 @@
-"""Samplers of the neighbourhoods of seeds, in graphs of one type of edges or of several."""
+"""Neighbour samplers for graphs with one edge type or several."""
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ from gattn.sampling.batch import Batch, EdgeType, Sample, TypedSample
 __all__ = ["NeighborSampler", "TypedNeighborSampler"]
 
 _ONLY: EdgeType = ("", "", "")
-IN_ORDER = 32
-"""So many numbers are written in order in the time that one takes at a random place."""
+SEQUENTIAL_WRITES = 32
+"""Sequential writes that take as long as one random write: decides between fill and scatter."""
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class NeighborSampler:
-    """Samples the neighbourhoods of seeds in a graph.
+    """Samples the neighbourhoods of seed nodes in a graph.
 
-    In hop k each node that hop k - 1 met (in the first, each seed) draws ``num_neighbors[k]`` of
-    its incoming edges, uniformly. The draw is keyed on the seed and the number of the edge in the
-    batch: the same seed gives the same batch with any number of threads.
+    In hop k each node that hop k - 1 discovered (in the first hop, each seed node) draws
+    ``num_neighbors[k]`` of its incoming edges, uniformly. A draw depends on the random seed and the
+    index of the edge in the batch: the same seed gives the same batch with any number of threads.
 
     W. Hamilton, R. Ying, J. Leskovec, "Inductive Representation Learning on Large Graphs"
     (NeurIPS 2017).
 
     Args:
-        graph: among n nodes, on the CPU.
-        num_neighbors: edges for each destination in each of the L hops; -1 for all.
-        replace: whether an edge may be drawn again; else a node of fewer edges gives all.
+        graph: a graph among n nodes, on the CPU.
+        num_neighbors: number of edges to draw for each destination in each of the L hops; -1 for
+            all.
+        replace: whether to draw with replacement. Without it, a node with fewer edges takes all.
 
     Raises:
-        TypeError: for another kind of graph, or fan-outs that are no integers.
-        ValueError: for a bipartite graph, one on another device, or a fan-out below -1.
+        TypeError: the graph is no Graph, or num_neighbors are not ints.
+        ValueError: the graph is bipartite or not on the CPU, or an entry of num_neighbors is
+            below -1.
 
     Example:
         >>> import torch
         >>> from gattn import graphs
         >>> from gattn.sampling import NeighborSampler
         >>> sampler = NeighborSampler(graphs.band([100], 2), [2, 2])
-        >>> batch = sampler.sample(torch.tensor([10, 50]), seed=0)
+        >>> batch = sampler.sample(torch.tensor([10, 50]), random_seed=0)
         >>> batch.nodes[:2]
         tensor([10, 50])
         >>> [graph.size for graph in batch.layer_graphs][-1] == (sum(batch.num_nodes[:2]), 2)
@@ -58,18 +60,19 @@ class NeighborSampler:
             {_ONLY: graph}, {_ONLY: num_neighbors}, replace=replace
         )
 
-    def sample(self, seeds: Tensor, seed: int) -> Sample:
-        """Sample around seeds, which may be none.
+    def sample(self, seed_nodes: Tensor, *, random_seed: int) -> Sample:
+        """Sample the neighbourhoods of seed nodes.
 
         Args:
-            seeds: [b] integers, nodes; one that stands twice is sampled twice.
-            seed: of the generator, from 0 up to 2**63 - 1.
+            seed_nodes: [b] of an integer dtype, node indices; a repeated node is sampled once for
+                each time; may be empty.
+            random_seed: seed of the random generator, from 0 to 2**63 - 1.
 
         Raises:
-            TypeError: for seeds that are no integers.
-            ValueError: for a seed that is no node, or a batch of 2**31 edges.
+            TypeError: seed_nodes is no integer tensor.
+            ValueError: a seed node is out of range, or the batch has 2**31 edges.
         """
-        batch = self._sampler.sample({"": seeds}, seed)
+        batch = self._sampler.sample({"": seed_nodes}, random_seed=random_seed)
         return Sample(
             nodes=batch.nodes[""],
             edges=batch.edges[_ONLY],
@@ -82,18 +85,18 @@ class NeighborSampler:
 
 
 class TypedNeighborSampler:
-    """Samples the neighbourhoods of seeds in a graph of several node and edge types.
+    """Samples the neighbourhoods of seed nodes in a graph with several node and edge types.
 
     Args:
-        graphs: for each edge type its edges, from all nodes of one type to all of another.
-        num_neighbors: for each edge type how many edges a destination draws in each of the L hops,
-            or one sequence for all; -1 for all edges.
-        replace: whether an edge may be drawn again.
+        graphs: for each edge type a graph from all nodes of one type to all nodes of another.
+        num_neighbors: for each edge type the number of edges that a destination draws in each of
+            the L hops, or one sequence for all edge types; -1 for all edges.
+        replace: whether to draw with replacement.
 
     Raises:
-        TypeError: for another kind of graph, or fan-outs that are no integers.
-        ValueError: for graphs that disagree on the number of nodes of a type, for one on another
-            device than the CPU, for a fan-out below -1, or edge types with other numbers of hops.
+        TypeError: a graph is no Graph, or num_neighbors are not ints.
+        ValueError: graphs disagree on the number of nodes of a type, a graph is not on the CPU, an
+            entry of num_neighbors is below -1, or edge types have different numbers of hops.
 
     Example:
         >>> import torch
@@ -101,7 +104,7 @@ class TypedNeighborSampler:
         >>> from gattn.sampling import TypedNeighborSampler
         >>> writes = Graph(torch.tensor([[0, 1, 1], [0, 0, 1]]), (2, 3))
         >>> sampler = TypedNeighborSampler({("author", "writes", "paper"): writes}, [-1])
-        >>> sampler.sample({"paper": torch.tensor([1])}, seed=0).nodes["author"]
+        >>> sampler.sample({"paper": torch.tensor([1])}, random_seed=0).nodes["author"]
         tensor([1])
     """
 
@@ -117,66 +120,66 @@ class TypedNeighborSampler:
         self.num_nodes = _sizes(self.graphs)
         if not isinstance(num_neighbors, Mapping):
             num_neighbors = dict.fromkeys(self.graphs, num_neighbors)
-        self.num_neighbors = _check_fan_outs(num_neighbors, self.graphs)
+        self.num_neighbors = _check_num_neighbors(num_neighbors, self.graphs)
         self.num_hops = len(next(iter(self.num_neighbors.values())))
         self._spare: dict[str, list[Tensor]] = {kind: [] for kind in self.num_nodes}
 
-    def sample(self, seeds: Mapping[str, Tensor], seed: int) -> TypedSample:
-        """Sample around seeds of one or more node types.
+    def sample(self, seed_nodes: Mapping[str, Tensor], *, random_seed: int) -> TypedSample:
+        """Sample the neighbourhoods of seed nodes of one or more node types.
 
         Args:
-            seeds: for each node type [b] integers, nodes.
-            seed: of the generator, from 0 up to 2**63 - 1.
+            seed_nodes: for each node type [b] of an integer dtype, node indices.
+            random_seed: seed of the random generator, from 0 to 2**63 - 1.
 
         Raises:
-            TypeError: for seeds that are no integers.
-            ValueError: for a type or a seed that the graph lacks, or a batch of 2**31 edges.
+            TypeError: seed_nodes are no integer tensors.
+            ValueError: a node type or a seed node does not exist, or the batch has 2**31 edges.
         """
-        check_count("seed", seed)
-        if seed >= 2**63:
-            raise ValueError(f"seed must be below 2**63; got {seed}")
-        unknown = [kind for kind in seeds if kind not in self.num_nodes]
+        check_count("random_seed", random_seed)
+        if random_seed >= 2**63:
+            raise ValueError(f"random_seed must be below 2**63; got {random_seed}")
+        unknown = [kind for kind in seed_nodes if kind not in self.num_nodes]
         if unknown:
-            raise ValueError(f"seeds must be of {list(self.num_nodes)}; got {unknown[0]!r}")
+            raise ValueError(f"seed_nodes must be of {list(self.num_nodes)}; got {unknown[0]!r}")
         none = torch.empty(0, dtype=torch.int64)
-        first = {
-            kind: _check_seeds(kind, seeds.get(kind, none), size)
+        seeds = {
+            kind: _check_seed_nodes(kind, seed_nodes.get(kind, none), size)
             for kind, size in self.num_nodes.items()
         }
-        numbers = {kind: self._borrow(kind) for kind in self.num_nodes}
-        batch = Batch(self.graphs, first, numbers)
+        batch_index = {kind: self._take_batch_index(kind) for kind in self.num_nodes}
+        batch = Batch(self.graphs, seeds, batch_index)
         for hop in range(self.num_hops):
             num_neighbors = {
                 edge_type: counts[hop] for edge_type, counts in self.num_neighbors.items()
             }
-            batch.grow(num_neighbors, self.replace, seed)
+            batch.sample_hop(num_neighbors, self.replace, random_seed)
         sampled = batch.finish()
-        for kind, nodes in sampled.nodes.items():  # not reached by a sample that failed
-            _forget(numbers[kind], nodes)
-            self._spare[kind].append(numbers[kind])
+        for kind, nodes in sampled.nodes.items():  # skipped after an error: the index is dropped
+            _reset(batch_index[kind], nodes)
+            self._spare[kind].append(batch_index[kind])
         return sampled
 
-    def _borrow(self, kind: str) -> Tensor:
-        """The number in the batch of each node of a type: all -1; one for each running sample."""
+    def _take_batch_index(self, kind: str) -> Tensor:
+        """Return an int32 tensor of -1, one for each node of a type, for use by one batch."""
         try:
             return self._spare[kind].pop()
         except IndexError:
             return torch.full((self.num_nodes[kind],), -1, dtype=torch.int32)
 
 
-def _forget(numbers: Tensor, nodes: Tensor) -> None:
-    """Take their numbers from the nodes of a batch, which are all that have one."""
-    if numbers.numel() < IN_ORDER * nodes.numel():
-        numbers.fill_(-1)
+def _reset(batch_index: Tensor, nodes: Tensor) -> None:
+    """Set the entries of the nodes of a batch, the only ones that are not -1, back to -1."""
+    if batch_index.numel() < SEQUENTIAL_WRITES * nodes.numel():
+        batch_index.fill_(-1)
     else:
-        numbers.index_fill_(0, nodes, -1)
+        batch_index.index_fill_(0, nodes, -1)
 
 
 def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
-    """The number of nodes of each type, on which all graphs have to agree."""
+    """Return the number of nodes of each type; raise if graphs disagree."""
     if not graphs:
         raise ValueError("graphs must hold at least one edge type; got none")
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for edge_type, graph in graphs.items():
         if not isinstance(edge_type, tuple) or len(edge_type) != 3:
             raise TypeError(f"an edge type must be (source, name, destination); got {edge_type!r}")
@@ -184,52 +187,52 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
         if graph.device.type != "cpu":
             raise ValueError(f"neighbours are sampled on the CPU; got a graph on {graph.device}")
         for kind, size in zip((edge_type[0], edge_type[2]), graph.size):
-            if found.setdefault(kind, size) != size:
+            if sizes.setdefault(kind, size) != size:
                 of_kind = f" of type {kind!r}" if kind else ""
                 raise ValueError(
-                    f"all edges must join the same nodes{of_kind}; got {found[kind]} and {size}"
+                    f"all edges must join the same nodes{of_kind}; got {sizes[kind]} and {size}"
                 )
-    return found
+    return sizes
 
 
-def _check_fan_outs(
+def _check_num_neighbors(
     num_neighbors: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
 ) -> dict[EdgeType, list[int]]:
-    """The fan-outs of every edge type, as many for each."""
+    """Return num_neighbors as a list for every edge type; raise unless all have equal length."""
     if set(num_neighbors) != set(graphs):
         raise ValueError(
-            f"num_neighbors must be of {list(graphs)}; got those of {list(num_neighbors)}"
+            f"num_neighbors must have the edge types {list(graphs)}; got {list(num_neighbors)}"
         )
     for counts in num_neighbors.values():
         if not isinstance(counts, Iterable):
-            raise TypeError(f"fan-outs must be a list with an int for each hop; got {counts!r}")
-    found = {edge_type: list(num_neighbors[edge_type]) for edge_type in graphs}
-    for counts in found.values():
+            raise TypeError(f"num_neighbors must be a list with an int per hop; got {counts!r}")
+    by_type = {edge_type: list(num_neighbors[edge_type]) for edge_type in graphs}
+    for counts in by_type.values():
         for count in counts:
-            check_count("a fan-out", count, least=-1)
-    lengths = {len(counts) for counts in found.values()}
+            check_count("each of num_neighbors", count, least=-1)
+    lengths = {len(counts) for counts in by_type.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
             f"num_neighbors must have one number for each hop, and at least one hop; "
-            f"got {list(found.values())}"
+            f"got {list(by_type.values())}"
         )
-    return found
+    return by_type
 
 
-def _check_seeds(kind: str, seeds: Tensor, size: int) -> Tensor:
-    """Seeds as [b] int64, within range."""
+def _check_seed_nodes(kind: str, seeds: Tensor, size: int) -> Tensor:
+    """Return seed nodes as [b] int64 on the CPU; raise if one is out of range."""
     if not isinstance(seeds, Tensor) or seeds.dtype not in _INTEGERS:
-        came = seeds.dtype if isinstance(seeds, Tensor) else type(seeds).__name__
-        raise TypeError(f"seeds must be a tensor of integers; got {came}")
+        actual = seeds.dtype if isinstance(seeds, Tensor) else type(seeds).__name__
+        raise TypeError(f"seed_nodes must be a tensor of integers; got {actual}")
     if seeds.dim() != 1:
-        raise ValueError(f"seeds must have shape (b,); got {tuple(seeds.shape)}")
+        raise ValueError(f"seed_nodes must have shape (b,); got {tuple(seeds.shape)}")
     seeds = seeds.to("cpu", torch.int64)
     outside = ((seeds < 0) | (seeds >= size)).nonzero()
     if outside.numel():
         position = int(outside[0])
         of_kind = f" of type {kind!r}" if kind else ""
         raise ValueError(
-            f"seeds{of_kind} must be in [0, {size}); got {int(seeds[position])} at position "
+            f"seed_nodes{of_kind} must be in [0, {size}); got {int(seeds[position])} at position "
             f"{position}"
         )
     return seeds

@@ -1,4 +1,4 @@
-"""What the structure of a graph says of its nodes and pairs of nodes, as plain tensors."""
+"""Structural features of nodes and node pairs: eigenvectors, walks and shortest paths."""
 
 from gattn.structure.laplacian import laplacian_eigenvectors
 from gattn.structure.paths import path_features, path_lengths

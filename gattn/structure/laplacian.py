@@ -1,4 +1,4 @@
-"""Eigenvectors of the normalised Laplacian, one and the same for a graph however it is solved."""
+"""Eigenvectors of the normalised Laplacian, independent of the eigensolver."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from gattn.graph import Graph, as_graph
 from gattn.graph.edge_input import check_count
 
 DENSE_LIMIT = 1000
-"""Largest component solved densely, in nodes."""
-SAME = 1e-11
-"""Eigenvalues closer than this count as one; they lie in [0, 2] and are found to about 1e-14."""
+"""Maximum number of nodes of a component for the dense eigensolver."""
+EIGENVALUE_TOLERANCE = 1e-11
+"""Eigenvalues closer than this are treated as equal. They lie in [0, 2], and solvers reach about
+1e-14."""
 
 
 def laplacian_eigenvectors(
@@ -24,32 +25,33 @@ def laplacian_eigenvectors(
     k: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Eigenvectors of each component's Laplacian to its smallest eigenvalues but zero.
+    r"""Compute the Laplacian eigenvectors with the smallest non-zero eigenvalues, by component.
 
     .. math:: L = I - D^{-1/2} A D^{-1/2}, \qquad L u_t = \lambda_t u_t, \qquad
         0 = \lambda_0 < \lambda_1 \le \lambda_2 \le \dots
 
-    Every connected component is solved on its own, so that a batch of graphs gives what each
-    graph gives alone. Sign and order are fixed: ascending eigenvalues, and of each eigenvector
-    the entry largest in size is positive (the lowest node of several). Where eigenvalues
-    coincide, a basis of their space is chosen by the same rule, one vector after the other: it
-    depends on the space and not on the solver.
+    Every connected component is solved separately, so a batch of graphs gives the same result as
+    each graph alone. Order and sign are fixed: eigenvalues ascend, and the entry of each
+    eigenvector with the largest absolute value is positive (that of the lowest node if there are
+    several). For equal eigenvalues, a basis of the eigenspace is chosen by the same rule, vector
+    by vector, so that it depends on the space and not on the solver.
 
     Args:
-        edges: a :class:`gattn.Graph` or anything it is made from; read as undirected, with
-            self-loops dropped. Without weights an edge counts once, however often it is given.
-        num_nodes: number of nodes, n; may be left out where the edges carry it.
+        edges: a :class:`gattn.Graph` or an argument of one; read as undirected, without self-loops.
+            Without weights, repeated edges count once.
+        num_nodes: number of nodes, n; optional if the edges include it.
         k: number of eigenvectors.
-        edge_weight: [e] weights >= 0 in the caller's edge order; both directions are averaged.
+        edge_weight: [e] weights >= 0 in the caller's edge order; the weights of both directions
+            are averaged.
 
     Returns:
-        [n, k] in the default dtype; column t holds u_{t+1} of each node's own component, with
-        zeros where that has fewer than k + 1 nodes.
+        [n, k] in the default dtype; column t has u_{t+1} of each node's component, and zeros if the
+        component has fewer than t + 2 nodes.
 
     Raises:
-        ImportError: without SciPy, for a component of more than 1,000 nodes.
-        TypeError: for a k that is not an int.
-        ValueError: for k < 1, or weights that are negative or of a wrong shape.
+        ImportError: a component has more than 1,000 nodes and SciPy is not installed.
+        TypeError: k is not an int.
+        ValueError: k < 1, or weights are negative or have a wrong shape.
 
     Reference:
         Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data
@@ -77,8 +79,8 @@ def laplacian_eigenvectors(
     _, component, size = label[order].unique_consecutive(return_inverse=True, return_counts=True)
     of_node = torch.empty_like(component).index_copy(0, order, component)
     start = size.cumsum(0) - size
-    place = torch.empty_like(order)
-    place[order] = torch.arange(nodes) - start[component]  # number of a node in its component
+    position = torch.empty_like(order)  # of a node in its component
+    position[order] = torch.arange(nodes) - start[component]
 
     out = torch.zeros(nodes, k, dtype=torch.float64)
     for same_size in size.unique().tolist():
@@ -89,20 +91,20 @@ def laplacian_eigenvectors(
         rank[chosen] = torch.arange(len(chosen))
         inside = rank[of_node[source]] >= 0
         which = rank[of_node[source[inside]]]
-        row, col = place[destination[inside]], place[source[inside]]
+        row, col = position[destination[inside]], position[source[inside]]
         count = min(k, same_size - 1)
         if same_size <= max(DENSE_LIMIT, count + 2):
             matrix = torch.zeros(len(chosen), same_size, same_size, dtype=torch.float64)
             matrix[which, row, col] = entry[inside]
             value, vector = torch.linalg.eigh(-matrix)  # L - I: ascending in both
-            found = [_canonical(a, v, count) for a, v in zip(value, vector)]
+            vectors = [_canonical(a, v, count) for a, v in zip(value, vector)]
         else:
             parts = [which == number for number in range(len(chosen))]
-            found = [
+            vectors = [
                 _solve_sparse(row[p], col[p], entry[inside][p], same_size, count) for p in parts
             ]
         members = order[start[chosen][:, None] + torch.arange(same_size)]
-        out[members, :count] = torch.stack(found)
+        out[members, :count] = torch.stack(vectors)
     return out.to(graph.device, torch.get_default_dtype())
 
 
@@ -113,7 +115,7 @@ def _square(graph: Graph) -> int:
 
 
 def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Both directions of every edge once, on the CPU, with loops dropped: source, dest., weight."""
+    """Return source, destination and weight of the undirected simple graph, on the CPU."""
     nodes = graph.num_src
     source, destination = graph.edge_index.cpu()
     if edge_weight is None:
@@ -136,7 +138,7 @@ def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tenso
 
 
 def _components(source: Tensor, destination: Tensor, nodes: int) -> Tensor:
-    """For each node the lowest node of its component, by min-label propagation and jumps."""
+    """Return the lowest node of each node's component, by min-label propagation and jumps."""
     label = torch.arange(nodes)
     while True:
         lower = label.scatter_reduce(0, destination, label[source], "amin")
@@ -158,21 +160,25 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
     matrix = coo_matrix((entry.numpy(), (row.numpy(), col.numpy())), shape=(size, size)).tocsr()
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(size, generator=generator, dtype=torch.float64).numpy()
-    # One more than is kept, so that a last eigenvalue that coincides with the next is noticed.
-    wanted = {"k": count + 2, "v0": first, "return_eigenvectors": True}
+    # One more than returned, to detect a last eigenvalue that equals the next one.
+    options = {"k": count + 2, "v0": first, "return_eigenvectors": True}
     try:
-        value, vector = eigsh(matrix, which="LA", maxiter=100, **wanted)
-    except ArpackNoConvergence:  # long chains: eigenvalues crowd at 1, so look from just above it
+        value, vector = eigsh(matrix, which="LA", maxiter=100, **options)
+    except ArpackNoConvergence:  # long chains: eigenvalues cluster at 1, so shift to just above it
         above = matrix - (1 + 1e-6) * identity(size, format="csr")
-        value, vector = eigsh(above.tocsc(), sigma=0.0, which="LM", **wanted)
+        value, vector = eigsh(above.tocsc(), sigma=0.0, which="LM", **options)
         value = value + 1 + 1e-6
     value, order = torch.from_numpy(-value).sort(stable=True)
     return _canonical(value, torch.from_numpy(vector.copy())[:, order], count)
 
 
 def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
-    """Vectors 1 to count of ascending eigenpairs, [size, count], each space in its own basis."""
-    bounds = [0, *((value.diff() > SAME).nonzero().squeeze(1) + 1).tolist(), len(value)]
+    """Return eigenvectors 1 to count, [size, count], with a fixed basis of each eigenspace."""
+    bounds = [
+        0,
+        *((value.diff() > EIGENVALUE_TOLERANCE).nonzero().squeeze(1) + 1).tolist(),
+        len(value),
+    ]
     columns: list[Tensor] = []
     for first, last in itertools.pairwise(bounds):
         if first <= count and last > 1:
@@ -181,10 +187,10 @@ def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
 
 
 def _basis(vector: Tensor) -> list[Tensor]:
-    """An orthonormal basis of a space that depends on the space alone.
+    """Return an orthonormal basis of a space that depends only on the space.
 
-    One after the other, the projection onto what is left of the space of the unit vector that
-    has the largest one.
+    Repeatedly takes the unit vector with the largest projection onto the rest of the space, and
+    adds that projection, normalised.
     """
     columns = []
     for _ in range(vector.shape[1]):
@@ -197,5 +203,5 @@ def _basis(vector: Tensor) -> list[Tensor]:
 
 
 def _complement(axis: Tensor) -> Tensor:
-    """Columns that, with the unit vector axis, are an orthonormal basis: [r, r - 1]."""
+    """Return columns that extend the unit vector axis to an orthonormal basis: [r, r - 1]."""
     return torch.linalg.qr(axis.unsqueeze(1), mode="complete").Q[:, 1:]

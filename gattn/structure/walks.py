@@ -1,4 +1,4 @@
-"""Random walks: how likely a walker is back where it started, or at another node."""
+"""Probabilities of random walks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def return_probabilities(
     steps: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Probability of a random walk to be back at its start after 1, 2, ... steps.
+    r"""Compute the return probability of a random walk after 1, 2, ... steps.
 
     .. math:: p_{it} = (P^t)_{ii}, \qquad P = D^{-1} A
 
@@ -26,9 +26,9 @@ def return_probabilities(
     :math:`(P^{a+b})_{ii} = \sum_j (P^a)_{ij} (P^b)_{ji}`.
 
     Args:
-        edges: a :class:`gattn.Graph` or anything it is made from; a walker follows edges from
-            source to destination.
-        num_nodes: number of nodes, n; may be left out where the edges carry it.
+        edges: a :class:`gattn.Graph` or an argument of one; walks follow edges from source to
+            destination.
+        num_nodes: number of nodes, n; optional if the edges include it.
         steps: number of steps, K.
         edge_weight: [e] weights >= 0 in the caller's edge order; None for ones.
 
@@ -36,8 +36,8 @@ def return_probabilities(
         [n, steps] in the default dtype, computed in fp64; zeros for a node without edges.
 
     Raises:
-        TypeError: for steps that are not an int.
-        ValueError: for steps < 1, a bipartite graph, or weights that are negative or of a wrong
+        TypeError: steps is not an int.
+        ValueError: steps < 1, the graph is bipartite, or weights are negative or have a wrong
             shape.
 
     Reference:
@@ -68,28 +68,28 @@ def return_probabilities(
 def walk_probabilities(
     edges: Any, over: Graph, *, steps: int, edge_weight: Tensor | None = None
 ) -> Tensor:
-    r"""Probability of a random walk from a node to be at another after 0, 1, ... steps.
+    r"""Compute the probability that a random walk leads from one node to another.
 
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
-    for every edge j → i of ``over``, the graph that attention runs on, such as each molecule's
-    complete graph; walkers follow ``edges``, the bonds. Matrices stay sparse.
+    for every edge j → i of ``over``, the graph on which attention runs, such as each molecule's
+    complete graph; walks follow ``edges``, for example the bonds. Matrices stay sparse.
 
     Args:
-        edges: a :class:`gattn.Graph` among the nodes of ``over``, or anything it is made from; a
-            walker follows edges from source to destination.
-        over: the graph whose edges ask, of n nodes.
+        edges: a :class:`gattn.Graph` among the nodes of ``over``, or an argument of one; walks
+            follow edges from source to destination.
+        over: graph with n nodes; its edges are the node pairs.
         steps: number of probabilities, K.
         edge_weight: weights >= 0 of ``edges``, in the caller's order; None for ones.
 
     Returns:
-        [e, steps] in the default dtype, computed in fp64, in the order of the caller's edges of
-        ``over``: zeros where no walker gets.
+        [e, steps] in the default dtype, computed in fp64, in the caller's edge order of
+        ``over``; zeros for pairs that no walk joins.
 
     Raises:
-        TypeError: for steps that are not an int, or other than a graph to ask for.
-        ValueError: for steps < 1, graphs of different nodes, or weights that are negative or of a
-            wrong shape.
+        TypeError: steps is not an int, or ``over`` is no Graph.
+        ValueError: steps < 1, the graphs have different numbers of nodes, or weights are negative
+            or have a wrong shape.
 
     Reference:
         Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
@@ -113,16 +113,16 @@ def walk_probabilities(
     node = torch.arange(nodes, device=over.device)
     power = _matrix(node, node, torch.ones(nodes, dtype=torch.float64, device=over.device), nodes)
     source, destination = over.edge_index
-    asked = destination * nodes + source
-    found = [_entries(power, asked)]
-    while len(found) < steps:
+    codes = destination * nodes + source
+    probabilities = [_entries(power, codes)]
+    while len(probabilities) < steps:
         power = _product(power, walk)
-        found.append(_entries(power, asked))
-    return torch.stack(found, dim=1).to(torch.get_default_dtype())
+        probabilities.append(_entries(power, codes))
+    return torch.stack(probabilities, dim=1).to(torch.get_default_dtype())
 
 
 def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
-    """P: the probabilities of a step from each node, a row, to each, [n, n] and sparse."""
+    """Return the sparse transition matrix P, [n, n]; row i has the step probabilities of i."""
     if graph.num_src != graph.num_dst:
         raise ValueError(f"edges must join the nodes of one set; got {graph!r}")
     source, destination = graph.edge_index
@@ -133,18 +133,18 @@ def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
     else:
         weight = edge_weight.detach().double()
     degree = weight.new_zeros(graph.num_src).index_add(0, source, weight)
-    chance = weight / degree.masked_fill(degree == 0, 1.0)[source]
-    return _matrix(source, destination, chance, graph.num_src)
+    probability = weight / degree.masked_fill(degree == 0, 1.0)[source]
+    return _matrix(source, destination, probability, graph.num_src)
 
 
-def _entries(matrix: Tensor, asked: Tensor) -> Tensor:
-    """The entries of a coalesced square matrix at row * size + column; 0 where it has none."""
+def _entries(matrix: Tensor, codes: Tensor) -> Tensor:
+    """Return entries of a coalesced square matrix at codes row * size + column; 0 if absent."""
     row, col = matrix.indices()
-    held = row * matrix.shape[0] + col  # ascending
-    place = torch.searchsorted(held, asked).clamp(max=max(len(held) - 1, 0))
-    if not len(held):
-        return matrix.values().new_zeros(len(asked))
-    return matrix.values()[place].where(held[place] == asked, 0.0)
+    present = row * matrix.shape[0] + col  # ascending
+    index = torch.searchsorted(present, codes).clamp(max=max(len(present) - 1, 0))
+    if not len(present):
+        return matrix.values().new_zeros(len(codes))
+    return matrix.values()[index].where(present[index] == codes, 0.0)
 
 
 def _matrix(row: Tensor, col: Tensor, value: Tensor, size: int) -> Tensor:
@@ -153,14 +153,14 @@ def _matrix(row: Tensor, col: Tensor, value: Tensor, size: int) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """A B of coalesced matrices: every entry of A meets the row of B that its column names."""
+    """Multiply coalesced sparse matrices: each entry A_ij with row j of B."""
     (row, middle), (first, col) = a.indices(), b.indices()
     rowptr = torch.searchsorted(first, torch.arange(b.shape[0] + 1, device=first.device))
     count = rowptr.diff()[middle]
     if torch.compiler.is_exporting():
         raise ValueError(
-            "torch.export fixes what is read from a tensor, as the sizes of products of sparse "
-            "matrices are: compute the probabilities of walks beforehand "
+            "torch.export cannot trace products of sparse matrices, whose sizes are read from "
+            "tensors: compute the walk probabilities beforehand "
             "(gattn.transforms.AddRandomWalkPE, RandomWalkEncoding.encode)"
         )
     total = int(count.sum())
@@ -172,11 +172,12 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 def _diagonal(matrix: Tensor) -> Tensor:
     row, col = matrix.indices()
-    own = row == col
-    return matrix.values().new_zeros(matrix.shape[0]).index_add(0, row[own], matrix.values()[own])
+    mask = row == col
+    zeros = matrix.values().new_zeros(matrix.shape[0])
+    return zeros.index_add(0, row[mask], matrix.values()[mask])
 
 
 def _diagonal_of_product(a: Tensor, b: Tensor) -> Tensor:
-    """(A B)_ii = sum_j A_ij B_ji: the row sums of A times B transposed, entry by entry."""
+    """Return (A B)_ii = sum_j A_ij B_ji, as row sums of the elementwise product of A and B^T."""
     both = (a * b.t().coalesce()).coalesce()
     return both.values().new_zeros(a.shape[0]).index_add(0, both.indices()[0], both.values())

@@ -1,4 +1,4 @@
-"""Sines and cosines of a position."""
+"""Sinusoidal encoding of positions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from torch import Tensor
 
 
 def waves(position: Tensor, channels: int, max_period: float = 1e4) -> Tensor:
-    r"""Encode positions by waves of geometrically growing period, sines and cosines in turn.
+    r"""Encode positions by sines and cosines with geometrically increasing periods.
 
     .. math:: p_{2t} = \sin(x\, T^{-2t/d}), \qquad p_{2t+1} = \cos(x\, T^{-2t/d})
 
     Args:
-        position: x, of any shape; integers or floats.
-        channels: d, even.
-        max_period: T, the longest period over 2 pi, in the unit of position.
+        position: x, integers or floats of any shape.
+        channels: number of features, d; even.
+        max_period: T, the longest period divided by 2 pi, in the unit of position.
 
     Returns:
-        [..., channels] in the dtype of position where it is floating, else the default dtype.
+        [..., channels], in the dtype of position if it is floating point, else the default dtype.
 
     Raises:
-        ValueError: for channels that are odd or not positive.
+        ValueError: channels is odd or not positive.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).

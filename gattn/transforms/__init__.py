@@ -1,6 +1,7 @@
-"""Encodings as transforms: what is worth computing once per graph and storing with it.
+"""Transforms of PyG data that compute structural encodings once and store them with each graph.
 
-Names, arguments and attributes are those of ``torch_geometric.transforms`` where it has the same.
+Names, arguments and attributes equal those of ``torch_geometric.transforms`` where it has the same
+transform.
 """
 
 from gattn.transforms.expanders import AddExpander

@@ -1,4 +1,4 @@
-"""A transform that stores the sparse edges that a graph transformer attends along."""
+"""A transform that stores the edges of Exphormer's sparse attention."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from gattn.transforms.structures import edges_of
 
 
 class AddExpander(BaseTransform):
-    r"""Store the graph's own edges, those of an expander and those of virtual nodes, with types.
+    r"""Store the edges of Exphormer: the graph's edges, an expander and virtual nodes, with types.
 
     .. math:: E = E_{\mathrm{own}} \cup E_{\mathrm{expander}} \cup E_{\mathrm{virtual}}
 
     Stores ``expander_index``, [2, e], and ``expander_type``, [e] int64: 0 for the graph's own
-    edges, in their order, 1 for :func:`gattn.graphs.expander`, 2 for an edge from a node to a
-    virtual node, 3 for one from a virtual node to a node. An edge that is in two of these is stored
-    twice. PyG batches both as it does edges; ``data.edge_index`` stays as it is, for a local layer.
+    edges in their order, 1 for edges of :func:`gattn.graphs.expander`, 2 for edges from a node to a
+    virtual node, 3 for edges from a virtual node to a node. An edge that belongs to two of these
+    sets is stored twice. PyG batches both attributes like edges. ``data.edge_index`` is not
+    changed, so that a local layer can use it.
 
-    Virtual nodes follow the nodes of the graph. They get rows of zeros in ``data.x``, and
-    ``data.is_virtual``, [n] bool, tells them. Other attributes of nodes are not lengthened: put
-    this transform before those that store encodings.
+    Virtual nodes follow the nodes of the graph. They have zeros in ``data.x`` and are marked in
+    ``data.is_virtual``, [n] bool. Other node attributes are not extended: apply this transform
+    before transforms that store encodings.
 
     Args:
-        degree: edges of the expander into each node; 0 for no expander.
-        num_virtual_nodes: nodes that are joined both ways with every node of the graph.
-        seed: of the expander.
+        degree: number of expander edges into each node; 0 for no expander.
+        num_virtual_nodes: number of nodes with edges to and from every node of the graph.
+        seed: random seed of the expander.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``, or a setting that is no int.
-        ValueError: for a negative setting.
+        TypeError: data is no homogeneous ``Data``, or an argument is not an int.
+        ValueError: an argument is negative.
 
     Reference:
         Shirzad et al., "Exphormer: sparse transformers for graphs" (ICML 2023).
@@ -61,20 +62,20 @@ class AddExpander(BaseTransform):
         self.seed = seed
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
-        nodes, own = edges_of(data)
-        drawn = graphs.expander([nodes], self.degree, seed=self.seed, device=own.device)
-        to_virtual = _to_virtual(nodes, self.num_virtual_nodes, own.device)
-        parts = [own, drawn.edge_index, to_virtual, to_virtual.flip(0)]
-        counts = torch.tensor([part.shape[1] for part in parts], device=own.device)
+        """Return a copy of data with the attributes."""
+        nodes, edges = edges_of(data)
+        expander = graphs.expander([nodes], self.degree, seed=self.seed, device=edges.device)
+        to_virtual = _to_virtual(nodes, self.num_virtual_nodes, edges.device)
+        parts = [edges, expander.edge_index, to_virtual, to_virtual.flip(0)]
+        counts = torch.tensor([part.shape[1] for part in parts], device=edges.device)
         data.expander_index = torch.cat(parts, dim=1)
-        data.expander_type = torch.arange(len(parts), device=own.device).repeat_interleave(counts)
+        data.expander_type = torch.arange(len(parts), device=edges.device).repeat_interleave(counts)
         if self.num_virtual_nodes:
             if data.x is not None:
                 zeros = data.x.new_zeros(self.num_virtual_nodes, *data.x.shape[1:])
                 data.x = torch.cat([data.x, zeros])
             data.num_nodes = nodes + self.num_virtual_nodes
-            data.is_virtual = torch.arange(data.num_nodes, device=own.device) >= nodes
+            data.is_virtual = torch.arange(data.num_nodes, device=edges.device) >= nodes
         return data
 
     def __repr__(self) -> str:
@@ -85,7 +86,7 @@ class AddExpander(BaseTransform):
 
 
 def _to_virtual(nodes: int, virtual: int, device: torch.device) -> Tensor:
-    """An edge from every node to every virtual node, by virtual node: [2, nodes * virtual]."""
+    """Return an edge from every node to every virtual node: [2, nodes * virtual]."""
     node = torch.arange(nodes, device=device).repeat(virtual)
     return torch.stack(
         [node, nodes + torch.arange(virtual, device=device).repeat_interleave(nodes)]

@@ -1,4 +1,4 @@
-"""Transforms that store where a node stands in the order of its graph."""
+"""Transforms that store the positions of nodes in sequences."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gattn.transforms.structures import store
 
 
 class AddPosition(BaseTransform):
-    r"""Store the number of each node in its graph: its position, for sequences.
+    r"""Store the index of each node in its graph, as position in a sequence.
 
     .. math:: p_i = i
 
-    Only for graphs whose nodes stand in a meaningful order, such as sequences: models that read
-    it are not permutation equivariant, and should not be.
+    Use it only if the order of the nodes has a meaning, as in sequences: models that read
+    it are not permutation equivariant.
 
     Args:
-        attr_name: the attribute [n] int64 to store.
+        attr_name: name of the attribute, [n] int64.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
+        TypeError: data is no homogeneous ``Data``.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -40,7 +40,7 @@ class AddPosition(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store it in a copy of data."""
+        """Return a copy of data with the attribute."""
         return store(data, torch.arange(_nodes(data)), self.attr_name)
 
     def __repr__(self) -> str:
@@ -48,18 +48,18 @@ class AddPosition(BaseTransform):
 
 
 class AddSinusoidalPE(BaseTransform):
-    r"""Store sines and cosines of the number of each node in its graph, for sequences.
+    r"""Store a sinusoidal encoding of the index of each node in its graph, for sequences.
 
     .. math:: p_{i, 2t} = \sin(i\, T^{-2t/d}), \qquad p_{i, 2t+1} = \cos(i\, T^{-2t/d})
 
     Args:
-        channels: d, even.
-        attr_name: the attribute [n, d] to store; None appends to ``data.x``.
-        max_period: T, the longest period over 2 pi, in nodes.
+        channels: number of features, d; even.
+        attr_name: name of the attribute, [n, d]; None appends to ``data.x``.
+        max_period: T, the longest period divided by 2 pi, in nodes.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
-        ValueError: for channels that are odd.
+        TypeError: data is no homogeneous ``Data``.
+        ValueError: channels is odd.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -80,7 +80,7 @@ class AddSinusoidalPE(BaseTransform):
         self.max_period = max_period
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
+        """Return a copy of data with the attribute."""
         position = torch.arange(_nodes(data))
         return store(data, waves(position, self.channels, self.max_period), self.attr_name)
 

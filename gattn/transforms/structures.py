@@ -1,4 +1,4 @@
-"""Transforms that store what the edges say: eigenvectors, walks, degrees, shortest paths."""
+"""Transforms that store eigenvectors, walk probabilities, degrees and shortest paths."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from gattn.structure import (
 
 
 class AddLaplacianEigenvectorPE(BaseTransform):
-    r"""Store the eigenvectors of the Laplacian to its k smallest eigenvalues but zero.
+    r"""Store the Laplacian eigenvectors with the k smallest non-zero eigenvalues.
 
     .. math:: (I - D^{-1/2} A D^{-1/2})\, u_t = \lambda_t u_t
 
-    Unlike PyG's transform of this name, signs are not drawn at random, eigenvectors of equal
-    eigenvalues are fixed too, small graphs are padded with zeros, and each component of a
-    disconnected graph gets its own: see :func:`gattn.structure.laplacian_eigenvectors`.
+    Unlike PyG's transform of this name, signs are not random, eigenvectors of equal eigenvalues
+    are fixed, small graphs are padded with zeros, and each component of a disconnected graph has
+    its own eigenvectors: see :func:`gattn.structure.laplacian_eigenvectors`.
 
     Args:
         k: number of eigenvectors.
-        attr_name: the attribute [n, k] to store; None appends to ``data.x``.
+        attr_name: name of the attribute, [n, k]; None appends to ``data.x``.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
+        TypeError: data is no homogeneous ``Data``.
 
     Reference:
         Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
@@ -56,7 +56,7 @@ class AddLaplacianEigenvectorPE(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
+        """Return a copy of data with the attributes."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         vectors = laplacian_eigenvectors(edges, nodes, k=self.k, edge_weight=weight)
@@ -67,16 +67,16 @@ class AddLaplacianEigenvectorPE(BaseTransform):
 
 
 class AddRandomWalkPE(BaseTransform):
-    r"""Store the probabilities of a random walk to be back at its start.
+    r"""Store the return probabilities of random walks.
 
     .. math:: p_{it} = \bigl((D^{-1} A)^t\bigr)_{ii}, \qquad t = 1, \dots, K
 
     Args:
         walk_length: number of steps, K.
-        attr_name: the attribute [n, K] to store; None appends to ``data.x``.
+        attr_name: name of the attribute, [n, K]; None appends to ``data.x``.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
+        TypeError: data is no homogeneous ``Data``.
 
     Reference:
         Dwivedi et al., "Graph neural networks with learnable structural and positional
@@ -97,11 +97,12 @@ class AddRandomWalkPE(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
+        """Return a copy of data with the attributes."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
-        found = return_probabilities(edges, nodes, steps=self.walk_length, edge_weight=weight)
-        return store(data, found, self.attr_name)
+        steps = self.walk_length
+        probabilities = return_probabilities(edges, nodes, steps=steps, edge_weight=weight)
+        return store(data, probabilities, self.attr_name)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(walk_length={self.walk_length})"
@@ -110,13 +111,13 @@ class AddRandomWalkPE(BaseTransform):
 class AddDegree(BaseTransform):
     r"""Store the number of edges into each node.
 
-    .. math:: d_i = |\{j : j \to i\}|, \quad\text{an edge counted as often as it is given}
+    .. math:: d_i = |\{j : j \to i\}|, \quad\text{repeated edges counted each time}
 
     Args:
-        attr_name: the attribute [n] int64 to store.
+        attr_name: name of the attribute, [n] int64.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
+        TypeError: data is no homogeneous ``Data``.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -135,7 +136,7 @@ class AddDegree(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
+        """Return a copy of data with the attributes."""
         nodes, edges = edges_of(data)
         return store(data, Graph(edges, nodes).in_degree(), self.attr_name)
 
@@ -144,25 +145,26 @@ class AddDegree(BaseTransform):
 
 
 class AddShortestPaths(BaseTransform):
-    r"""Store all pairs of nodes and the length of the shortest path between them.
+    r"""Store the shortest-path length of all pairs of nodes.
 
     .. math:: d_{ij} = \min(\text{steps of the shortest path } j \to i,\; L + 1)
 
-    Stores ``path_index``, [2, n^2], the edges of the complete graph as ``edge_index`` holds edges,
-    and ``path_length``, [n^2] int64, the steps from source to destination along the graph's own
-    edges: 0 for a node and itself, ``max_length + 1`` where no path of at most max_length steps
-    leads. PyG batches both as it does edges, so that attention among all atoms of each molecule,
-    with a :class:`gattn.nn.RelativeBias` of path lengths, runs on ``batch.path_index``.
+    Stores ``path_index``, [2, n^2], the edges of the complete graph in the form of ``edge_index``,
+    and ``path_length``, [n^2] int64, the path lengths along the graph's edges: 0 from a node to
+    itself, ``max_length + 1`` if there is no path of at most max_length steps. PyG batches both
+    attributes like edges, so attention among all atoms of each molecule, with a
+    :class:`gattn.nn.RelativeBias` of path lengths, runs on ``batch.path_index``.
 
     Args:
-        max_length: the longest path told apart from no path at all.
-        complete: whether to store all pairs; else only those at most ``max_length`` steps apart.
-        features: whether to store ``path_attr``, [n^2, max_length, d], too: the features
-            ``edge_attr`` of the edges on the way, for :class:`gattn.nn.PathFeatureBias`.
+        max_length: maximum path length.
+        complete: whether to store all pairs; False stores only those at most ``max_length`` steps
+            apart.
+        features: whether to store ``path_attr``, [n^2, max_length, d], too: mean ``edge_attr``
+            along the shortest paths, for :class:`gattn.nn.PathFeatureBias`.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
-        ValueError: for features of edges that have none.
+        TypeError: data is no homogeneous ``Data``.
+        ValueError: features is True and data has no edge_attr.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -187,20 +189,20 @@ class AddShortestPaths(BaseTransform):
         self.features = features
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
+        """Return a copy of data with the attributes."""
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
         if self.features:
             if data.edge_attr is None:
-                raise ValueError(f"data must have edge_attr, as features=True; got {data}")
+                raise ValueError(f"data must have edge_attr if features=True; got {data}")
             attr = data.edge_attr if data.edge_attr.dim() > 1 else data.edge_attr.unsqueeze(1)
-            length, found = path_features(edges, over, attr, self.max_length)
+            length, path_attr = path_features(edges, over, attr, self.max_length)
         else:
-            length, found = path_lengths(edges, over, self.max_length), None
+            length, path_attr = path_lengths(edges, over, self.max_length), None
         near = slice(None) if self.complete else length <= self.max_length
         data.path_index, data.path_length = over.edge_index[:, near], length[near]
-        if found is not None:
-            data.path_attr = found[near]
+        if path_attr is not None:
+            data.path_attr = path_attr[near]
         return data
 
     def __repr__(self) -> str:
@@ -208,23 +210,23 @@ class AddShortestPaths(BaseTransform):
 
 
 class AddRelativeRandomWalkPE(BaseTransform):
-    r"""Store all pairs of nodes and how likely a random walk leads from one to the other.
+    r"""Store the random-walk probabilities of all pairs of nodes.
 
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
-    Stores ``walk_index``, [2, n^2], the edges j → i of the complete graph as ``edge_index`` holds
-    edges, and ``walk_probability``, [n^2, K]. PyG batches both as it does edges, so that
+    Stores ``walk_index``, [2, n^2], the edges j → i of the complete graph in the form of
+    ``edge_index``, and ``walk_probability``, [n^2, K]. PyG batches both attributes like edges, so
     :class:`gattn.nn.GRITConv` runs on ``batch.walk_index`` with these features, mapped to its
-    width. The pairs of a node and itself hold what :class:`AddRandomWalkPE` stores for nodes.
+    width. The pair of a node with itself has the values of :class:`AddRandomWalkPE`.
 
     Args:
-        walk_length: number of probabilities, K; the first is 1 for a node and itself, else 0.
-        complete: whether to store all pairs; else only those that a walk of at most K - 1 steps
-            joins.
+        walk_length: number of probabilities, K; the first is 1 for a node with itself, else 0.
+        complete: whether to store all pairs; False stores only those that a walk of at most K - 1
+            steps joins.
 
     Raises:
-        TypeError: for other than a homogeneous ``Data``.
-        ValueError: for a walk_length < 1.
+        TypeError: data is no homogeneous ``Data``.
+        ValueError: walk_length < 1.
 
     Reference:
         Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
@@ -252,16 +254,16 @@ class AddRelativeRandomWalkPE(BaseTransform):
         self.complete = complete
 
     def forward(self, data: Any) -> Any:
-        """Store them in a copy of data."""
+        """Return a copy of data with the attributes."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         over = graphs.complete([nodes], device=edges.device)
-        chance = walk_probabilities(edges, over, steps=self.walk_length, edge_weight=weight)
+        probability = walk_probabilities(edges, over, steps=self.walk_length, edge_weight=weight)
         index = over.edge_index
         if not self.complete:
-            near = (chance > 0).any(1)
-            index, chance = index[:, near], chance[near]
-        data.walk_index, data.walk_probability = index, chance
+            near = (probability > 0).any(1)
+            index, probability = index[:, near], probability[near]
+        data.walk_index, data.walk_probability = index, probability
         return data
 
     def __repr__(self) -> str:
@@ -269,7 +271,7 @@ class AddRelativeRandomWalkPE(BaseTransform):
 
 
 def edges_of(data: Any) -> tuple[int, Tensor]:
-    """(number of nodes, edge_index) of a homogeneous graph."""
+    """Return the number of nodes and edge_index of a homogeneous graph."""
     if not isinstance(data, Data):
         raise TypeError(f"data must be a homogeneous torch_geometric Data; got {type(data)}")
     nodes, edges = data.num_nodes, data.edge_index

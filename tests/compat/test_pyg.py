@@ -34,7 +34,10 @@ def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name)
     with monkeypatch.context() as patch:
         _without(patch, name)
         late = nn.GATConv(8, 4)
-    assert late.slow_path_reason == f"this torch_geometric keeps no {name}: hooks cannot be seen"
+    assert (
+        late.slow_path_reason
+        == f"this version of torch_geometric has no {name}: hooks cannot be seen"
+    )
     late.load_state_dict(theirs.state_dict())
     setattr(late, name, {})  # PyG's own propagate reads it
     assert late.slow_path_reason == ""

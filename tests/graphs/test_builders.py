@@ -128,7 +128,7 @@ def test_sizes_are_checked(build):
 def test_band_and_bipartite_are_checked():
     with pytest.raises(ValueError, match="width must be >= 0; got -1"):
         graphs.band([3], -1)
-    with pytest.raises(ValueError, match="one length; got 1 and 2"):
+    with pytest.raises(ValueError, match="the same length; got 1 and 2"):
         graphs.bipartite([3], [1, 2])
 
 
@@ -180,7 +180,7 @@ def test_grid_is_band_on_one_axis():
 
 @pytest.mark.parametrize(
     ("shape", "neighbourhood", "error"),
-    [((), 1, "of at least one"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
+    [((), 1, "for at least one"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
      ((3, 3), [(1,)], "must have 2 axes")],
 )  # fmt: skip
 def test_grid_is_checked(shape, neighbourhood, error):
@@ -322,7 +322,7 @@ def test_features_of_a_networkx_graph_lie_along_its_edges(make):
     both = graphs.edge_features(stored, ["weight", "kind"], default=-1, dtype=torch.float64)
     assert both[:, 0].tolist() == weight.flatten().tolist()
     assert set(both[:, 1].tolist()) == {7.0, -1.0}
-    with pytest.raises(ValueError, match=r"every edge must have 'kind', .*; \[1, 1\] has none"):
+    with pytest.raises(ValueError, match=r"every edge must have 'kind' .*at edge \[1, 1\]"):
         graphs.edge_features(stored, "kind")
     stored.add_edge(2, 2, weight="heavy")
     with pytest.raises(TypeError, match=r"'weight' must be a number; got 'heavy' at edge \[2, 2\]"):
@@ -610,13 +610,13 @@ CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
         (lambda: graphs.disjoint_union([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
         (lambda: graphs.disjoint_union(graphs.causal([2])), TypeError, "must be a list of gattn"),
         (lambda: graphs.from_batch(CHAIN, [0, 4]), TypeError, "ptr must be an int32 or int64"),
-        (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 3, 2])), ValueError, "rise from 0"),
+        (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 3, 2])), ValueError, "ascend from 0"),
         (lambda: graphs.from_batch(CHAIN, torch.tensor(4)), ValueError, r"shape \(g \+ 1,\)"),
         (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 1])), ValueError, r"be in \[0, 1\)"),
         (
             lambda: graphs.from_batch(CHAIN, torch.tensor([0, 2, 4])),
             ValueError,
-            "edge 1 leads from graph 0 to graph 1",
+            "got edge 1 from graph 0 to graph 1",
         ),
         (lambda: graphs.virtual_node(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
         (lambda: graphs.to_networkx(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),

@@ -43,7 +43,7 @@ def test_what_a_kernel_does_not_take_is_refused():
 
 def test_a_field_without_a_value_is_refused():
     given = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
-    with pytest.raises(TypeError, match="edge_dot is given no value for its field channels, key_h"):
+    with pytest.raises(TypeError, match="edge_dot needs a value for its field channels, key_h"):
         cpu.Launcher("edge_dot", given)
     with pytest.raises(TypeError, match=r"there is no C\+\+ kernel edge_dott: it has "):
         cpu.Launcher("edge_dott", given)

@@ -298,7 +298,7 @@ def test_many_cut_rows(name):
 
 def note_degree(graph, degree):
     for position in (stats.MAX_IN_DEGREE, stats.MAX_OUT_DEGREE):
-        stats.put(graph.layout.facts, position, degree)
+        stats.set_stat(graph.layout.stats, position, degree)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])

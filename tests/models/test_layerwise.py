@@ -113,11 +113,7 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
         ({"model": GAT(6, 8, 2, norm="layer_norm").eval()}, ValueError, "by itself.*LayerNorm"),
         ({"model": torch.nn.Linear(6, 8)}, TypeError, "a list of layers; got Linear"),
         ({"model": []}, TypeError, "a list of layers"),
-        (
-            {"model": [lambda x, graph: x[0]]},
-            ValueError,
-            r"must return 2 rows.* got shape \(3, 6\)",
-        ),
+        ({"model": [lambda x, graph: x[0]]}, ValueError, r"return 2 rows.* got shape \(3, 6\)"),
         ({"x": torch.randn(5, 6)}, ValueError, r"x must have shape \(4, d\); got \(5, 6\)"),
         ({"x": np.zeros(4)}, ValueError, r"x must have shape \(4, d\); got \(4,\)"),
         ({"x": torch.eye(4).to_sparse()}, ValueError, "x must be dense"),

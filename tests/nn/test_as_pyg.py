@@ -371,7 +371,7 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
         "Mine overrides message",
         "message was replaced on the instance",
         "a hook on message wants to see its edges",
-        "this torch_geometric keeps no _message_forward_hooks: hooks cannot be seen",
+        "this version of torch_geometric has no _message_forward_hooks: hooks cannot be seen",
         "flow is 'target_to_source'",
         "it aggregates by MaxAggregation(), not by the plain sum",
         "lin_edge does more than multiply and add its bias",

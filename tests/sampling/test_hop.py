@@ -1,4 +1,4 @@
-"""One hop: the C++ kernel gives the bits of the plain one, and what is drawn is uniform."""
+"""Tests of one hop: C++ kernel and reference give the same bits, and draws are uniform."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from gattn.kernels.sampling import Draw
 
 HUB, NODES = 3, 60
 MANY = 5000
-"""Destinations: the kernel shares rows, and edges, among threads from 4,096 on."""
+"""Number of destinations; the kernel uses several threads from 4,096 rows or edges on."""
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +25,13 @@ def graph() -> Graph:
 
 
 def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
-    """A hop and the numbers that it left."""
-    numbers = torch.full((graph.num_src,), -1, dtype=torch.int32)
-    # A node that stands there twice has its last number. NumPy promises that order; torch does not:
+    """Run one hop; return its fields and the batch index that it wrote."""
+    batch_index = torch.full((graph.num_src,), -1, dtype=torch.int32)
+    # A repeated node has its last position. NumPy guarantees that order; torch does not, because
     # its threads write repeated indices in any order.
-    numbers.numpy()[nodes.numpy()] = np.arange(nodes.numel(), dtype=np.int32)
-    hop = function(graph.layout, nodes, numbers, draw, (0, nodes.numel()))
-    return [*hop, numbers]
+    batch_index.numpy()[nodes.numpy()] = np.arange(nodes.numel(), dtype=np.int32)
+    hop = function(graph.layout, nodes, batch_index, draw, (0, nodes.numel()))
+    return [*hop, batch_index]
 
 
 @pytest.mark.skipif(not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built")
@@ -76,13 +76,13 @@ def check_beside_reference(graph: Graph, nodes: torch.Tensor, draw: Draw) -> Non
     got = hop_of(sampling.sample_hop, graph, nodes, draw)
     expected = hop_of(sampling.reference_hop, graph, nodes, draw)
     assert len(got) == len(expected) == 6
-    for mine, plain in zip(got, expected):
+    for mine, plain in zip(got, expected, strict=True):
         assert mine.dtype == plain.dtype
         assert torch.equal(mine, plain)
 
 
 def widened(graph: Graph) -> Graph:
-    """The graph with int64 indices, as where there are 2**31 edges."""
+    """Return the graph with int64 indices, as a graph of 2**31 edges has."""
     layout = graph.layout
     return Graph.from_layout(
         layout._replace(**{name: getattr(layout, name).long() for name in layout._fields[:6]})

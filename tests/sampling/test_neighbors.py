@@ -1,4 +1,4 @@
-"""Samples of several hops: they lie in the graph, are numbered as PyG's, and have their layouts."""
+"""Tests of neighbour samples: their edges, their numbering, which is PyG's, and their graphs."""
 
 import pytest
 import torch
@@ -10,12 +10,12 @@ from gattn.nn import GATConv
 from gattn.sampling import NeighborSampler, TypedNeighborSampler
 
 NODES, EDGES = 500, 4000
-FAN_OUTS = [5, 3, 2]
+NUM_NEIGHBORS = [5, 3, 2]
 
 
 @pytest.fixture(scope="module")
 def pairs() -> torch.Tensor:
-    """Edges of a few hubs and many small nodes, parallel ones and loops; the last are isolated."""
+    """Return edges with hubs, parallel edges, self-loops and isolated last nodes."""
     generator = torch.Generator().manual_seed(0)
     ends = torch.rand(2, EDGES, generator=generator) ** 3 * (NODES - 20)
     return ends.long()
@@ -30,16 +30,16 @@ SEEDS = torch.tensor([499, 3, 120, 3, 0, 77])
 
 
 def test_large_batches_need_no_kernels(graph, monkeypatch):
-    wanted = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=1)
+    expected = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=1)
     monkeypatch.setattr(cpu, "_kernels", None)
     monkeypatch.setattr(cpu, "_LARGE", 1)
-    found = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=1)
-    assert torch.equal(found.edge_index, wanted.edge_index)
-    assert torch.equal(found.edges, wanted.edges)
+    sample = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=1)
+    assert torch.equal(sample.edge_index, expected.edge_index)
+    assert torch.equal(sample.edges, expected.edges)
 
 
 def check(sample, graph, pairs, seeds, num_neighbors, replace):
-    """All that has to hold of a sample."""
+    """Check every property of a sample."""
     nodes, edges, edge_index = sample.nodes, sample.edges, sample.edge_index
     assert torch.equal(nodes[: seeds.numel()], seeds)
     assert torch.equal(nodes[edge_index], pairs[:, edges])  # every edge exists
@@ -57,11 +57,11 @@ def check(sample, graph, pairs, seeds, num_neighbors, replace):
         part = edge_index[:, begin_edge : begin_edge + drawn]
         rows = torch.arange(begin_node, begin_node + count)
         degree = graph.in_degree()[nodes[rows]]
-        found = torch.bincount(part[1], minlength=nodes.numel())
+        counts = torch.bincount(part[1], minlength=nodes.numel())
         sampled = (degree > 0) * number if replace else degree.clamp(max=number)
         expected = degree if number < 0 else sampled
-        assert torch.equal(found[rows], expected)
-        assert found.sum() == expected.sum()
+        assert torch.equal(counts[rows], expected)
+        assert counts.sum() == expected.sum()
         if not replace:
             joined = part[1] * EDGES + edges[begin_edge : begin_edge + drawn]
             assert joined.unique().numel() == drawn
@@ -73,51 +73,51 @@ def nodes_of(sample):
 
 
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("num_neighbors", [FAN_OUTS, [-1, 2], [0], [1000], [2, -1, 0, 3]])
+@pytest.mark.parametrize("num_neighbors", [NUM_NEIGHBORS, [-1, 2], [0], [1000], [2, -1, 0, 3]])
 @pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:0], torch.arange(NODES), torch.tensor([490])])
 def test_sample_lies_in_the_graph(graph, pairs, seeds, num_neighbors, replace):
-    sample = NeighborSampler(graph, num_neighbors, replace=replace).sample(seeds, seed=1)
+    sample = NeighborSampler(graph, num_neighbors, replace=replace).sample(seeds, random_seed=1)
     check(sample, graph, pairs, seeds, num_neighbors, replace)
 
 
 def test_layers_are_laid_out(graph):
-    sample = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=2)
+    sample = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=2)
     assert len(sample.layer_graphs) == 3
-    for layer, made in enumerate([*sample.layer_graphs, sample.graph]):
+    for layer, block in enumerate([*sample.layer_graphs, sample.graph]):
         hops = max(3 - layer, 0) or 3
         edges = sum(sample.num_edges[:hops])
         size = sum(sample.num_nodes[: hops + 1]), sum(sample.num_nodes[:hops])
         if layer == 3:
             size = (sample.nodes.numel(),) * 2
-        assert made.size == size
+        assert block.size == size
         expected = reference.build(*sample.edge_index[:, :edges], *size)
-        for got, wanted in zip(made.layout[:6], expected[:6]):
-            assert torch.equal(got, wanted)
+        for actual, index in zip(block.layout[:6], expected[:6], strict=True):
+            assert torch.equal(actual, index)
 
 
 def test_the_same_seed_gives_the_same_batch(graph):
     sampler = NeighborSampler(graph, [40, 40, 5])
     seeds = torch.arange(300)
     threads = torch.get_num_threads()
-    found = []
+    samples = []
     for count in (1, 2, 3, 4, 4):
         torch.set_num_threads(count)
-        found.append(sampler.sample(seeds, seed=7))
+        samples.append(sampler.sample(seeds, random_seed=7))
     torch.set_num_threads(threads)
-    for other in found[1:]:
-        assert torch.equal(found[0].nodes, other.nodes)
-        assert torch.equal(found[0].edges, other.edges)
-        assert torch.equal(found[0].edge_index, other.edge_index)
-    assert not torch.equal(sampler.sample(seeds, seed=8).edges[:500], found[0].edges[:500])
+    for other in samples[1:]:
+        assert torch.equal(samples[0].nodes, other.nodes)
+        assert torch.equal(samples[0].edges, other.edges)
+        assert torch.equal(samples[0].edge_index, other.edge_index)
+    assert not torch.equal(sampler.sample(seeds, random_seed=8).edges[:500], samples[0].edges[:500])
 
 
 def test_layers_compute_what_the_whole_graph_computes(graph, pairs):
-    """With all neighbours, the seeds get what the full graph gives them."""
+    """With all neighbours, outputs of the seed nodes equal those on the full graph."""
     torch.manual_seed(0)
     x = torch.randn(NODES, 6, dtype=torch.float64)
     layers = [GATConv(6, 6).double(), GATConv(6, 4).double()]
     seeds = SEEDS.unique()
-    sample = NeighborSampler(graph, [-1, -1]).sample(seeds, seed=0)
+    sample = NeighborSampler(graph, [-1, -1]).sample(seeds, random_seed=0)
     h, whole = x[sample.nodes], x
     for layer, part in zip(layers, sample.layer_graphs):
         h, whole = layer((h, h[: part.num_dst]), part), layer(whole, graph)
@@ -125,11 +125,13 @@ def test_layers_compute_what_the_whole_graph_computes(graph, pairs):
 
 
 def test_a_failed_sample_leaves_no_trace(graph, pairs):
-    sampler = NeighborSampler(graph, FAN_OUTS)
-    expected = sampler.sample(SEEDS, seed=3)
-    with pytest.raises(ValueError, match=r"seeds must be in \[0, 500\); got 500 at position 1"):
-        sampler.sample(torch.tensor([1, 500]), seed=3)
-    again = sampler.sample(SEEDS, seed=3)
+    sampler = NeighborSampler(graph, NUM_NEIGHBORS)
+    expected = sampler.sample(SEEDS, random_seed=3)
+    with pytest.raises(
+        ValueError, match=r"seed_nodes must be in \[0, 500\); got 500 at position 1"
+    ):
+        sampler.sample(torch.tensor([1, 500]), random_seed=3)
+    again = sampler.sample(SEEDS, random_seed=3)
     assert torch.equal(again.nodes, expected.nodes)
     assert torch.equal(again.edges, expected.edges)
 
@@ -167,7 +169,7 @@ def test_types_are_sampled_each_by_its_edges(typed):
     num_neighbors["paper", "cites", "paper"] = [1, -1]
     sampler = TypedNeighborSampler(graphs, num_neighbors)
     seeds = torch.tensor([5, 60, 1])
-    sample = sampler.sample({"paper": seeds}, seed=9)
+    sample = sampler.sample({"paper": seeds}, random_seed=9)
     assert torch.equal(sample.nodes["paper"][:3], seeds)
     assert sample.num_nodes["author"][0] == sample.num_nodes["venue"][0] == 0
     for kind, pairs in typed.items():
@@ -176,55 +178,59 @@ def test_types_are_sampled_each_by_its_edges(typed):
         assert torch.equal(sample.nodes[source][ends[0]], pairs[0, sample.edges[kind]])
         assert torch.equal(sample.nodes[destination][ends[1]], pairs[1, sample.edges[kind]])
         first = sample.num_edges[kind][0]
-        found = torch.bincount(ends[1, :first], minlength=3)
+        counts = torch.bincount(ends[1, :first], minlength=3)
         if destination == "paper":
             degree = graphs[kind].in_degree()[seeds]
-            assert torch.equal(found, degree.clamp(max=num_neighbors[kind][0]))
-        for layer, made in enumerate(graphs_of[kind] for graphs_of in sample.layer_graphs):
+            assert torch.equal(counts, degree.clamp(max=num_neighbors[kind][0]))
+        for layer, block in enumerate(graphs_of[kind] for graphs_of in sample.layer_graphs):
             hops = 2 - layer
             size = (
                 sum(sample.num_nodes[source][: hops + 1]),
                 sum(sample.num_nodes[destination][:hops]),
             )
-            assert made.size == size
-            assert torch.equal(made.edge_index, ends[:, : sum(sample.num_edges[kind][:hops])])
+            assert block.size == size
+            assert torch.equal(block.edge_index, ends[:, : sum(sample.num_edges[kind][:hops])])
     for nodes in sample.nodes.values():
         assert nodes.unique().numel() == nodes.numel()
 
 
 def test_one_type_is_the_plain_sampler(graph):
     kind = ("node", "to", "node")
-    typed = TypedNeighborSampler({kind: graph}, FAN_OUTS).sample({"node": SEEDS}, seed=6)
-    plain = NeighborSampler(graph, FAN_OUTS).sample(SEEDS, seed=6)
+    typed = TypedNeighborSampler({kind: graph}, NUM_NEIGHBORS).sample(
+        {"node": SEEDS}, random_seed=6
+    )
+    plain = NeighborSampler(graph, NUM_NEIGHBORS).sample(SEEDS, random_seed=6)
     assert torch.equal(typed.edges[kind], plain.edges)
     assert typed.num_nodes["node"] == plain.num_nodes
 
 
-def test_bad_arguments_are_told(graph):
+def test_bad_arguments_raise(graph):
     bipartite = Graph(torch.tensor([[0], [0]]), (2, 3))
     sampler = NeighborSampler(graph, [2])
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph; got Tensor"):
         NeighborSampler(torch.zeros(2, 0), [2])
     with pytest.raises(ValueError, match="all edges must join the same nodes; got 2 and 3"):
         NeighborSampler(bipartite, [2])
-    with pytest.raises(ValueError, match="a fan-out must be >= -1; got -2"):
+    with pytest.raises(ValueError, match="each of num_neighbors must be >= -1; got -2"):
         NeighborSampler(graph, [3, -2])
-    with pytest.raises(TypeError, match=r"a fan-out must be an int; got 2.5"):
+    with pytest.raises(TypeError, match=r"each of num_neighbors must be an int; got 2.5"):
         NeighborSampler(graph, [2.5])
     with pytest.raises(ValueError, match="at least one hop; got"):
         NeighborSampler(graph, [])
-    with pytest.raises(TypeError, match=r"seeds must be a tensor of integers; got torch.float32"):
-        sampler.sample(torch.zeros(2), seed=0)
-    with pytest.raises(ValueError, match=r"seeds must have shape \(b,\); got \(1, 1\)"):
-        sampler.sample(torch.zeros(1, 1, dtype=torch.int64), seed=0)
+    with pytest.raises(
+        TypeError, match=r"seed_nodes must be a tensor of integers; got torch.float32"
+    ):
+        sampler.sample(torch.zeros(2), random_seed=0)
+    with pytest.raises(ValueError, match=r"seed_nodes must have shape \(b,\); got \(1, 1\)"):
+        sampler.sample(torch.zeros(1, 1, dtype=torch.int64), random_seed=0)
     with pytest.raises(ValueError, match=r"got -1 at position 0"):
-        sampler.sample(torch.tensor([-1]), seed=0)
-    with pytest.raises(ValueError, match=r"seed must be below 2\*\*63"):
-        sampler.sample(SEEDS, seed=2**63)
+        sampler.sample(torch.tensor([-1]), random_seed=0)
+    with pytest.raises(ValueError, match=r"random_seed must be below 2\*\*63"):
+        sampler.sample(SEEDS, random_seed=2**63)
     kinds = {("a", "x", "b"): bipartite, ("b", "y", "a"): bipartite}
     with pytest.raises(ValueError, match="the same nodes of type 'b'; got 3 and 2"):
         TypedNeighborSampler(kinds, [2])
-    with pytest.raises(ValueError, match="num_neighbors must be of"):
+    with pytest.raises(ValueError, match="num_neighbors must have the edge types"):
         TypedNeighborSampler({("a", "x", "b"): bipartite}, {})
-    with pytest.raises(ValueError, match=r"seeds must be of \['a', 'b'\]; got 'c'"):
-        TypedNeighborSampler({("a", "x", "b"): bipartite}, [1]).sample({"c": SEEDS}, seed=0)
+    with pytest.raises(ValueError, match=r"seed_nodes must be of \['a', 'b'\]; got 'c'"):
+        TypedNeighborSampler({("a", "x", "b"): bipartite}, [1]).sample({"c": SEEDS}, random_seed=0)

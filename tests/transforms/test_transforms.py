@@ -151,7 +151,7 @@ def test_bad_input_gets_one_clear_error():
         transforms.AddDegree()(HeteroData())
     with pytest.raises(TypeError, match="data must be a torch_geometric Data"):
         transforms.AddPosition()(HeteroData())
-    with pytest.raises(ValueError, match="data must have edge_attr, as features=True"):
+    with pytest.raises(ValueError, match="data must have edge_attr if features=True"):
         transforms.AddShortestPaths(2, features=True)(_data())
     with pytest.raises(ValueError, match="data must have edge_index"):
         transforms.AddDegree()(Data(num_nodes=3))

@@ -34,7 +34,7 @@ class PyGSampler(BaseSampler):
     def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
         """Sample around seeds, by this seed of the generator."""
         if isinstance(self._sampler, NeighborSampler):
-            one = self._sampler.sample(inputs.node, seed)
+            one = self._sampler.sample(inputs.node, random_seed=seed)
             return SamplerOutput(
                 node=one.nodes,
                 row=one.edge_index[0],
@@ -45,7 +45,7 @@ class PyGSampler(BaseSampler):
                 metadata=(inputs.input_id, inputs.time, one),
             )
         assert inputs.input_type is not None  # PyG's loader asks for it
-        typed = self._sampler.sample({inputs.input_type: inputs.node}, seed)
+        typed = self._sampler.sample({inputs.input_type: inputs.node}, random_seed=seed)
         return HeteroSamplerOutput(
             node=typed.nodes,
             row={edge_type: pairs[0] for edge_type, pairs in typed.edge_index.items()},
@@ -83,7 +83,7 @@ def pyg_sampler(
     if not isinstance(data, Data):
         raise TypeError(f"data must be a Data or HeteroData; got {type(data).__name__}")
     if isinstance(num_neighbors, Mapping) or isinstance(graph, Mapping):
-        raise TypeError("edges of one type take one graph and one list of fan-outs; got a dict")
+        raise TypeError("edges of one type need one graph and one num_neighbors list; got a dict")
     nodes = int(data.num_nodes or 0)
     graph = _graph(data, (nodes, nodes)) if graph is None else graph
     sampler = NeighborSampler(graph, num_neighbors, replace=replace)

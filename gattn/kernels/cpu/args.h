@@ -1,4 +1,4 @@
-// How arguments come from Python. A family declares its argument struct once, as a list of fields:
+// Passing of arguments from Python. A family declares its argument struct as a list of fields:
 //
 //   #define EXAMPLE_FIELDS(FIELD) GATTN_LAYOUT_FIELDS(FIELD) FIELD(Rows, value) FIELD(void*, out)
 //   GATTN_ARGS(ExampleArgs, EXAMPLE_FIELDS);
@@ -20,7 +20,7 @@ using i64 = std::int64_t;
 
 enum class Dtype : i64 { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 
-// A tensor of rows, any elements apart; within a row, elements are contiguous.
+// A tensor of rows with any row stride; the elements within a row are contiguous.
 struct Rows {
   void* data;
   i64 stride;  // in elements
@@ -52,7 +52,7 @@ template <class T> consteval const char* kind_of() {
     static constexpr Field fields[] = {FIELDS(GATTN_FIELD)}; \
   }
 
-// What more than one family takes.
+// Fields that several families share.
 // clang-format off
 #define GATTN_LAYOUT_FIELDS(FIELD)                                               \
   FIELD(const void*, rowptr) FIELD(const void*, col) FIELD(const void*, perm)    \
@@ -65,7 +65,7 @@ template <class T> consteval const char* kind_of() {
   FIELD(void*, grad_attn_bias) FIELD(void*, grad_edge_weight)
 // clang-format on
 
-// The entry of a table: a kernel by its name, its arguments unpacked.
+// An entry of a kernel table: the name of a kernel and a function that unpacks its arguments.
 template <class Args> Kernel kernel_entry(const char* name, void (*run)(const void*)) {
   static_assert(std::is_trivially_copyable_v<Args> && std::is_standard_layout_v<Args>);
   return {name, Args::fields, sizeof(Args), run};
@@ -79,7 +79,7 @@ template <class Args, void (*kernel)(const Args&)> void run_packed(const void* p
 
 #define GATTN_KERNEL(name, Args) kernel_entry<Args>(#name, run_packed<Args, name>)
 
-// What is compiled for one instruction set.
+// The kernels compiled for one instruction set.
 struct KernelSet {
   const char* isa;
   std::span<const Kernel> kernels;

@@ -1,8 +1,8 @@
 // Forward of any attention: one walk over the rows, each gathered row read once. It serves
 // gat.cpp, dot_product.cpp and gatv2.cpp. The derivation is in docs/kernels.md.
 //
-// Edges are taken in blocks, and their softmax is online: the block's maximum joins the running
-// one, what was summed so far is scaled to it, and the block's values are added:
+// Edges are processed in blocks with an online softmax: the running maximum is updated with the
+// block's maximum, the sums so far are rescaled, and the block's values are added:
 //
 //   m' = max(m, max s)    l = l exp(m - m') + sum exp(s - m')    acc = acc exp(m - m') + sum w v
 //
@@ -10,10 +10,10 @@
 // Score fills a block's scores, to which the bias of each edge is added, and may sum more beside
 // the values:
 //   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
-//   void expect(row)     ask for the memory of this row, whose turn comes soon
-//   values_ahead         rows of values to prefetch: fewer where the score gathers rows, too
-//   i64 extra_size()     numbers per head it sums beside the values (with one more, the mass)
-//   bool takes(row)      whether it does for this row
+//   void expect(row)     prefetch the memory of a row that is processed soon
+//   values_ahead         prefetch distance of values; smaller if the score also gathers rows
+//   i64 extra_size()     extra sums per head beside the values (plus one more, the mass)
+//   bool takes(row)      whether this row has extra sums
 //   void take(A* extra, A* mass, first, count, before, after, rows, value_offset)   add a block to
 //                        them, with the weights before and after dropout and the edges' own
 //   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
@@ -27,16 +27,16 @@ namespace gattn::GATTN_ISA {
 
 constexpr i64 ahead = 16;  // rows between asking for a gathered row and using it
 
-// What does not depend on the number of channels is compiled once and called a block at a time:
-// instances for each of them are what compiling takes its time for.
+// Functions that do not depend on the number of channels are compiled once and called for each
+// block: template instances for every channel count dominate the compile time.
 
-// The maximum to subtract: none where there is no score but -inf.
+// The maximum to subtract; 0 if all scores are -inf.
 template <class A> inline A safe_max(A m) { return m == -infinity<A> ? A(0) : m; }
 
-// 1 / sum, for a row without edges 0.
+// 1 / sum; 0 for a row without edges.
 template <class A> inline A safe_inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
 
-// What forward kept of a row: the maximum that was subtracted and 1 / sum, [lanes].
+// Values that forward saved for a row: the subtracted maximum and 1 / sum, [lanes].
 template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_max,
                                             const A* row_sum, i64 row, i64 heads, i64 lanes) {
   load_heads(shift, row_max + row * heads, heads, lanes);
@@ -44,8 +44,8 @@ template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_m
   for_lanes(lanes, [=](i64 x) { inverse[x] = safe_inverse(inverse[x]); });
 }
 
-// Let the running maxima m be at least `other`; factor[x] is what the sums so far are scaled with.
-// Returns whether any of them is not 1.
+// Raise the running maxima m to at least `other`; factor[x] is the scale for the sums so far.
+// Returns whether any factor is not 1.
 template <class A>
 inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 heads) {
   bool scales = false;
@@ -64,7 +64,7 @@ inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 he
 }
 
 // One block of the online softmax: scores, [count, lanes], become exp(scores - m) with m the new
-// running maxima, and their sums join l. Returns whether sums so far are to be scaled with factor.
+// running maxima, and their sums are added to l. Returns whether earlier sums must be rescaled.
 template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 count, i64 heads,
                                                               i64 lanes, A* m, A* l, A* mass,
                                                               A* factor, A* scratch) {
@@ -109,7 +109,7 @@ template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
   for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
 }
 
-// Where the sum of head x of a row begins in a row of values, whose heads may be fewer.
+// Offset of head x in a row of values, which may have fewer heads.
 inline void fill_value_offsets(i64* offsets, i64 heads, i64 value_heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) offsets[x] = (x % value_heads) * channels;
 }
@@ -156,7 +156,7 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     if (out_acc) prefetch<1>(out_acc + row * heads * c(), heads * c());
   }
 
-  // The running maximum and sum, the mass that a Score sums, the values, what else it sums.
+  // The running maximum and sum, the mass of a Score, the sums of values, the extra sums.
   struct View {
     A *m, *l, *mass, *acc, *extra;
   };
@@ -208,7 +208,7 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     }
   }
 
-  // The states of two splits of a row: the softmax over both.
+  // Merge the states of two splits of a row into the softmax over both.
   void merge(A* into, const A* from) {
     const View v = view(into), w = view(from);
     if (softmax_raise(v.m, v.l, v.mass, w.m, factor.data(), heads)) scale_sums(v);

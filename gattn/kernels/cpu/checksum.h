@@ -1,9 +1,9 @@
-// A 64-bit checksum of memory that depends on every word and on its place: how a layout that was
-// built from a tensor is known to be of what the tensor holds now.
+// A 64-bit checksum of memory that depends on every word and its position. It detects whether a
+// tensor has changed since a layout was built from it.
 //
-// The sum, over the words w_i, of f(w_i + i odd) with f a bijection that is not linear: no change
-// of one word goes unnoticed, and of other changes one in 2^64. Sums wrap, so that any division
-// among threads and lanes gives the same bits.
+// The sum, over the words w_i, of f(w_i + i odd) with a non-linear bijection f: every change of one
+// word is detected, and other changes are missed with probability 2^-64. Sums wrap, so that any
+// division among threads and lanes gives the same bits.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// A word wherever it lies, whatever was written there.
+// Read a word at any address and of any type.
 typedef std::uint64_t any_word [[gnu::aligned(1), gnu::may_alias]];
 
 constexpr std::uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -23,8 +23,8 @@ inline std::uint64_t scrambled(std::uint64_t word) {
   return word ^ (word >> 32);
 }
 
-// The sum over first <= i < last. Each lane adds up the multiples of odd, which saves a
-// multiplication, and has a sum of its own.
+// The sum over first <= i < last. Each lane increments the multiple of odd, which saves a
+// multiplication, and has its own sum.
 inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t lanes = 32;
   std::uint64_t place[lanes], sums[lanes] = {};
@@ -44,7 +44,7 @@ inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std:
 }
 
 inline std::uint64_t checksum(const void* data, std::int64_t num_bytes) {
-  constexpr std::int64_t piece = 1 << 16;  // words for one thread, below which more are slower
+  constexpr std::int64_t piece = 1 << 16;  // words per thread; smaller pieces are slower
   const auto* word = static_cast<const any_word*>(data);
   const std::int64_t words = num_bytes / 8, rest = num_bytes % 8;
   std::uint64_t last = 0;

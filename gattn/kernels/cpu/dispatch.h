@@ -1,4 +1,4 @@
-// From run-time dtype, index type and channel count to template arguments.
+// Conversion of the run-time dtype, index type and channel count to template arguments.
 #pragma once
 
 #include "args.h"
@@ -9,8 +9,8 @@
 namespace gattn::GATTN_ISA {
 
 // Call function.template operator()<T, I, C>(). Common channel counts of fp32 and bf16 are compiled
-// in, with 32-bit indices; everything else takes the generic loops (C = 0), which take both index
-// types: a template for each would be compiled for minutes.
+// in, with 32-bit indices; all others use generic loops (C = 0) for both index types, because a
+// template for each would take minutes to compile.
 template <class T, class Function>
 void with_channels(bool is_int64, i64 channels, Function&& function) {
 #ifdef GATTN_FIXED_CHANNELS
@@ -57,7 +57,7 @@ template <class T> struct Table {
   explicit operator bool() const { return data != nullptr; }
 };
 
-// The mask of weights that are dropped with probability p; none where there is no seed.
+// The dropout mask for probability p; no mask without a seed.
 template <class A> Mask<A> mask_of(const i64* seed, double p, i64 heads) {
   Dropout dropout{.seed = seed};
   const double threshold = p * 4294967296.0;

@@ -1,5 +1,5 @@
-// What every family does to single edges, a block of them at a time: the caller's bias b and weight
-// w, and dropout's factor r,
+// Per-edge terms of every family, a block of edges at a time: the caller's bias b and weight w, and
+// the dropout factor r,
 //
 //   alpha_ij = softmax_j(s_ij + b_ij)    out_i = sum_j r_ij w_ij alpha_ij v_j
 //
@@ -7,11 +7,11 @@
 //
 //   db_ij = ds_ij    dw_ij = sum over heads of alpha_ij r_ij <dO_i, v_j>
 //
-// None of it depends on the number of channels. b (1 or h elements an edge) and w (one) are brought
-// into the order of the walk a window of edges at a time, and their gradients out of it, in loops
-// of their own: an access at a random place among the walk's gathers of rows costs more, and a copy
-// of all of them costs fresh memory. A gradient takes the place of the number that it is of, which
-// the walk has read by then.
+// None of this depends on the number of channels. b (1 or h elements per edge) and w (one) are
+// gathered into the order of the walk, one window of edges at a time, and their gradients are
+// scattered back, in separate loops: random accesses between the walk's row gathers cost more, and
+// a copy of all edges needs new memory. A gradient overwrites the value in the window, which the
+// walk has read by then.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 block = 32;  // edges that are taken at once
+constexpr i64 block = 32;  // edges per block
 
 // to *= from, [count].
 template <class A>
@@ -29,36 +29,36 @@ inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count
   for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
 }
 
-// The order in which a walk takes the edges: into each destination, or out of each source.
+// The order of edges in a walk: by destination or by source.
 template <class I> struct Walk {
   Edges<I> graph;
   bool by_source;
 
-  // The CSR position of the edge that is taken at `at`, and its place in the caller's order.
+  // CSR position of the edge at step `at`, and its position in the caller's order.
   i64 position(i64 at) const { return by_source ? i64(graph.csr2csc[at]) : at; }
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
-// Rows of the caller's edges, [e, width], in the order of a walk: those of a window lie together,
-// and are given back with what took their places.
+// Rows of the caller's edges, [e, width], in the order of a walk: the rows of a window are
+// contiguous, and are written back with the values that replaced them.
 template <class T, class I> struct EdgeRows {
-  static constexpr i64 window = split_edges;  // a row that is left out to be split leaves it, too
+  static constexpr i64 window = split_edges;  // a row that is split also leaves the window
 
   Walk<I> walk;
   Table<const T> from;
-  T* back;  // null where nothing is given back
+  T* back;  // null if nothing is written back
   i64 width;
 
   Buffer<T> rows;
-  i64 first = 0, used = 0, last = 0;  // the window, and how far the walk has come
-  i64 end = 0;                        // of the edges that follow
+  i64 first = 0, used = 0, last = 0;  // the window, and the progress of the walk
+  i64 end = 0;                        // end of the edges that follow
 
   explicit operator bool() const { return bool(from); }
   void prepare() {
     if (from) rows.resize(window * width);
   }
 
-  // Those of edges [at, at + count), until others are asked for.
+  // Rows of edges [at, at + count); valid until the next call.
   T* of(i64 at, i64 count) {
     if (at < first || at + count > last) bring(at, count);
     used = at + count;
@@ -78,7 +78,7 @@ template <class T, class I> struct EdgeRows {
   [[gnu::noinline]] void bring(i64 at, i64 count) {
     send();
     first = at, used = last = std::min(at + window, std::max(end, at + count));
-    // Of single numbers the processor keeps enough on their way by itself.
+    // For single numbers the processor prefetches enough by itself.
     if (width == 1)
       for (i64 own = first; own < last; ++own) rows[own - first] = *from[walk.edge(own)];
     else
@@ -86,7 +86,7 @@ template <class T, class I> struct EdgeRows {
                [this](T* own, i64 edge) { copy_heads(own, from[edge], width); });
   }
 
-  // The places of some edges are all found, and asked for, before the first is used.
+  // Compute and prefetch the addresses of several edges before the first one is used.
   template <class Ask, class Use> void for_each(const Ask& ask, const Use& use) {
     constexpr i64 most = 128;
     i64 edges[most];
@@ -106,14 +106,14 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
   return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
 }
 
-// What the walk over the edges into each destination hands over to the one over those out of each
-// source: of each edge alpha times its factors and the score's gradient, side by side, since they
-// are read at a random place. [e, 2, h] in CSR order.
+// Values that the walk by destination passes to the walk by source: for each edge alpha times its
+// factors, and the gradient of the score. They are adjacent, because the second walk reads them at
+// random positions. [e, 2, h] in CSR order.
 template <class A> struct HandedOver {
   A* numbers;
   i64 heads;
 
-  i64 step() const { return 2 * heads; }  // from one edge's to the next one's
+  i64 step() const { return 2 * heads; }  // distance between edges
   A* weight(i64 position) const { return numbers + position * step(); }
   A* grad_score(i64 position) const { return weight(position) + heads; }
   void store(i64 position, const A* weight, const A* grad_score) const {
@@ -132,7 +132,7 @@ template <class T, class I> struct EdgeTerms {
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* drawn = nullptr;  // the factors of the block in hand
+  const A* drawn = nullptr;  // the factors of the current block
 
   bool has_factors() const { return mask || weight; }
   void prepare() {
@@ -141,12 +141,12 @@ template <class T, class I> struct EdgeTerms {
     if (weight.back) product.resize(block * lanes);
   }
 
-  // The walk goes on with edges before the last.
+  // Announce the edges up to `last`, which the walk processes next.
   void follow(i64 last) { bias.end = weight.end = last; }
-  // And leaves them: their gradients are due.
+  // Finish these edges: write their gradients.
   void finish() { bias.send(), weight.send(); }
 
-  // Scores, [count, lanes], and the bias of each edge.
+  // Add the bias of each edge to the scores, [count, lanes].
   [[gnu::noinline]] void add_bias(A* __restrict scores, i64 first, i64 count) {
     const T* rows = bias.of(first, count);
     for (i64 t = 0; t < count; ++t) {

@@ -1,16 +1,16 @@
 // Sums over the channels of eight heads at once: one score or inner product of an edge for each.
 //
-// A head alone is summed in a register whose halves are added until one number is left. Here the
-// halves of two heads share a register: eight heads of 16 channels take 12 shuffles and additions
-// where one by one they take 64. The order of each sum, and so its bits, are those of sum_of.
+// The sum of a single head adds the halves of a register until one number is left. Here the halves
+// of two heads share a register: eight heads of 16 channels take 12 shuffles and additions, instead
+// of 64 for one head at a time. The order of each sum, and so its bits, are those of sum_of.
 #pragma once
 
 #include "row_ops.h"
 
 namespace gattn::GATTN_ISA {
 
-// Where lane i of the sums of halves comes from, in two registers side by side that hold pieces of
-// W numbers. Pieces of up to 16 bytes stay where they are in their registers: no shuffle crosses.
+// Source of lane i for the sums of halves of two registers with pieces of W numbers. Pieces of up
+// to 16 bytes keep their position in the register, so that no shuffle crosses 16-byte lanes.
 constexpr int half_source(int i, int L, int W, bool high) {
   const int half = W / 2;
   if (W > 4) return i / half * W + i % half + high * half;
@@ -24,13 +24,13 @@ GATTN_INLINE Vector<float, L> add_halves(Vector<float, L> a, Vector<float, L> b,
          __builtin_shufflevector(a, b, half_source(i, L, W, true)...);
 }
 
-// Eight sums from H registers with pieces of W numbers, each of them part of a sum.
+// Reduce H registers, with pieces of W numbers that are parts of sums, to eight sums.
 template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float, L>* part) {
   if constexpr (W == 1) {
     std::memcpy(to, part, 8 * sizeof(float));
   } else if constexpr (H == 1) {
     part[0] = add_halves<L, W>(part[0], part[0], std::make_integer_sequence<int, L>());
-    // Each group of four holds its two sums twice.
+    // Each group of four has its two sums twice.
     const Vector<float, 8> sums =
         __builtin_shufflevector(part[0], part[0], 0, 1, 4, 5, 8, 9, 12, 13);
     std::memcpy(to, &sums, sizeof(sums));
@@ -43,7 +43,7 @@ template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float,
   }
 }
 
-// Numbers of head `head` from channel `channel` on: one, or as many as a register holds.
+// Values of head `head` from channel `channel`: one number or one register.
 struct Number {
   i64 head, channel;
   template <class T> auto of(const T* from, i64 begin) const { return wide(from[begin + channel]); }
@@ -57,14 +57,14 @@ template <int L> struct Register {
   }
 };
 
-// The sums of eight heads, of `first` and those after it.
+// The sums of the eight heads from `first` on.
 template <int C, int L, bool joins, class Term>
 GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) {
   constexpr int P = std::min(C, 16), registers = P / L, groups = L / 4;
   Vector<float, L> part[8];
 #pragma GCC unroll 8
   for (int s = 0; s < 8; ++s) {
-    const i64 x = first + s % groups * (8 / groups) + s / groups;  // so that they end in order
+    const i64 x = first + s % groups * (8 / groups) + s / groups;  // for results in order
     Vector<float, L> own[registers] = {};
 #pragma GCC unroll 2
     for (int u = 0; u < registers; ++u) {
@@ -80,10 +80,10 @@ GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) 
   for (int x = 0; x < 8; ++x) to[x] = joins ? to[x] + sums[x] : sums[x];
 }
 
-// Whether sums are added to what is there.
+// Whether sums are added to the existing values.
 constexpr bool adds = true;
 
-// to[x] = sum of term over the channels of head x, [h]. What a term reads has type T.
+// to[x] = sum of term over the channels of head x, [h]. A term reads values of type T.
 template <int C, class T, bool joins = false, class A, class Term>
 GATTN_INLINE void sums_of_heads(A* __restrict to, i64 heads, i64 channels, const Term& term) {
   constexpr bool registers = std::is_same_v<T, float> && C >= 4 && register_bytes >= 32;

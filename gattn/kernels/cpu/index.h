@@ -9,7 +9,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// The index type of loops that are compiled once for both: asked of every index as it is read.
+// Index type of loops that are compiled once for both widths: checked at each read of an index.
 struct AnyIndex {};
 
 struct AnyIndices {

@@ -22,8 +22,8 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-// The compressed columns of compressed rows, whose columns' offsets are known: each column has its
-// edges in the order of the rows.
+// Compressed columns from compressed rows with known column offsets; the edges of each column are
+// in the order of the rows.
 template <class I> void fill_columns(const I* rowptr, const I* col, const I* colptr, i64 m, i64 n,
                                      I* row, I* csr2csc) {
   std::vector<I> next(colptr, colptr + m);
@@ -35,7 +35,7 @@ template <class I> void fill_columns(const I* rowptr, const I* col, const I* col
     }
 }
 
-// The same, and the offsets: [m + 1].
+// The same, and also the offsets: [m + 1].
 template <class I>
 void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* row, I* csr2csc) {
   std::fill(colptr, colptr + m + 1, I(0));
@@ -44,9 +44,9 @@ void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* ro
   fill_columns(rowptr, col, colptr, m, n, row, csr2csc);
 }
 
-// False where an index is negative or not below its size. Every index is read once, before anything
-// depends on it: another thread that writes meanwhile cannot lead astray. What is needed on the way
-// stands in the outputs that are written last, so that nothing else of the edges' size is held.
+// Returns false if an index is negative or not below its size. Every index is read exactly once, so
+// that a concurrent write cannot cause an invalid access. Intermediate values are stored in outputs
+// that are written last, so that no other memory of the size of the edges is needed.
 template <class Source, class I> bool build_layout(const Source* source, const Source* destination,
                                                    i64 e, i64 m, i64 n, I* rowptr, I* col, I* perm,
                                                    I* colptr, I* row, I* csr2csc) {

@@ -1,5 +1,5 @@
-// Large fresh buffers: ask the system for huge pages before the first touch. On Linux a fault for
-// each 4 KiB page otherwise costs more than the kernels that fill the buffer.
+// Large new buffers: request huge pages before the first write. On Linux a page fault for each
+// 4 KiB page would otherwise cost more time than the kernels that fill the buffer.
 #pragma once
 
 #include <atomic>
@@ -23,20 +23,20 @@ inline void advise_huge([[maybe_unused]] void* data, [[maybe_unused]] std::int64
   if (num_bytes < std::int64_t(2 * huge)) return;
   const std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
   const std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(data) + num_bytes) / page * page;
-  // Advice only: where the system declines, the pages are small ones as before.
+  // Only advice: the system may decline and use small pages.
   (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-  // Take the faults on all threads: threads that fill one huge page together wait for the one of
-  // them that faults.
+  // Cause the page faults on all threads: threads that write to the same huge page wait for the one
+  // that faults first.
   auto* bytes = static_cast<volatile char*>(data);
 #pragma omp parallel for schedule(static)
   for (std::int64_t at = 0; at < num_bytes; at += huge) bytes[at] = 0;
 #endif
 }
 
-// Have malloc keep freed memory for those who ask next: a training step frees what the following
-// one asks for. Left to itself glibc gives it back to the system as soon as twice the largest block
-// lies free at the end of the heap, and every page of it faults once more, in each step. Blocks of
-// up to 32 MiB come from the heap, as glibc itself learns to take them; it is cut from 128 MiB on.
+// Configure malloc to reuse freed memory: a training step frees memory that the next one allocates.
+// By default glibc returns it to the system when twice the largest block is free at the end of the
+// heap, and every page then faults again in each step. Blocks of up to 32 MiB come from the heap,
+// as in glibc's dynamic limit; the heap is trimmed when more than 128 MiB are free.
 inline void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -50,7 +50,7 @@ struct AlignedDelete {
 };
 template <class A> using Scratch = std::unique_ptr<A[], AlignedDelete>;
 
-// Uninitialised memory that lives through one call.
+// Uninitialised memory for the duration of one call.
 template <class A> Scratch<A> scratch(std::int64_t size) {
   const std::int64_t num_bytes = size * std::int64_t(sizeof(A));
   Scratch<A> memory(static_cast<A*>(::operator new(num_bytes, AlignedDelete::alignment)));
@@ -68,7 +68,7 @@ struct Free {
   return data;
 }
 
-// Zeros for the use of one thread. A copy is empty: every thread fills its own copy of a body.
+// Zeroed memory of one thread. A copy is empty, because every thread fills its own copy of a body.
 template <class A> class Buffer {
  public:
   Buffer() = default;
@@ -76,7 +76,7 @@ template <class A> class Buffer {
   Buffer(const Buffer&) noexcept {}
   Buffer& operator=(const Buffer&) = delete;
 
-  // Whole lines of the cache: vectors of the largest size lie in one each.
+  // Aligned to cache lines, so that each of the largest vectors lies in one line.
   void resize(std::int64_t size) {
     constexpr std::int64_t line = 64;
     memory_.reset(allocate_zeros(size * std::int64_t(sizeof(A)) + line));
@@ -91,11 +91,11 @@ template <class A> class Buffer {
   A* data_ = nullptr;
 };
 
-// What the threads of a parallel region allocate. No exception may leave the region: where there
-// was no memory for one thread, all of them pass over the work, and the caller throws.
+// Allocation by the threads of a parallel region. No exception may leave the region: if one thread
+// cannot allocate, all threads skip the work, and the caller throws.
 class Allocation {
  public:
-  // To be called by all threads of the region; whether every one of them was served.
+  // All threads of the region must call it; returns whether all allocations succeeded.
   template <class Function> bool attempt(const Function& allocate) {
     try {
       allocate();

@@ -5,8 +5,8 @@
 
 namespace gattn::GATTN_ISA {
 
-// Rows whose products with one another wait until there are so many of them: a sum over all edges
-// is as large as many rows, and is read and written once for all that wait.
+// Number of rows that are collected before their products are added: a sum over all edges is as
+// large as many rows, and is then read and written once for all collected rows.
 constexpr i64 most_waiting = 16;
 
 // to[m][f] += sum over k of left[m * row + k * step] right[k * stride + f],

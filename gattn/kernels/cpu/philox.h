@@ -14,14 +14,14 @@
 
 namespace gattn::GATTN_ISA {
 
-// The four words at each of as many counters as are drawn together.
+// The four words at each of the counters that are drawn together.
 constexpr i64 draws_at_once = 16;
 struct Words {
   std::uint32_t first[draws_at_once], second[draws_at_once], third[draws_at_once],
       fourth[draws_at_once];
 };
 
-// The halves of a word times a constant.
+// Low and high half of a word times a constant.
 inline std::uint64_t product(std::uint32_t factor, std::uint32_t word) {
   return std::uint64_t(factor) * word;
 }
@@ -29,8 +29,8 @@ inline std::uint32_t high(std::uint64_t product) { return std::uint32_t(product 
 inline std::uint32_t low(std::uint64_t product) { return std::uint32_t(product); }
 
 #ifdef __AVX512F__
-// Of a wide lane only the lower half counts, and only that is multiplied: left to the compiler,
-// whole lanes are, which takes three times as long.
+// Multiplies only the lower half of each wide lane. The compiler would multiply whole lanes, which
+// takes three times as long.
 typedef std::uint64_t Lanes __attribute__((vector_size(64)));
 inline Lanes product(std::uint32_t factor, const Lanes& word) {
   const __m512i factors = _mm512_set1_epi64(factor);
@@ -40,10 +40,10 @@ inline Lanes high(const Lanes& product) { return product >> 32; }
 inline Lanes low(const Lanes& product) { return product; }
 #endif
 
-// From the two words of a counter to the four that are drawn.
+// Compute the four random words of a counter of two words.
 template <class W> GATTN_INLINE void philox_rounds(std::uint64_t seed, W& c0, W& c1, W& c2, W& c3) {
   std::uint32_t key0 = std::uint32_t(seed), key1 = std::uint32_t(seed >> 32);
-#pragma GCC unroll 10  // or the loop over draws around it is not vector code
+#pragma GCC unroll 10  // otherwise the outer loop over draws is not vectorised
   for (int round = 0; round < 10; ++round) {
     const auto product0 = product(0xD2511F53u, c0), product1 = product(0xCD9E8D57u, c2);
     c0 = high(product1) ^ c1 ^ key0;
@@ -81,7 +81,7 @@ inline void philox(std::uint64_t seed, const std::uint64_t* counters, Words& to)
 #endif
 }
 
-// The same at consecutive counters.
+// The same for consecutive counters.
 inline void philox(std::uint64_t seed, std::uint64_t counter, Words& to) {
   std::uint64_t counters[draws_at_once];
   for (i64 y = 0; y < draws_at_once; ++y) counters[y] = counter + y;
@@ -94,7 +94,7 @@ struct Dropout {
   double scale = 1;                    // 1 / (1 - p); 0 where p = 1
 };
 
-// The masks of a block of edges, [count, lanes]: what is left of each weight, 0 or 1 / (1 - p).
+// Dropout factors of a block of edges, [count, lanes]: 0 or 1 / (1 - p).
 template <class A> struct Mask {
   Dropout dropout;
   i64 heads, lanes;
@@ -107,12 +107,12 @@ template <class A> struct Mask {
     if (*this) counters.resize(whole(block * heads)), kept.resize(whole(block * lanes));
   }
 
-  // Draws are made by whole vectors: what is drawn beyond the last is not looked at.
+  // Draws fill whole vectors; values after the last one are not used.
   static i64 whole(i64 draws) {
     return (draws + draws_at_once - 1) / draws_at_once * draws_at_once;
   }
 
-  // Draw those of the edges at the given CSR positions.
+  // Draw the factors of the edges at these CSR positions.
   template <class Position> const A* draw(i64 count, const Position& position) {
     std::uint64_t* number = counters.data();
     const std::uint64_t edge_offset = std::uint64_t(dropout.seed[1]);

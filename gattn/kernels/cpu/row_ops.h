@@ -35,8 +35,8 @@ template <class A> inline void add(A* __restrict to, const A* __restrict from, i
   for (i64 k = 0; k < n; ++k) to[k] += from[k];
 }
 
-// Call step(k) for k < n, in vector code. Where n is not known it goes by pieces whose sizes are: a
-// loop of unknown length costs more than a short row.
+// Call step(k) for k < n, in vector code. If n is not a constant, it runs pieces of constant size,
+// because a loop of unknown length costs more than a short row.
 template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& step) {
   if constexpr (C > 0) {
 #pragma omp simd
@@ -55,7 +55,7 @@ template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& s
   }
 }
 
-// Sum of L numbers, halves on halves.
+// Sum of L numbers by repeated addition of halves.
 template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   if constexpr (L == 1) {
     return part[0];
@@ -72,8 +72,8 @@ template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   }
 }
 
-// Sum of term(k), k < n. Where n is known, a vector of partial sums is added up at the end: left to
-// the compiler, the lanes of the last vector are added one after another.
+// Sum of term(k), k < n. If n is a constant, a vector of partial sums is reduced at the end;
+// the compiler would add the lanes of the last vector one after another.
 template <int C, class A, class Term> GATTN_INLINE A sum_of(i64 n, const Term& term) {
   if constexpr (C > 0) {
     constexpr int L = C * sizeof(A) < 64 ? C : 64 / sizeof(A);
@@ -124,7 +124,7 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
-// A register: wider vectors are taken apart in memory.
+// One register; the compiler splits wider vectors in memory.
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
 #elif defined(__AVX__)
@@ -138,9 +138,9 @@ template <class A, int L> struct VectorOf {
 };
 template <class A, int L> using Vector = typename VectorOf<A, L>::type;
 
-// to_x = (or, where it does not lead, +=) sum over t of weight(t)[x] row(t)[offset(x) ..]; to is
-// [heads, c]. The sums of as many heads as registers hold are formed side by side. For fp32 they
-// are explicit vectors, since the compiler keeps an array of several vectors in memory.
+// to_x = (or += unless it is the first block) sum over t of weight(t)[x] row(t)[offset(x) ..]; to
+// is [heads, c]. As many heads as fit into registers are summed together. For fp32 the sums are
+// explicit vectors, because the compiler keeps an array of several vectors in memory.
 template <int C, class T, class A, class Weight, class Row, class Offset>
 GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i64 channels,
                            const Weight& weight, const Row& row, const Offset& offset) {
@@ -198,7 +198,7 @@ GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i
   }
 }
 
-// Numbers in the type that sums are kept in: where they are of it, themselves.
+// Convert numbers to the accumulation type; unchanged if they already have it.
 template <class T, class A> GATTN_INLINE const A* widened(A* room, const T* from, i64 n) {
   if constexpr (std::is_same_v<T, A>) {
     return from;
@@ -209,7 +209,7 @@ template <class T, class A> GATTN_INLINE const A* widened(A* room, const T* from
 }
 
 // to_x += sum over r of weight_x[r] matrix_x[r]; to is [heads, c], weight [heads, rows], matrix
-// [heads, rows, c]. One sum alone would wait for itself: several are formed side by side.
+// [heads, rows, c]. Several sums run in parallel, because each addition waits for the last.
 template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* __restrict weight,
                                                     const A* __restrict matrix, i64 heads, i64 rows,
                                                     i64 channels) {
@@ -254,8 +254,8 @@ template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 c
   for_channels<C>(channels, [=](i64 k) { to[k] *= factor; });
 }
 
-// Per-head numbers of one edge fill whole vectors: heads are padded to lanes, and what the lanes
-// beyond the last head hold is never written out.
+// Per-head numbers of one edge fill whole vectors: heads are padded to lanes, and the lanes after
+// the last head are never written to an output.
 constexpr i64 lane = 8;
 inline i64 lanes_of(i64 heads) { return (heads + lane - 1) / lane * lane; }
 
@@ -269,22 +269,22 @@ template <class A> inline void add_lanes(A* __restrict to, const A* __restrict f
   for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
 }
 
-// to = from, [heads]: a call of the library's copy costs more than a vector or two.
+// to = from, [heads]: a call of memcpy costs more than copying one or two vectors.
 template <class A> inline void copy_heads(A* __restrict to, const A* __restrict from, i64 heads) {
   if (heads % lane) return void(std::copy_n(from, heads, to));
   for_lanes(heads, [=](i64 x) { to[x] = from[x]; });
 }
 
-// Read per-head numbers of the caller's, which are not padded; the other lanes get zero.
+// Read per-head numbers of the caller, which are not padded; the other lanes are set to zero.
 template <class A, class T>
 inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i64 lanes) {
   if (heads == lanes) return for_lanes(lanes, [=](i64 x) { to[x] = wide(from[x]); });
-  // Whole vectors are stored here, too: a vector read back from stores of its parts has to wait.
+  // Store whole vectors: reading a vector back from stores of its parts stalls.
   for_lanes(lanes, [=](i64 x) { to[x] = x < heads ? A(wide(from[x])) : A(0); });
 }
 
-// to[x] = step(step(first, rows[0][x]), rows[1][x]) ..., rows being [count, lanes]: a vector of
-// lanes stays in a register.
+// to[x] = step(step(first, rows[0][x]), rows[1][x]) ..., with rows [count, lanes]; a vector
+// of lanes stays in a register.
 template <class A, class Step> inline void reduce_lanes(A* __restrict to, A first,
                                                         const A* __restrict rows, i64 count,
                                                         i64 lanes, const Step& step) {
@@ -299,13 +299,12 @@ template <class A, class Step> inline void reduce_lanes(A* __restrict to, A firs
   }
 }
 
-// Ask for a row ahead of its use, to be read (0) or written (1): gathers are what these kernels
-// wait for.
+// Prefetch a row for reading (0) or writing (1): these kernels mostly wait for gathers.
 template <int Use = 0, class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);
   const i64 bytes = n * i64(sizeof(T)) < 1024 ? n * i64(sizeof(T)) : 1024;
   for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k, Use);
-  asm volatile("");  // GCC drops calls of functions that do nothing but ask: they have no effect
+  asm volatile("");  // GCC removes calls of functions that only prefetch: they have no effect
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -14,9 +14,9 @@
 //   void edges(A* state, A* shared, row, first, last)   the state of edges [first, last), not none
 //   void merge(A* into, const A* from)
 //   void end(const A* state, row)    write the row's results
-//   void expect(row)                 ask for the memory of a row that comes soon; where it pays
-//   void follow(last)                edges before this one follow, as they lie; where it matters
-//   void finish(A* shared)           no more of these follow, nor join this sum; where it matters
+//   void expect(row)                 prefetch the memory of a row that is processed soon; optional
+//   void follow(last)                announce the edges up to `last`, in order; optional
+//   void finish(A* shared)           end these edges and their shared sum; optional
 #pragma once
 
 #include <omp.h>

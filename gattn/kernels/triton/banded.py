@@ -51,8 +51,9 @@ BLOCK_N, ODD_BLOCK_N = 32, 16
 """Sources of a step; fewer where more than 16 channels are no whole pieces of 16 bytes, whose
 addresses take registers, in forward with a bias or dropout and in backward by query."""
 WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
-"""Of a program: 4 for a block of destinations in 16 bits, where a warp of the tensor cores has 16
-rows and 8 would form the same scores twice, up to the channels whose registers hold."""
+"""Warps of a program: 8, or 4 for a block of destinations in 16 bits with at most
+FEW_WARPS_CHANNELS channels, because a warp of the tensor cores has 16 rows and 8 warps would
+compute the same scores twice."""
 MAX_CHANNELS = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
 """Channels up to which the registers hold; twice as many in 16 bits without bias and dropout."""
 
@@ -246,7 +247,7 @@ def score_tile(
 
 @triton.jit
 def dropout_keep_tile(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Which weights dropout keeps: [I, J]."""
+    """Return the dropout mask of weights: [I, J]."""
     keep = dropout_keep(seed, position, head + tl.arange(0, 1), threshold, HEADS)
     return tl.reshape(keep, position.shape)
 

@@ -33,7 +33,7 @@ ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 
 class Sums(NamedTuple):
-    """What a pass adds up over each row, each optional; or the partial results of its splits."""
+    """Optional sums of a pass over each row, or the partial sums of its splits."""
 
     row_max: Tensor | None = None
     """[n, h]: with it, a, b and c are sums under softmax."""
@@ -48,7 +48,7 @@ class Sums(NamedTuple):
 
 
 class LaunchPlan:
-    """How one pass over the rows of a layout is divided among programs.
+    """Division of one pass over the rows of a layout among programs.
 
     Args:
         layout: the tensors of a Layout.
@@ -99,12 +99,12 @@ class LaunchPlan:
         self.head_blocks = 1 if all_heads else -(-heads // tile.heads)
 
     def workspace(self, *shape: int) -> Tensor:
-        """Room for a partial result of this shape of every split; nothing where no row is cut."""
+        """Allocate partial results of this shape for every split; empty if no row is split."""
         size = (self.num_splits, *shape) if self.has_splits else (0,)
         return self.offsets.new_empty(size, dtype=self.acc_dtype)
 
     def workspaces(self, sums: Sums) -> Sums:
-        """Room for the partial results of these sums; None stays None."""
+        """Allocate the partial results of these sums; None stays None."""
         if not self.has_splits:
             nothing = self.workspace()
             return Sums(*[None if x is None else nothing for x in sums])
@@ -190,12 +190,12 @@ def per_head(attn_bias: Tensor | None, heads: int) -> Tensor | None:
 
 
 def head_gradients(term: Tensor | None, is_wanted: bool, like: Tensor) -> Tensor | None:
-    """Room for the gradient of a bias or weight of each edge, for every head of ``like`` [n, h]."""
+    """Allocate the gradient of an edge bias or weight for every head of ``like`` [n, h]."""
     return None if term is None or not is_wanted else like.new_empty(len(term), like.shape[1])
 
 
 def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
-    """The gradient of a bias [e, h] or [e, 1], or of weights [e], from that for every head."""
+    """Reduce the gradient for every head to that of a bias [e, h] or [e, 1], or of weights [e]."""
     if grad is None or term is None:
         return None
     heads = term.shape[1] if term.dim() == 2 else 1
@@ -203,7 +203,7 @@ def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
 
 
 def empty_sum(like: Tensor, in_acc_dtype: bool, *shape: int) -> Tensor:
-    """Room for a sum: in the dtype that sums run in, or in that of ``like``."""
+    """Allocate a sum in the accumulation dtype or in the dtype of ``like``."""
     return like.new_empty(shape, dtype=acc_dtype(like.dtype) if in_acc_dtype else like.dtype)
 
 

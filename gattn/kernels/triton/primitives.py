@@ -1,4 +1,4 @@
-"""What the kernels compute with: addresses, loads and stores, the online softmax, dropout.
+"""Building blocks of the kernels: addresses, loads and stores, the online softmax, dropout.
 
 Tables are [rows, h, c] or [rows, h], rows side by side. A gather reads the rows `index` [K, R] of a
 table at the offsets [H] or [H, C] of this program's heads, as a tile [K, R, H] or [K, R, H, C].
@@ -34,7 +34,7 @@ def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
 
 @triton.jit
 def element_mask(valid, mask):
-    """Which (row, offset) exist, from which rows and which offsets do."""
+    """Combine the masks of rows and of offsets to a mask of (row, offset)."""
     valid = expand_last(valid)
     if len(mask.shape) == 2:
         valid = expand_last(valid)
@@ -74,7 +74,7 @@ def reciprocal(row_sum):
 
 @triton.jit
 def safe_max(row_max):
-    """What to subtract from the scores before exp: the maximum, or 0 where it is -inf."""
+    """Return the value to subtract before exp: the maximum of the scores, or 0 if it is -inf."""
     return tl.where(row_max == float("-inf"), 0.0, row_max)
 
 
@@ -116,7 +116,7 @@ def softmax_merge(m_i, l_i):
 
 @triton.jit
 def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Which weights dropout keeps: CSR positions [K, R] x heads [H]; see gattn.kernels.philox."""
+    """Return the dropout mask of CSR positions [K, R] x heads [H]; see gattn.kernels.philox."""
     edge = position.to(tl.int64) + tl.load(seed + 1)
     counter = expand_last(edge * HEADS) + head
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
@@ -127,7 +127,7 @@ def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
 
 @triton.jit
 def dropout_factor(seed, position, head, threshold, keep_scale, HEADS: tl.constexpr):
-    """What dropout multiplies a weight by: keep_scale = 1 / (1 - p), or 0."""
+    """Return the factor of dropout for a weight: keep_scale = 1 / (1 - p), or 0."""
     return tl.where(dropout_keep(seed, position, head, threshold, HEADS), keep_scale, 0.0)
 
 

@@ -52,17 +52,17 @@ class Tile:
 
 
 tuned: dict[str, dict[str, int]] = {}
-"""Fields of the tiles of shape classes for which a search found better than the rule."""
+"""Tile fields by shape class, for classes where a search found better ones than the rule."""
 seen: set[str] = set()
-"""Shape classes that were chosen for."""
+"""Shape classes for which a tile has been chosen."""
 _override: dict[str, int] = {}
 
 
 def load(path: str | Path) -> None:
-    """Read tuned tiles: JSON lines that hold a shape class and fields."""
+    """Read tuned tiles from JSON lines with a shape class and fields."""
     for line in Path(path).read_text().splitlines():
-        found = json.loads(line)
-        tuned[found["shape_class"]] = found["fields"]
+        entry = json.loads(line)
+        tuned[entry["shape_class"]] = entry["fields"]
 
 
 if "GATTN_TRITON_TILES" in os.environ:
@@ -171,21 +171,21 @@ def pad(length: int) -> int:
 
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
-    """Where the nodes of the small graphs of a batch begin, [g + 1], if the maker has told."""
+    """Return the node offsets of the small graphs of a batch, [g + 1], or None."""
     graph_ptr = Layout(*layout).graph_ptr
     return graph_ptr if graph_ptr.numel() else None
 
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
-    """Most edges into a destination or, transposed, out of a source; None if unknown."""
+    """Return a bound of the in-degrees or, transposed, of the out-degrees; None if unknown."""
     return stats.max_degree(Layout(*layout), transposed)
 
 
 def band_density_of(layout: list[Tensor]) -> float | None:
-    """Edges per pair in the rectangles of `banded`; None unless all sources are consecutive.
+    """Return the edge density of the rectangles of `banded`; None unless sources are consecutive.
 
-    Not asked of sparse graphs: the first look at a graph waits for the device.
+    None for sparse graphs, too, because the first measurement of a graph waits for the device.
     """
-    if layout[1].numel() < stats.LEAST_DEGREE * (layout[0].numel() - 1):
+    if layout[1].numel() < stats.MIN_MEAN_DEGREE * (layout[0].numel() - 1):
         return None
     return stats.band_density(Layout(*layout))

@@ -175,7 +175,7 @@ def writing_lanes(channels, bits):
 
 @triton.jit
 def select_pair(is_first, x, y):
-    """Of two tiles [K, R, H] the one that each of the lanes writes."""
+    """Select from two tiles [K, R, H] the one that each lane writes."""
     x, y = x[:, :, :, None, None, None], y[:, :, :, None, None, None]
     return tl.where(is_first, x, y)
 

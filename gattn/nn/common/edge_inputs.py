@@ -233,10 +233,10 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
     rows = as_columns(edge_attr)
     if isinstance(fill_value, str):
-        kept = rows if graph.kept is None else rows[graph.kept]
+        kept = rows if graph.kept_edges is None else rows[graph.kept_edges]
         filled = torch.cat([kept, _reduced(kept, graph, fill_value)])
     else:
-        filled = stack(rows, graph.kept, _constant(rows, min(graph.size), fill_value))
+        filled = stack(rows, graph.kept_edges, _constant(rows, min(graph.size), fill_value))
     return filled if edge_attr.dim() == 2 else filled.squeeze(1)
 
 

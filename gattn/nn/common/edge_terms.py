@@ -250,7 +250,7 @@ class TermsEdgeByEdge(MessagePassing):
         of PyG's that somebody derived returns them, too.
         """
         weights = _told.weights if _told.layer is self else None
-        if weights is None or not pyg_internals.is_own(self, "edge_update"):
+        if weights is None or not pyg_internals.is_original(self, "edge_update"):
             return alpha
         return weights
 

@@ -14,7 +14,7 @@ from gattn.graph import Graph
 from gattn.graph.cache import cached, outside_transforms
 from gattn.graph.edge_input import check_count, check_made_outside, check_not_traced
 from gattn.layout import layout as reference
-from gattn.layout.layout import Layout, bare, index_dtype, offsets, owners, stable_argsort
+from gattn.layout.layout import Layout, index_dtype, offsets, owners, stable_argsort, without_stats
 from gattn.nn.common.checks import check_tensor
 
 
@@ -275,4 +275,4 @@ def _traced_layout(member: Tensor, segments: int) -> Layout:
     position = torch.empty_like(order).index_copy(0, order, nodes[:-1]).to(dtype)
     rowptr = offsets(member[order], segments, dtype)
     order = order.to(dtype)
-    return bare(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)
+    return without_stats(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)

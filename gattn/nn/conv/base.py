@@ -14,7 +14,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import EdgeType
 
 from gattn.compat import pyg as pyg_internals
-from gattn.compat.torch import has_own_hooks
+from gattn.compat.torch import has_local_hooks
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_features, check_settings, is_lazy, readable_weight
 from gattn.nn.common.edge_inputs import with_loop_features
@@ -146,7 +146,7 @@ class AttentionConv(TermsEdgeByEdge):
         if self.flow != "source_to_target":
             return f"flow is {self.flow!r}"
         aggr = self._modules.get("aggr_module")
-        if type(aggr) is not SumAggregation or has_own_hooks(aggr) or "forward" in vars(aggr):
+        if type(aggr) is not SumAggregation or has_local_hooks(aggr) or "forward" in vars(aggr):
             return f"it aggregates by {aggr}, not by the plain sum"
         for name in self._edge_maps:
             if not self._is_readable(name):

@@ -13,7 +13,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import MLP, BatchNorm
 from torch_geometric.nn.dense.linear import Linear
 
-from gattn.compat.torch import has_own_hooks
+from gattn.compat.torch import has_local_hooks
 from gattn.nn.common.features import is_untouched
 
 _MODULES = (
@@ -37,7 +37,7 @@ _IN_EVALUATION = nn.BatchNorm1d, nn.Dropout
 def acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
     """Whether a function is one of torch's that act on every number by itself."""
     if isinstance(act, Module):
-        return type(act) in _MODULES and not has_own_hooks(act)
+        return type(act) in _MODULES and not has_local_hooks(act)
     return any(act is known for known in _FUNCTIONS)
 
 

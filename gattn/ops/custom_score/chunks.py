@@ -14,7 +14,7 @@ from gattn.compat import torch as torch_internals
 from gattn.graph import Graph
 from gattn.graph.cache import cached
 from gattn.kernels.gather import add_rows, can_add, can_gather, gather_rows
-from gattn.layout.layout import Layout, bare, num_rows
+from gattn.layout.layout import Layout, num_rows, without_stats
 from gattn.ops.edges import sum_laid_out
 from gattn.ops.registration.backend import select
 
@@ -76,7 +76,7 @@ class Chunk:
         ptr = _offsets(self.edges.layout, self.edges.by)
         offsets = ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
         own, each = self.edges.own[self.part] - first, number[:-1]
-        return bare(offsets, each, each, number, own, each)
+        return without_stats(offsets, each, each, number, own, each)
 
     @property
     def is_repeated(self) -> bool:

@@ -17,7 +17,7 @@ from torch.autograd.graph import Node
 from gattn.graph import Graph
 from gattn.graph.cache import cached
 from gattn.kernels.precision import acc_dtype
-from gattn.layout.layout import Layout, bare
+from gattn.layout.layout import Layout, without_stats
 from gattn.ops.edges import sum_laid_out
 
 
@@ -44,8 +44,8 @@ class AllEdges:
         number = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
         each, destination = number[:-1], layout.destinations().to(edge.dtype)
         position = torch.empty_like(edge).index_copy(0, edge.long(), each)
-        far = bare(layout.colptr, layout.csr2csc, each, number, layout.col, each)
-        near = bare(layout.rowptr, each, each, number, destination, each)
+        far = without_stats(layout.colptr, layout.csr2csc, each, number, layout.col, each)
+        near = without_stats(layout.rowptr, each, each, number, destination, each)
         return cls(edge, position, far, near)
 
     def read(self, values: Tensor, place: str) -> Tensor:

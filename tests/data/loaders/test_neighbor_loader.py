@@ -186,7 +186,7 @@ def test_types_of_nodes_and_edges():
         ({"weight_attr": "w"}, "does not serve weight_attr"),
         ({"batch_size": None}, "batch_size must be an int; got None"),
         ({"num_workers": -1}, "num_workers must be >= 0; got -1"),
-        ({"num_neighbors": [-2]}, "a fan-out must be >= -1; got -2"),
+        ({"num_neighbors": [-2]}, "each of num_neighbors must be >= -1; got -2"),
         ({"graph": Graph(torch.tensor([[0], [0]]), 3)}, "graph must have the 200 nodes"),
         (
             {"input_nodes": torch.ones(150) > 0},
@@ -213,9 +213,9 @@ def test_other_mistakes_are_told(data):
             ValueError, match=r"adj_t must be a .*SparseTensor.*; got torch\.sparse"
         ):
             NeighborLoader(sparse, [2])
-    with pytest.raises(TypeError, match="fan-outs must be a list with an int for each hop; got 5"):
+    with pytest.raises(TypeError, match="num_neighbors must be a list with an int per hop; got 5"):
         NeighborLoader(data, 5)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="one list of fan-outs; got a dict"):
+    with pytest.raises(TypeError, match="one num_neighbors list; got a dict"):
         NeighborLoader(data, {("a", "b", "c"): [2]})
-    with pytest.raises(ValueError, match=r"seeds must be in \[0, 200\); got 200 at position 1"):
+    with pytest.raises(ValueError, match=r"seed_nodes must be in \[0, 200\); got 200 at"):
         list(loader_of(data, input_nodes=torch.tensor([1, 200])))

@@ -224,7 +224,7 @@ def test_no_file_and_no_folder_are_named(path, tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no folder .*/none to write a\.npz in"):
+    with pytest.raises(FileNotFoundError, match=r"folder .*/none must exist to write a\.npz"):
         read_smiles(["C"]).save(tmp_path / "none" / "a.npz")
 
 

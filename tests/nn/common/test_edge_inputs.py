@@ -164,7 +164,7 @@ def kept():
 
 def _expected(graph, edge_attr):
     destination = graph.edge_index[1, :-3]
-    rows = edge_attr if graph.kept is None else edge_attr[graph.kept]
+    rows = edge_attr if graph.kept_edges is None else edge_attr[graph.kept_edges]
     loops = [rows[destination == node].mean(0).nan_to_num(0.0) for node in range(3)]
     return torch.cat([rows, torch.stack(loops)])
 
