@@ -3,7 +3,7 @@
 | of PyG                                              | without it                                |
 |-----------------------------------------------------|-------------------------------------------|
 | ``MessagePassing._*_forward_hooks``, ``..pre_hooks``| hooks cannot be seen: layers run edge by  |
-|                                                     | edge, and their ``slow_path_reason`` says so |
+|                                                     | edge; ``slow_path_reason`` says so        |
 | ``_user_args``, ``_fused_user_args``, ``inspector``,| they are not carried to a converted layer,|
 | ``_edge_user_args``, ``fuse``, ``_explain``         | but set there by PyG's constructor        |
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | taken for a user's own: layers run edge   |
