@@ -9,8 +9,9 @@ import pytest
 
 PUBLIC = {
     "gattn": """
-        ConversionReport Graph __version__ backend_info conversion_report convert data functional
-        graphs models nn register_graphgym register_readouts transforms""",
+        ConversionReport Graph PathRecord PathReport __version__ backend_info conversion_report
+        convert data explain_path functional graphs models nn register_graphgym
+        register_readouts transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile DatasetRecord MoleculeError
         Molecules NeighborLoader ReportedScore Split Table TableRow atom_features batch_molecules

@@ -3,6 +3,7 @@
 | name here            | without it                                                               |
 |----------------------|--------------------------------------------------------------------------|
 | FakeTensor           | tensors of a FakeTensorMode are read as if they had values               |
+| fake_mode            | explain_path raises an error that names this part of torch               |
 | has_hooks            | True: maps are called as modules, and edges with one run edge by edge    |
 | transforms_active    | False: graphs created inside torch.func are cached like others           |
 | innermost_transform  | errors say "transform" instead of the transform's name                   |
@@ -51,6 +52,25 @@ is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: F
 
 FakeTensor: type = getattr(getattr(torch, "_subclasses", None), "FakeTensor", type(None))
 """Type of the tensors of a FakeTensorMode, which have no memory."""
+
+
+def fake_mode() -> Any:
+    """A mode in which operators compute shapes, and its tensors have no memory.
+
+    Raises:
+        NotImplementedError: if this version of torch has no FakeTensorMode.
+    """
+    mode = getattr(getattr(torch, "_subclasses", None), "FakeTensorMode", None)
+    if mode is None:
+        raise NotImplementedError(f"torch {torch.__version__} has no FakeTensorMode")
+    return mode(allow_non_fake_inputs=True)
+
+
+def data_dependent_errors() -> tuple[type[Exception], ...]:
+    """The errors of reading a number of a tensor that has no memory."""
+    from torch._subclasses import fake_tensor
+
+    return fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException
 
 
 _has_any_global_hook: Callable[[], bool]

@@ -329,7 +329,7 @@ def test_ignored_edge_features_that_are_an_error_stay_one():
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "migrate.md"
-SECTION = GUIDE.read_text().split("## Why the slow path?")[1].split("```")[0]
+SECTION = GUIDE.read_text().split("### Edge by edge")[1].split("```")[0]
 REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reason"}
 """Those that the guide lists."""
 

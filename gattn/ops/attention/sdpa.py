@@ -29,6 +29,7 @@ from gattn.compat import torch as torch_internals
 from gattn.graph import Graph
 from gattn.graph.cache import cached
 from gattn.layout.blocks import Blocks
+from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import Kept, is_transformed, wants_grad
 
@@ -91,6 +92,8 @@ def attend(
     on_edges: OnEdges,
 ) -> Tensor:
     """softmax(scale q k^T) v for every block, [n, h, c]; ``on_edges`` does the small ones."""
+    if path_trace.listeners:
+        path_trace.report("scaled_dot_product_attention", "torch", "dense")
     causal = plan.rest.causal
     if plan.groups == (tuple(range(len(plan.query_sizes))),):
         q, k, v = (t.unflatten(0, (len(plan.query_sizes), -1)) for t in (query, key, value))

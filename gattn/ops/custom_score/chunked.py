@@ -24,6 +24,9 @@ from gattn.graph import Graph
 from gattn.kernels.gather import empty
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.custom_score.chunks import (
+    CHUNK,
+    FEW,
+    WORTH,
     Chunk,
     Reader,
     Writer,
@@ -33,7 +36,15 @@ from gattn.ops.custom_score.chunks import (
     is_few,
 )
 from gattn.ops.custom_score.eager import AllEdges, holds_others
-from gattn.ops.custom_score.edge_function import Call, Tensors, alone, compiled, tensors_of
+from gattn.ops.custom_score.edge_function import (
+    Call,
+    Tensors,
+    alone,
+    compile_obstacle,
+    compiled,
+    tensors_of,
+)
+from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import is_transformed
 
@@ -94,6 +105,9 @@ def _run(
     plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
+    if path_trace.listeners and path_trace.is_dry_run():
+        plan.report_path()
+        return plan.plain(*tensors)
     if is_few(graph.layout) and graph.num_edges:
         return _of_few(plan, tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
@@ -139,6 +153,30 @@ class _Plan(NamedTuple):
             dtype = acc_dtype(made.dtype)
             return empty(made, self.graph.num_dst, *made.shape[1:], dtype=dtype).zero_()
         return empty(made, self.graph.num_edges, *made.shape[1:])
+
+    def report_path(self) -> None:
+        """Tell :func:`gattn.explain_path` how the function would be called, and why."""
+        edges, obstacle = self.graph.num_edges, ""
+        calls = f"runs in plain PyTorch on {CHUNK:,} edges at a time"
+        if is_few(self.graph.layout):
+            path, calls = "all edges at once", f"runs in plain PyTorch on all {edges:,} edges"
+            obstacle = f"up to {FEW * CHUNK:,} edges, autograd stores what it computes of each"
+        elif edges < WORTH * CHUNK:
+            path = "chunked and uncompiled"
+            obstacle = f"torch compiles it from {WORTH * CHUNK:,} edges on, there are {edges:,}"
+        elif obstacle := self._compile_obstacle():
+            path = "chunked and uncompiled"
+        else:
+            path = "chunked and compiled"
+        reason = f"{self.call.name} {calls}" + (f": {obstacle}" if obstacle else "")
+        if not self.call.is_builtin:
+            reason += "; a built-in score would run on the kernels"
+        path_trace.report("attention", "torch", f"custom score, {path}", reason)
+
+    def _compile_obstacle(self) -> str:
+        if not self.is_real:
+            return "torch compiles no complex tensors"
+        return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
         """What is done with a chunk, compiled where it pays and nobody watches the operators."""

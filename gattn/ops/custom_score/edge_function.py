@@ -123,6 +123,18 @@ class Call(NamedTuple):
         )
 
     @property
+    def name(self) -> str:
+        """Name of the user's function, for messages."""
+        return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+    @property
+    def is_builtin(self) -> bool:
+        """Return True for a function of one of gattn's layers."""
+        owner = getattr(self.function, "__self__", self.function)
+        module = getattr(owner, "__module__", None) or type(owner).__module__
+        return module.startswith("gattn.")
+
+    @property
     def code(self) -> types.CodeType | None:
         """What tells functions apart that are compiled: closures may differ in what they hold."""
         function = self.function
@@ -210,11 +222,11 @@ def compiled(
             return own(*arguments)
         except Exception as error:
             made = function(*arguments)  # what is wrong with the user's function itself is raised
-            _uncompilable.add(call.code)
-            name = getattr(call.function, "__qualname__", type(call.function).__name__)
+            message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            _uncompilable[call.code] = message
             warnings.warn(
-                f"{name} runs uncompiled, some times slower: torch could not compile it "
-                f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})",
+                f"{call.name} runs uncompiled, some times slower: torch could not compile it "
+                f"({message})",
                 stacklevel=2,
             )
             return made
@@ -222,7 +234,24 @@ def compiled(
     return attempt
 
 
-_uncompilable: set[types.CodeType | None] = set()
+_uncompilable: dict[types.CodeType | None, str] = {}
+"""Error of torch's compiler by code of a function that it could not compile."""
+
+
+def compile_obstacle(call: Call, device: torch.device) -> str:
+    """Say why a function runs uncompiled on many edges; empty if torch compiles it.
+
+    It does not compile: what torch cannot compile is known after the first call of a process.
+    """
+    if call.code is None:
+        return "torch compiles only functions and modules written in Python"
+    if call.code in _uncompilable:
+        return f"torch could not compile it ({_uncompilable[call.code]}): rewrite what it names"
+    if getattr(call.function, "_torchdynamo_disable", False):
+        return "torch.compiler.disable keeps it uncompiled"
+    if device.type == "cpu" and not _has_compiler():
+        return f"torch finds no {_compiler_name()} to compile it with: install a C++ compiler"
+    return ""
 
 
 @functools.cache
@@ -243,11 +272,20 @@ def _can_compile(device: str) -> bool:
     """Whether torch finds what it compiles with; if it does not, that is told once."""
     if device != "cpu":
         return True
-    wanted = os.environ.get("CXX", "g++")
-    if shutil.which(wanted) or shutil.which("clang++"):
+    if _has_compiler():
         return True
     warnings.warn(
-        f"a score of your own runs uncompiled, some times slower: torch finds no {wanted}",
+        f"a score of your own runs uncompiled, some times slower: torch finds no "
+        f"{_compiler_name()}",
         stacklevel=2,
     )
     return False
+
+
+def _has_compiler() -> bool:
+    """Return True if torch finds a C++ compiler."""
+    return shutil.which(_compiler_name()) is not None or shutil.which("clang++") is not None
+
+
+def _compiler_name() -> str:
+    return os.environ.get("CXX", "g++")

@@ -69,6 +69,16 @@ def _find_default(device_type: str) -> tuple[str, str]:
     return ("reference", reason) if reason else (wanted, "")
 
 
+def reference_reason(device_type: str) -> str:
+    """Say why the reference serves this type of device, and what to change."""
+    if os.environ.get("GATTN_BACKEND") == "reference":
+        return "GATTN_BACKEND=reference forces plain PyTorch: unset it"
+    reason = _find_default(device_type)[1]
+    if not reason:
+        return "the caller passed backend='reference'"
+    return f"plain PyTorch, because {reason}; gattn.backend_info() lists what can run here"
+
+
 def why_not(backend: str, device_type: str) -> str:
     """Why a backend cannot serve a type of device; empty where it can."""
     if backend == "cpu":

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gattn.ops.registration import path_trace
 from gattn.ops.registration.backend import select
 from gattn.ops.registration.derivatives import by_kernel
 from gattn.ops.registration.operator import Operator, Setting, wants_grad
@@ -91,6 +92,8 @@ class Family:
         assert lead is not None
         backend = select(backend, lead.device)
         if backend == "reference":
+            if path_trace.listeners:
+                path_trace.report_reference(self.forward.name, lead.device.type)
             return self.reference(*inputs, layout, seed, *settings)
         flags = *flags, wants_grad(*inputs)
         return self.forward.overload(*inputs, layout, seed, *settings, *flags, backend)[0]

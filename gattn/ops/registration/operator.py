@@ -18,6 +18,7 @@ from torch import Tensor
 from gattn.compat import torch as torch_internals
 from gattn.kernels import cpu
 from gattn.layout.layout import Layout
+from gattn.ops.registration import path_trace
 from gattn.ops.registration.backend import launchers, select
 from gattn.ops.registration.shapes import Out, Shapes
 
@@ -132,6 +133,8 @@ class Operator:
         backend = select(backend, args[0].device)
         if backend == "reference":
             assert self.reference is not None
+            if path_trace.listeners:
+                path_trace.report_reference(self.name, args[0].device.type)
             return self.reference(*args)
         return self.overload(*args, backend)
 

@@ -563,7 +563,7 @@ def test_what_torch_cannot_compile_runs_and_is_told_once(hub, given, monkeypatch
 
     monkeypatch.setattr(chunks, "CHUNK", 10)
     monkeypatch.setattr(edge_function, "_compiled", lambda *key: broken)
-    monkeypatch.setattr(edge_function, "_uncompilable", set())
+    monkeypatch.setattr(edge_function, "_uncompilable", {})
     score = Perceptron().double()
     with pytest.warns(
         UserWarning, match=r"Perceptron.*uncompiled.*\(AssertionError: guard failed\)"

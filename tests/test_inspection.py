@@ -1,0 +1,210 @@
+"""explain_path names the path of every layer, and what to change where it is slow."""
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+import gattn
+from gattn import explain_path, graphs, nn
+from gattn.ops.custom_score import edge_function
+from gattn.ops.custom_score.chunks import CHUNK, FEW, WORTH
+from gattn.ops.registration.backend import select
+from tests.layers import LAYERS
+
+NODES = 30
+READS_FLOATS = {"RGATConv", "HEATConv", "RandomWalkEncoding"}
+"""They take types from the features in these tests, or read a sum of probabilities."""
+
+
+def edges(count, nodes=NODES):
+    return torch.randint(0, nodes, (2, count))
+
+
+def own_score(query, key, edge_attr):
+    return (query * key).sum(-1).tanh()
+
+
+class OnGraph(torch.nn.Module):
+    """Self-attention on a graph, as a model that holds the layer."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.attention = nn.GraphAttention(8, heads=2, **options)
+
+    def forward(self, x, graph):
+        return self.attention(x, x, x, graph)
+
+
+def only(report):
+    assert len(report.records) == 1, report
+    return report.records[0]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=[layer.name for layer in LAYERS])
+def test_names_a_path_for_every_layer(layer):
+    x, edge_index = torch.randn(NODES, 4), edges(100).unique(dim=1)
+    module, batch, options = layer.called(), torch.arange(NODES) // 10, {}
+    if layer.readout:
+        inputs, options = (x, batch), {"dim_size": 3}
+    else:
+        inputs = ((torch.randn(NODES, 3), x) if layer.bipartite else x), edge_index
+        options |= {"edge_attr": torch.randn(edge_index.shape[1], 2)} if layer.edge_attr else {}
+        options |= {"batch": batch} if layer.batch else {}
+    if layer.kind in READS_FLOATS:
+        with pytest.raises(RuntimeError, match="reads the value of a floating-point tensor"):
+            explain_path(module, *inputs, **options)
+        return
+    report = explain_path(module, *inputs, **options)
+    expected = 0 if layer.kind == "DegreeEncoding" else 1
+    assert len(report.records) >= expected
+    for record in report.records:
+        assert record.operator
+        assert record.path in ("fused", "reference", "custom score, all edges at once")
+        assert (record.path == "fused") == (record.reason == "")
+
+
+def test_fused_layer_has_nothing_to_change():
+    report = explain_path(nn.GATConv(8, 4), torch.randn(NODES, 8), edges(100))
+    record = only(report)
+    expected = "reference" if select(None, torch.device("cpu")) == "reference" else "fused"
+    assert (record.layer, record.path) == ("GATConv", expected)
+    assert record.operator.endswith("gat_attention")
+    assert report.slow == tuple(r for r in report.records if r.path == "reference")
+
+
+def test_edge_by_edge_has_the_reason_of_the_layer():
+    layer = nn.GATConv(8, 4)
+    layer.register_message_forward_hook(lambda *_: None)
+    record = only(explain_path(layer, torch.randn(NODES, 8), edges(100)))
+    assert record.path == "edge by edge"
+    assert record.reason == layer.slow_path_reason == "a hook on message wants to see its edges"
+
+
+def test_reference_says_what_forces_it(monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "reference")
+    record = only(explain_path(nn.GATv2Conv(8, 4), torch.randn(NODES, 8), edges(100)))
+    assert (record.path, record.backend) == ("reference", "reference")
+    assert record.operator == "gatv2_attention"
+    assert record.reason == "GATTN_BACKEND=reference forces plain PyTorch: unset it"
+
+
+@pytest.mark.parametrize(
+    ("count", "path", "reason"),
+    [
+        (100, "all edges at once", "on all 100 edges: up to 32,768 edges, autograd stores"),
+        (FEW * CHUNK + 1, "chunked and uncompiled", "torch compiles it from 65,536 edges on"),
+        (WORTH * CHUNK, "chunked and compiled", "own_score runs in plain PyTorch on 16,384 edges"),
+    ],
+)
+def test_own_score_by_number_of_edges(count, path, reason, monkeypatch):
+    monkeypatch.setattr(edge_function, "_has_compiler", lambda: True)
+    graph = gattn.Graph(edges(count), NODES)
+    record = only(explain_path(OnGraph(score=own_score), torch.randn(NODES, 8), graph))
+    assert (record.module, record.path) == ("attention", f"custom score, {path}")
+    assert reason in record.reason
+    assert "a built-in score would run on the kernels" in record.reason
+
+
+def test_own_score_that_torch_cannot_compile(monkeypatch):
+    graph = gattn.Graph(edges(WORTH * CHUNK), NODES)
+    model, x = OnGraph(score=own_score), torch.randn(NODES, 8)
+    monkeypatch.setattr(edge_function, "_has_compiler", lambda: False)
+    record = only(explain_path(model, x, graph))
+    assert record.path == "custom score, chunked and uncompiled"
+    assert "install a C++ compiler" in record.reason
+    monkeypatch.setattr(edge_function, "_uncompilable", {own_score.__code__: "Unsupported: if"})
+    record = only(explain_path(model, x, graph))
+    assert "torch could not compile it (Unsupported: if)" in record.reason
+
+
+def test_dense_blocks():
+    x, graph = torch.randn(128, 8), graphs.complete([64, 64])
+    record = only(explain_path(OnGraph(), x, graph))
+    assert (record.path, record.operator) == ("dense", "scaled_dot_product_attention")
+
+
+def test_copies_of_strided_rows_on_a_gpu(monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    pytest.importorskip("triton")
+
+    class Strided(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.GraphAttention(8, heads=2)  # a layer, so that it has a row
+            self.lin.lin_value = Transposed()
+
+        def forward(self, x, graph):
+            return self.lin(x, x, x, graph)
+
+    class Transposed(torch.nn.Module):
+        def forward(self, x):
+            return x.T.contiguous().T
+
+    graph = gattn.Graph(edges(100), NODES)
+    record = only(explain_path(Strided(), torch.randn(NODES, 8), graph))
+    assert (record.path, record.backend) == ("fused", "triton")
+    assert "dot_product_attention copies value [30, 2, 4]" in record.reason
+    assert "hand over contiguous tensors" in record.reason
+
+
+def test_layers_of_pyg_and_layers_that_are_not_called():
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.theirs = pyg.GATConv(8, 8)
+            self.ours = nn.GATConv(8, 8)
+            self.unused = nn.GATConv(8, 8)
+            self.dense = torch.nn.MultiheadAttention(8, 2)
+
+        def forward(self, x, edge_index):
+            return self.ours(self.theirs(x, edge_index), edge_index)
+
+    report = explain_path(Mixed(), torch.randn(NODES, 8), edges(100))
+    records = {record.module: record for record in report.records}
+    assert list(records) == ["theirs", "ours", "unused", "dense"]
+    assert records["theirs"].reason == "PyG's layer: gattn.convert(model) replaces it"
+    assert records["unused"].path == "not called"
+    assert records["dense"].reason.startswith("gattn.convert leaves it: gattn has no Multihead")
+    lines = str(report).splitlines()
+    assert len(lines) == 5
+    assert lines[0].split() == ["module", "layer", "operator", "backend", "path", "reason"]
+
+
+def test_changes_nothing():
+    model = gattn.models.GAT(8, 8, num_layers=2, norm="BatchNorm", dropout=0.5).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    attributes = {name: dict(vars(module)) for name, module in model.named_modules()}
+    x, edge_index = torch.randn(NODES, 8), edges(100)
+    state = torch.get_rng_state()
+    explain_path(model, x, edge_index)
+    assert torch.equal(state, torch.get_rng_state())
+    after = model.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    assert attributes == {name: dict(vars(module)) for name, module in model.named_modules()}
+    assert model(x, edge_index).isfinite().all()
+
+
+def test_allocates_no_edge_features():
+    """A forward whose messages would need 4 TB."""
+    layer = nn.GATv2Conv(8, 1_000_000, heads=1, aggr="max")
+    record = only(explain_path(layer.to("meta").to_empty(device="cpu"), *_wide()))
+    assert record.path == "edge by edge"
+
+
+def _wide():
+    return torch.randn(NODES, 8), edges(1_000_000)
+
+
+def test_errors_say_what_is_expected():
+    with pytest.raises(TypeError, match=r"model must be a torch.nn.Module; got function"):
+        explain_path(own_score)
+    lazy = nn.GATConv(-1, 4)
+    with pytest.raises(ValueError, match="has no shape yet: call the model once"):
+        explain_path(lazy, torch.randn(NODES, 8), edges(10))
+    with pytest.raises(ValueError, match="source indices must be in"):
+        explain_path(nn.GATConv(8, 4), torch.randn(NODES, 8), edges(10, nodes=NODES * 9))
+    model = torch.nn.Linear(8, 2)
+    assert explain_path(model, torch.randn(3, 8)).records == ()
+    assert str(explain_path(model, torch.randn(3, 8))).startswith("no attention layer")
