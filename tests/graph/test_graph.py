@@ -1044,7 +1044,7 @@ def test_threads_share_the_memory():
                     graph = as_graph(tensor, 4, self_loops=k % 2 == 0)
                     assert graph.size == (4, 4)
                     edges = torch.tensor([[k % 4], [0]])
-                    assert as_graph(edges, 4).edge_index.tolist() == local.tolist()
+                    assert as_graph(edges, 4).edge_index.tolist() == edges.tolist()
         except Exception as error:
             errors.append(error)
 
