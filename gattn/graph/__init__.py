@@ -1,6 +1,7 @@
 """Graph, and its construction from any form of edges."""
 
 from gattn.graph.cache import outside_transforms as outside_transforms
+from gattn.graph.edge_structure import EdgeStructure as EdgeStructure
 from gattn.graph.graph import Graph as Graph
 from gattn.graph.graph import as_graph as as_graph
 from gattn.graph.graph import check_graph as check_graph

@@ -220,7 +220,7 @@ def test_bad_input_gets_one_clear_error():
     fail("must have 2 parts.* got 3", lambda p: build(
         edges[:, :2], Partition.contiguous(3, 3), group=p
     ))  # fmt: skip
-    fail("process . must get edges into its own nodes.*at edge", lambda p: build_local(
+    fail("process . must get edges into its own nodes; got edge", lambda p: build_local(
         edges[:, :2], partition, group=p
     ))  # fmt: skip
     fail("whole graph.*graph.local", lambda p: build(edges[:, :2], partition, group=p).edge_index,

@@ -161,25 +161,25 @@ def test_indices_are_32_bit_where_they_fit(sizes, dtype):
 @CASES
 def test_incidence(case):
     graph = case.graph()
-    found = graph.incidence()
-    assert graph.incidence() is found
+    actual = graph.incidence()
+    assert graph.incidence() is actual
     number = torch.arange(graph.num_edges)
-    wanted = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
-    assert found.size == wanted.size
-    assert torch.equal(found.edge_index, wanted.edge_index)
-    assert torch.equal(found.transpose().transpose().edge_index, wanted.edge_index)
-    assert torch.equal(found.in_degree(), wanted.in_degree())
+    expected = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
+    assert actual.size == expected.size
+    assert torch.equal(actual.edge_index, expected.edge_index)
+    assert torch.equal(actual.transpose().transpose().edge_index, expected.edge_index)
+    assert torch.equal(actual.in_degree(), expected.in_degree())
 
 
 @CASES
 def test_by_destination(case):
     """The same edges: only their numbers are others, and a second time not even these."""
     graph = case.graph()
-    found = graph.by_destination()
-    assert graph.by_destination() is found
-    assert_same_graph(found, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
-    assert torch.equal(found.layout.perm.long(), torch.arange(graph.num_edges))
-    assert found.by_destination() is found
+    actual = graph.by_destination()
+    assert graph.by_destination() is actual
+    assert_same_graph(actual, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
+    assert torch.equal(actual.layout.perm.long(), torch.arange(graph.num_edges))
+    assert actual.by_destination() is actual
     part = Graph.from_layout(graph.layout, edge_offset=5)
     assert part.by_destination().edge_offset == 5
 
@@ -545,8 +545,8 @@ def test_with_self_loops(case):
     rest = case.edge_index[:, source != destination]
     assert torch.equal(looped.edge_index, torch.cat([rest, nodes.expand(2, -1)], dim=1))
     assert looped.size == graph.size
-    kept = torch.arange(graph.num_edges) if looped.kept_edges is None else looped.kept_edges
-    assert torch.equal(case.edge_index[:, kept], rest)
+    kept_rows = torch.arange(graph.num_edges) if looped.kept_edges is None else looped.kept_edges
+    assert torch.equal(case.edge_index[:, kept_rows], rest)
     again = looped.with_self_loops()
     assert torch.equal(again.edge_index, looped.edge_index)
 
@@ -585,13 +585,13 @@ def elsewhere(monkeypatch):
 
 @CASES
 def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
-    wanted = Graph(case.edge_index, case.size)
+    expected = Graph(case.edge_index, case.size)
     monkeypatch.setattr(cpu, "serves", lambda device: False)
-    found = Graph(case.edge_index, case.size)
-    assert_same_graph(found, wanted)
-    looped = found.with_self_loops()
-    assert torch.equal(looped.edge_index, wanted.with_self_loops().edge_index)
-    for graph in (found, looped, found.transpose(), looped.transpose()):
+    actual = Graph(case.edge_index, case.size)
+    assert_same_graph(actual, expected)
+    looped = actual.with_self_loops()
+    assert torch.equal(looped.edge_index, expected.with_self_loops().edge_index)
+    for graph in (actual, looped, actual.transpose(), looped.transpose()):
         layout = graph.layout
         for transposed, offsets in ((False, layout.rowptr), (True, layout.colptr)):
             assert stats.max_degree(layout, transposed) >= int(stats.largest(offsets))
@@ -629,10 +629,18 @@ def test_the_largest_degrees_go_along_to_a_device():
 def test_the_largest_degrees_are_bounds(case):
     graph = case.graph()
     others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
-    for known in (graph, *others, graph.with_self_loops().transpose(), graph.to("meta").to("meta")):
-        if known.device.type == "cpu":
-            bounds = known.in_degree(), known.out_degree()
-            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(known))] == [1, 1]
+    for other_graph in (
+        graph,
+        *others,
+        graph.with_self_loops().transpose(),
+        graph.to("meta").to("meta"),
+    ):
+        if other_graph.device.type == "cpu":
+            bounds = other_graph.in_degree(), other_graph.out_degree()
+            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(other_graph))] == [
+                1,
+                1,
+            ]
     blocks = gattn.graphs.bipartite([2, 0, 1], [3, 9, 4])
     assert blocks.layout.stats[:2].tolist() == [4, 2]
     assert gattn.graphs.complete([0, 0]).layout.stats[:2].tolist() == [0, 0]
@@ -657,9 +665,9 @@ def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
 
 def test_compiled_code_tells_nothing_of_its_layouts():
     source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
-    made = torch.ops.gattn.build_layout(source, destination, 3, 3)
-    assert len(made) == len(Layout._fields)
-    assert made[6].numel() == made[7].numel() == 0
+    result = torch.ops.gattn.build_layout(source, destination, 3, 3)
+    assert len(result) == len(Layout._fields)
+    assert result[6].numel() == result[7].numel() == 0
 
 
 @pytest.mark.parametrize(("edges", "message"), [
@@ -793,8 +801,8 @@ def test_uncounted_writes_to_what_names_segments_are_seen():
     for name, named, new in (("index", index, [1, 0, 0, 0]), ("ptr", ptr, [0, 1, 4])):
         readout(x, **{name: named}, dim_size=2)
         named.numpy()[:] = new
-        found = readout(x, **{name: named}, dim_size=2)
-        assert torch.equal(found, readout(x, **{name: named.clone()}, dim_size=2)), name
+        actual = readout(x, **{name: named}, dim_size=2)
+        assert torch.equal(actual, readout(x, **{name: named.clone()}, dim_size=2)), name
 
 
 def test_uncounted_writes_to_edge_types_are_seen():
@@ -1035,8 +1043,8 @@ def test_threads_share_the_memory():
                 for k, tensor in enumerate(tensors):
                     graph = as_graph(tensor, 4, self_loops=k % 2 == 0)
                     assert graph.size == (4, 4)
-                    own = torch.tensor([[k % 4], [0]])
-                    assert as_graph(own, 4).edge_index.tolist() == own.tolist()
+                    edges = torch.tensor([[k % 4], [0]])
+                    assert as_graph(edges, 4).edge_index.tolist() == edges.tolist()
         except Exception as error:
             errors.append(error)
 
