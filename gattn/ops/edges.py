@@ -13,7 +13,7 @@ from gattn.kernels import reference
 from gattn.layout.layout import Layout
 from gattn.ops.registration import checks
 from gattn.ops.registration.derivatives import by_kernel
-from gattn.ops.registration.operator import LENGTHS, Given, Gradients, Operator
+from gattn.ops.registration.operator import DIMENSIONS, Gradients, Operator, SavedValues
 from gattn.ops.registration.shapes import Out
 
 
@@ -150,7 +150,7 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
 
 
 def _aggregate_gradients(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, given: SavedValues, wanted: frozenset[str]
 ) -> Gradients:
     """Dot products at the edges, and sums over the edges turned round."""
     weight, value, layout = given["weight"], given["value"], given["layout"]
@@ -168,7 +168,7 @@ def _aggregate_gradients(
 
 
 def _dot_gradients(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, given: SavedValues, wanted: frozenset[str]
 ) -> Gradients:
     """Sums over the edges into a node, and over those out of it."""
     query, key, layout, backend = (given[n] for n in ("query", "key", "layout", "backend"))
@@ -205,7 +205,7 @@ _aggregate = Operator(
     "aggregate",
     inputs={"weight": "e h", "value": "k u c"},
     settings={"transposed": bool},
-    lengths={**LENGTHS, "k": None},
+    lengths={**DIMENSIONS, "k": None},
     outputs={"out": Out("n h c")},
     reference=reference.aggregate,
     derivative=_aggregate_gradients,
@@ -215,7 +215,7 @@ _dot = Operator(
     "edge_dot",
     inputs={"query": "n h c", "key": "m u c"},
     outputs={"out": Out("e h")},
-    lengths={**LENGTHS, "u": "key_heads"},
+    lengths={**DIMENSIONS, "u": "key_heads"},
     reference=reference.edge_dot,
     derivative=_dot_gradients,
     saves=["query", "key"],

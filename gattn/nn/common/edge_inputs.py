@@ -17,7 +17,7 @@ from gattn.graph.cache import cached, cached_last
 from gattn.graph.edge_input import check_not_traced, is_networkx, networkx_rows
 from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.features import as_columns
-from gattn.ops.custom_score.chunks import is_few
+from gattn.ops.custom_score.chunks import is_small
 from gattn.ops.edges import sum_incoming, to_edges
 from gattn.ops.projection import stack
 
@@ -227,7 +227,7 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
         return False
     if torch_internals.is_wrapped(edge_attr):
         return False
-    return edge_attr.is_cpu and not edge_attr.requires_grad and is_few(graph.layout)
+    return edge_attr.is_cpu and not edge_attr.requires_grad and is_small(graph.layout)
 
 
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:

@@ -173,48 +173,48 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
     )
 
 
-class _Told(threading.local):
+class _ActiveTerms(threading.local):
     """The terms of the forward that runs in this thread: one layer may run in several at once."""
 
     layer: MessagePassing | None = None
     terms: EdgeTerms = NO_TERMS
-    unread: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     """Which of the terms no equation has asked for."""
     weights: Tensor | None = None
     """The weights of the edges before dropout, once an equation has formed them."""
 
 
-_told = _Told()
+_active = _ActiveTerms()
 
 
 class TermsEdgeByEdge(MessagePassing):
     """The edge-by-edge path of a layer whose edges have a weight or a bias.
 
     Its equations take what PyG's take. So the terms are told to the layer for the time of a
-    forward (:meth:`telling`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
+    forward (:meth:`bind_terms`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
     """
 
     dropout: float = 0.0
 
     @contextmanager
-    def telling(self, terms: EdgeTerms) -> Iterator[None]:
+    def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
         """Let the equations know of the terms.
 
         Raises:
             ValueError: they ran and did not ask, for a subclass overrides what would.
         """
-        before = _told.layer, _told.terms, _told.unread, _told.weights
+        before = _active.layer, _active.terms, _active.unused, _active.weights
         names = {"edge_weight": terms.weight, "attn_bias": terms.bias}
-        _told.layer, _told.terms, _told.weights = self, terms, None
-        _told.unread = tuple(name for name, term in names.items() if term is not None)
+        _active.layer, _active.terms, _active.weights = self, terms, None
+        _active.unused = tuple(name for name, term in names.items() if term is not None)
         try:
             yield
-            unread = _told.unread
+            unused = _active.unused
         finally:
-            _told.layer, _told.terms, _told.unread, _told.weights = before
-        if unread:
+            _active.layer, _active.terms, _active.unused, _active.weights = before
+        if unused:
             raise ValueError(
-                f"{self} runs equations that know nothing of {' and '.join(unread)}: its aggregate "
+                f"{self} runs equations that know nothing of {' and '.join(unused)}: its aggregate "
                 "must call that of gattn, and what makes its weights must call self.softmax"
             )
 
@@ -239,8 +239,8 @@ class TermsEdgeByEdge(MessagePassing):
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
         """Weights after dropout; those before it are what the layer returns of this forward."""
-        if _told.layer is self:
-            _told.weights = alpha
+        if _active.layer is self:
+            _active.weights = alpha
         return F.dropout(alpha, self.dropout, self.training)
 
     def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
@@ -249,7 +249,7 @@ class TermsEdgeByEdge(MessagePassing):
         Where ``edge_update`` is not the layer's own, or has a hook, they are what it gave: a layer
         of PyG's that somebody derived returns them, too.
         """
-        weights = _told.weights if _told.layer is self else None
+        weights = _active.weights if _active.layer is self else None
         if weights is None or not pyg_internals.is_own(self, "edge_update"):
             return alpha
         return weights
@@ -264,11 +264,11 @@ class TermsEdgeByEdge(MessagePassing):
     @property
     def _terms(self) -> EdgeTerms:
         """The terms of the forward that runs in this thread."""
-        return _told.terms if _told.layer is self else NO_TERMS
+        return _active.terms if _active.layer is self else NO_TERMS
 
     def _read(self, term: str) -> None:
-        if _told.layer is self:
-            _told.unread = tuple(name for name in _told.unread if name != term)
+        if _active.layer is self:
+            _active.unused = tuple(name for name in _active.unused if name != term)
 
 
 pyg_internals.register_equations(TermsEdgeByEdge)

@@ -20,8 +20,8 @@ from gattn.nn.common.checks import check_features, check_settings, is_lazy, read
 from gattn.nn.common.edge_inputs import with_loop_features
 from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms, TermsEdgeByEdge, read_terms
 from gattn.nn.common.features import as_columns, features_and_weight, is_plain, tile_heads
-from gattn.nn.common.recording import anybody_records, note, recording
-from gattn.nn.common.scores import Score, attend
+from gattn.nn.common.recording import is_recording, is_recording_anywhere, record
+from gattn.nn.common.scores import Score, attend_with_score
 
 _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
@@ -110,7 +110,7 @@ class AttentionConv(TermsEdgeByEdge):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run the layer, and its hooks."""
-        if self.checkpoint and torch.is_grad_enabled() and not anybody_records():
+        if self.checkpoint and torch.is_grad_enabled() and not is_recording_anywhere():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
         return super().__call__(*inputs, **options)
 
@@ -196,12 +196,12 @@ class AttentionConv(TermsEdgeByEdge):
         if not self.fused:
             graph, (key, value) = graph.fetch_source_rows(nodes.key, nodes.value)
             nodes = nodes._replace(key=key, value=value)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
                 alpha = self.before_dropout(alpha)
             self.note_edge_by_edge(alpha, graph)
             return out, alpha if want_weights else None
-        return attend(
+        return attend_with_score(
             self._score(nodes, edge_attr, graph), nodes.value, graph, terms=terms,
             dropout=self.dropout_now(), want_weights=want_weights, edge_type=edge_type,
         )  # fmt: skip
@@ -212,14 +212,14 @@ class AttentionConv(TermsEdgeByEdge):
         Raises:
             RuntimeError: it forms none, or none that can be told, and somebody records.
         """
-        if not recording():
+        if not is_recording():
             return
         if alpha is None:
             raise RuntimeError(
                 f"{self} cannot tell its weights here, for it runs edge by edge: "
                 f"{self.slow_path_reason}"
             )
-        note(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
+        record(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
 
     def _score(self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph) -> Score:
         """The score of the edges, for the fused operator."""

@@ -20,7 +20,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn.common.edge_inputs import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn.common.edge_terms import EdgeTerms, read_terms
 from gattn.nn.common.features import as_columns, as_heads, merge_heads, node_pair, project
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.ops.edges import sum_incoming
 
@@ -143,12 +143,12 @@ class FAConv(AttentionConv):
             alpha = alpha.squeeze(1) if x.dim() == 2 else alpha
         else:
             # propagate_type: (x: Tensor, alpha: PairTensor, edge_weight: OptTensor)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 out = self.propagate(graph.edge_index, x=x, alpha=scores, edge_weight=weight)
             out = out.transpose(0, 1) if x.dim() == 3 else out
             alpha, self._alpha = self._alpha, None
-        if recording() and alpha is not None:
-            note(alpha if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
+        if is_recording() and alpha is not None:
+            record(alpha if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
         out = out.add(x_0, alpha=self.eps) if self.eps != 0 else out
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out

@@ -19,7 +19,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn.common.checks import check_at_least, check_tensor
 from gattn.nn.common.edge_inputs import edge_sum
 from gattn.nn.common.features import add_bias, glorot_linear, head_scores, project, split_heads
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.ops.edges import sum_sources, to_edges
 
@@ -166,8 +166,8 @@ class HypergraphConv(AttentionConv):
         (by_node,), (by_hyperedge,) = head_scores(value, of_node), head_scores(key, of_hyperedge)
         score = F.leaky_relu(edge_sum(by_hyperedge, by_node, into), self.negative_slope)
         alpha = edge_softmax(score, into if self.attention_mode == "node" else back)
-        if recording():
-            note(alpha, into)
+        if is_recording():
+            record(alpha, into)
         return F.dropout(alpha, self.dropout, self.training)
 
     def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:

@@ -28,7 +28,7 @@ from gattn.nn.common.features import (
     project,
     skip,
 )
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.row_wise import acts_by_number
 from gattn.ops.custom_score.chunked import edgewise
@@ -182,9 +182,9 @@ class ResGatedGraphConv(AttentionConv):
             made = message(key[destination], edge_attr, (query[source], value[source]))
             return aggregate(weight, made, graph.incidence())
         ends = ("destination", key), ("edge", edge_attr)
-        if recording():
+        if is_recording():
             gates = edgewise(_Learned(message, message.gates), graph, *ends, ("source", query))
-            note(gates.flatten(1), graph)
+            record(gates.flatten(1), graph)
         ends = *ends, ("source", (query, value))
         return edgewise(_Learned(message, message), graph, *ends, weight=("edge", weight))
 
@@ -204,7 +204,7 @@ class ResGatedGraphConv(AttentionConv):
             key, query, value = self.lin_key(key), self.lin_query(query), self.lin_value(value)
         graph, (query, value) = graph.fetch_source_rows(query, value)
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: OptTensor)
-        with self.telling(terms):
+        with self.bind_terms(terms):
             return as_heads(
                 self.propagate(graph.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
             )

@@ -6,7 +6,7 @@ destinations: on a CPU a kernel adds what belongs to sources to theirs, in the o
 Elsewhere what belongs to sources is computed once more, in the order of sources. So every sum over
 edges is taken in one order, the same in every run.
 
-Few edges are taken at once, as autograd records them (``few.py``).
+Few edges are taken at once, as autograd records them (``eager.py``).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gattn.ops.custom_score.chunks import (
     chunks,
     edges_at_once,
     has_kernel,
-    is_few,
+    is_small,
 )
-from gattn.ops.custom_score.eager import AllEdges, holds_others
+from gattn.ops.custom_score.eager import EdgeIndexing, captures_other_tensors
 from gattn.ops.custom_score.edge_function import (
-    Call,
+    EdgeFunction,
     Tensors,
-    alone,
     compile_obstacle,
     compiled,
-    tensors_of,
+    flat_tensors,
+    parameter_lock,
 )
 from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
@@ -86,7 +86,7 @@ def edgewise(
         ValueError: for a function that gives other than a row for each edge, draws random numbers,
             or holds a tensor that wants a gradient.
     """
-    with alone(function):
+    with parameter_lock(function):
         if weight is None:
             return _run(function, graph, ends, (), into)
         return _run(function, graph, ends, (weight,), "destination")
@@ -96,10 +96,10 @@ def _run(
     function: Callable[..., Tensor], graph: Graph, ends: Sequence[End], weight: Sequence[End],
     into: str,
 ) -> Tensor:  # fmt: skip
-    call = Call.of(function, [argument for _, argument in ends], weighed=len(weight) > 0)
+    call = EdgeFunction.of(function, [argument for _, argument in ends], has_weight=len(weight) > 0)
     ends = (*weight, *ends)
-    places = tuple(place for place, argument in ends for _ in tensors_of(argument))
-    tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
+    places = tuple(place for place, argument in ends for _ in flat_tensors(argument))
+    tensors = [tensor for _, argument in ends for tensor in flat_tensors(argument)]
     tensors += call.parameters()
     is_real = not any(tensor.is_complex() for tensor in tensors)
     plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
@@ -108,7 +108,7 @@ def _run(
     if path_trace.listeners and path_trace.is_dry_run():
         plan.report_path()
         return plan.plain(*tensors)
-    if is_few(graph.layout) and graph.num_edges:
+    if is_small(graph.layout) and graph.num_edges:
         return _of_few(plan, tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
 
@@ -116,7 +116,7 @@ def _run(
 class _Plan(NamedTuple):
     """What is called, of which rows, and what becomes of the result."""
 
-    call: Call
+    call: EdgeFunction
     places: tuple[str, ...]
     """Of the tensors of its arguments; its parameters follow them."""
     into: str
@@ -147,7 +147,7 @@ class _Plan(NamedTuple):
         out = own.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, own)
         return out.to(made.dtype)
 
-    def room(self, made: Tensor) -> Tensor:
+    def allocate_result(self, made: Tensor) -> Tensor:
         """For the result, of which this is a part: zeros for sums."""
         if self.into == "destination":
             dtype = acc_dtype(made.dtype)
@@ -158,7 +158,7 @@ class _Plan(NamedTuple):
         """Tell :func:`gattn.explain_path` how the function would be called, and why."""
         edges, obstacle = self.graph.num_edges, ""
         calls = f"runs in plain PyTorch on {CHUNK:,} edges at a time"
-        if is_few(self.graph.layout):
+        if is_small(self.graph.layout):
             path, calls = "all edges at once", f"runs in plain PyTorch on all {edges:,} edges"
             obstacle = f"up to {FEW * CHUNK:,} edges, autograd stores what it computes of each"
         elif edges < WORTH * CHUNK:
@@ -198,7 +198,7 @@ class _Edgewise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
-        with ctx.autocast.again(), alone(plan.call.function):
+        with ctx.autocast.again(), parameter_lock(plan.call.function):
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
             plan.call.check_unwritten(ctx.versions)
@@ -230,12 +230,12 @@ def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Te
     return gathered + list(tensors[len(rows) :])
 
 
-def _call_chunk(call: Call, tensors: list[Tensor], rows: Sequence[Tensor | None]) -> Tensor:
+def _call_chunk(call: EdgeFunction, tensors: list[Tensor], rows: Sequence[Tensor | None]) -> Tensor:
     return call(*_gather(tensors, rows))
 
 
 def _differentiate_chunk(
-    call: Call,
+    call: EdgeFunction,
     tensors: list[Tensor],
     rows: Sequence[Tensor | None],
     wanted: tuple[int, ...],
@@ -271,7 +271,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         if made.requires_grad:
             raise ValueError(HELD)
         if writer is None:
-            writer = Writer(plan.graph, plan.into, plan.room(made))
+            writer = Writer(plan.graph, plan.into, plan.allocate_result(made))
         if made.shape[1:] != writer.to.shape[1:]:
             raise ValueError(
                 f"the function must give rows of one shape, however many edges it is given; it "
@@ -283,13 +283,13 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
         made = plan.call(*given, *tensors[len(plan.places) :])
         _check_rows(made, 0)
-        return plan.room(made).to(made.dtype)
+        return plan.allocate_result(made).to(made.dtype)
     return writer.to.to(made.dtype)
 
 
 def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     """All edges at once."""
-    edges = AllEdges.of(plan.graph)
+    edges = EdgeIndexing.of(plan.graph)
 
     def read() -> list[Tensor]:
         rows = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
@@ -297,9 +297,9 @@ def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 
     given = read()
     begins = [tensor.grad_fn for tensor in given]
-    call = plan.call.as_it_is
+    call = plan.call.call_in_place
     made = _checked(lambda: call(*given), lambda: call(*read()), plan.graph, plan.graph.num_edges)
-    if holds_others(made, given, begins):
+    if captures_other_tensors(made, given, begins):
         raise ValueError(HELD)
     return edges.put(made, plan.into)
 

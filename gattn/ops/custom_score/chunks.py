@@ -26,7 +26,7 @@ what these are added to have the cache together. But each chunk costs some time 
 LEAST = CHUNK // 4
 """No fewer edges at once, however wide their rows are."""
 FEW = 2
-"""So many chunks, as of a batch of molecules, are taken at once (``few.py``)."""
+"""So many chunks, as of a batch of molecules, are taken at once (``eager.py``)."""
 WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 HUB = 2048
@@ -187,7 +187,7 @@ def has_kernel(device: torch.device) -> bool:
     return select(None, device) == "cpu" and not torch_internals.dispatch_mode_active()
 
 
-def is_few(layout: Layout) -> bool:
+def is_small(layout: Layout) -> bool:
     """Whether all edges are taken at once."""
     return layout.col.numel() <= FEW * CHUNK
 

@@ -22,7 +22,7 @@ from gattn.ops.edges import sum_laid_out
 
 
 @dataclass(frozen=True, eq=False)
-class AllEdges:
+class EdgeIndexing:
     """The edges of a graph in the layout's order, and how rows come to them and go from them."""
 
     edge: Tensor
@@ -34,12 +34,12 @@ class AllEdges:
     by_destination: Layout
 
     @classmethod
-    def of(cls, graph: Graph) -> AllEdges:
+    def of(cls, graph: Graph) -> EdgeIndexing:
         """Those of a graph, with which they are kept."""
         return cached(graph, "all edges", lambda: cls._of(graph.layout))
 
     @classmethod
-    def _of(cls, layout: Layout) -> AllEdges:
+    def _of(cls, layout: Layout) -> EdgeIndexing:
         edge = layout.perm
         number = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
         each, destination = number[:-1], layout.destinations().to(edge.dtype)
@@ -92,7 +92,9 @@ class _Permuted(torch.autograd.Function):
         return _Permuted.apply(grad, ctx.inverse, ctx.index), None, None
 
 
-def holds_others(made: Tensor, given: Sequence[Tensor], begins: Sequence[Node | None]) -> bool:
+def captures_other_tensors(
+    made: Tensor, given: Sequence[Tensor], begins: Sequence[Node | None]
+) -> bool:
     """Whether other tensors than those it was given would have gradients of what a function made.
 
     ``begins`` are the ``grad_fn`` of those as they were given: the function may write to them. A

@@ -22,7 +22,7 @@ Tensors: TypeAlias = "Tensor | Sequence[Tensor] | Mapping[str, Tensor] | None"
 """One tensor, several, several by name, or none; a user's function is given the same."""
 
 
-def tensors_of(argument: Tensors) -> list[Tensor]:
+def flat_tensors(argument: Tensors) -> list[Tensor]:
     """Its tensors in a row."""
     if argument is None:
         return []
@@ -31,7 +31,7 @@ def tensors_of(argument: Tensors) -> list[Tensor]:
     return list(argument.values() if isinstance(argument, Mapping) else argument)
 
 
-class Form(NamedTuple):
+class ArgumentSpec(NamedTuple):
     """How an argument is made of tensors."""
 
     names: tuple[str, ...] | None
@@ -39,10 +39,10 @@ class Form(NamedTuple):
     count: int
 
     @classmethod
-    def of(cls, argument: Tensors) -> Form:
+    def of(cls, argument: Tensors) -> ArgumentSpec:
         """That of an argument."""
         names = tuple(argument) if isinstance(argument, Mapping) else None
-        return cls(names, isinstance(argument, Tensor), len(tensors_of(argument)))
+        return cls(names, isinstance(argument, Tensor), len(flat_tensors(argument)))
 
     def build(self, tensors: Sequence[Tensor]) -> Any:
         """The argument again, of these tensors."""
@@ -53,12 +53,12 @@ class Form(NamedTuple):
         return tuple(tensors) if self.count else None
 
 
-class Call(NamedTuple):
+class EdgeFunction(NamedTuple):
     """The user's function, as one of tensors in a row: those of its arguments, then parameters."""
 
     function: Callable[..., Tensor]
-    forms: tuple[Form, ...]
-    weighed: bool
+    forms: tuple[ArgumentSpec, ...]
+    has_weight: bool
     """Whether a weight for each edge comes first, with which the result is multiplied."""
     module: Module | None
     """Whose parameters they are."""
@@ -67,14 +67,14 @@ class Call(NamedTuple):
 
     @classmethod
     def of(
-        cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], weighed: bool
-    ) -> Call:
+        cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], has_weight: bool
+    ) -> EdgeFunction:
         """Of a function, a module, or a method of a module, for these arguments."""
-        function = _as_it_is(torch_internals.uncompiled(function))
+        function = _snapshot_closure(torch_internals.uncompiled(function))
         owner = _owner(function)
         module = owner if owner is function or owner is None else _Method(function)
         slots = () if module is None else _slots(module)
-        return cls(function, tuple(map(Form.of, arguments)), weighed, module, slots)
+        return cls(function, tuple(map(ArgumentSpec.of, arguments)), has_weight, module, slots)
 
     def parameters(self) -> list[Tensor]:
         """What of the function is learned."""
@@ -95,7 +95,7 @@ class Call(NamedTuple):
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """What the function gives for a batch of edges, times its weights if it has some."""
-        if self.weighed:
+        if self.has_weight:
             weight, made = tensors[0], self._call(*tensors[1:])
             if made.dim() != 3 or made.shape[:2] != weight.shape:
                 raise ValueError(
@@ -105,7 +105,7 @@ class Call(NamedTuple):
             return weight.unsqueeze(-1).to(made.dtype) * made
         return self._call(*tensors)
 
-    def as_it_is(self, *tensors: Tensor) -> Tensor:
+    def call_in_place(self, *tensors: Tensor) -> Tensor:
         """The same where the parameters are the module's own."""
         return self._replace(module=None, slots=())(*tensors)
 
@@ -148,7 +148,7 @@ _EXCHANGE = threading.RLock()
 """Held while modules have other tensors in place of their parameters: every thread sees those."""
 
 
-def alone(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
+def parameter_lock(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
     """Keep other threads out while a module's parameters are read, or exchanged for a call."""
     if _owner(function) is None or torch.compiler.is_compiling():  # which exchanges nothing
         return contextlib.nullcontext()
@@ -161,12 +161,12 @@ def _owner(function: Callable[..., Tensor]) -> Module | None:
     return owner if isinstance(owner, Module) else None
 
 
-def _as_it_is(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function with what its variables from outside hold now, and not by the time it is
     called again, as in a loop over temperatures."""
     if not isinstance(function, types.FunctionType) or not function.__closure__:
         return function
-    cells = tuple(map(_as_cell_is, function.__closure__))
+    cells = tuple(map(_snapshot_cell, function.__closure__))
     own = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
     )
@@ -175,7 +175,7 @@ def _as_it_is(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return own
 
 
-def _as_cell_is(cell: types.CellType) -> types.CellType:
+def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
     except ValueError:  # it holds nothing yet
@@ -209,7 +209,7 @@ class _Method(Module):
 
 
 def compiled(
-    function: Callable[..., Any], call: Call, edges: int, device: torch.device
+    function: Callable[..., Any], call: EdgeFunction, edges: int, device: torch.device
 ) -> Callable[..., Any]:
     """A function that makes this call for so many edges, compiled by torch, where it finds what it
     compiles with."""
@@ -238,7 +238,7 @@ _uncompilable: dict[types.CodeType | None, str] = {}
 """Error of torch's compiler by code of a function that it could not compile."""
 
 
-def compile_obstacle(call: Call, device: torch.device) -> str:
+def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
     """Say why a function runs uncompiled on many edges; empty if torch compiles it.
 
     It does not compile: what torch cannot compile is known after the first call of a process.

@@ -9,14 +9,20 @@ import torch
 from torch import Tensor
 
 from gattn.compat import torch as torch_internals
-from gattn.ops.registration.operator import Derivative, Given, Gradients, Operator, below_autograd
+from gattn.ops.registration.operator import (
+    Derivative,
+    Gradients,
+    Operator,
+    SavedValues,
+    below_autograd,
+)
 
 
 def by_reference(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, given: SavedValues, wanted: frozenset[str]
 ) -> Gradients:
     """Differentiate the reference; the gradients are themselves differentiable."""
-    rest = [given[name] for name in operator.of_reference]
+    rest = [given[name] for name in operator.reference_args]
     reference = operator.reference
     assert reference is not None
     inputs = tuple(given[name] for name in operator.inputs)
@@ -37,7 +43,7 @@ def by_kernel(
     names = tuple(called.get(name, name) for name in backward.parameters)
 
     def derivative(
-        operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+        operator: Operator, grad: Tensor, given: SavedValues, wanted: frozenset[str]
     ) -> Gradients:
         if torch.is_grad_enabled():
             return by_reference(operator, grad, given, wanted)

@@ -22,10 +22,10 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.backend import launchers, select
 from gattn.ops.registration.shapes import Out, Shapes
 
-Given = dict[str, Any]
+SavedValues = dict[str, Any]
 """What an operator was called with and what it returned, by name, as far as it is kept."""
 Gradients = Mapping[str, Tensor | None]
-Derivative = Callable[["Operator", Tensor, Given, frozenset[str]], Gradients]
+Derivative = Callable[["Operator", Tensor, SavedValues, frozenset[str]], Gradients]
 """(operator, gradient of its first output, what was given, inputs whose gradients are wanted)."""
 Setting = type[float] | type[bool] | tuple[str, ...]
 """A number, a boolean, or a choice among words."""
@@ -33,7 +33,7 @@ Setting = type[float] | type[bool] | tuple[str, ...]
 OPERATORS: dict[str, Operator] = {}
 """Every operator that is declared, by name."""
 
-LENGTHS: dict[str, str | None] = {
+DIMENSIONS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
     "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
@@ -68,8 +68,8 @@ class Operator:
         seed: bool = False,
         settings: Mapping[str, Setting] | None = None,
         flags: Iterable[str] = (),
-        instead: Mapping[str, str] | None = None,
-        lengths: Mapping[str, str | None] = LENGTHS,
+        fallback_input: Mapping[str, str] | None = None,
+        lengths: Mapping[str, str | None] = DIMENSIONS,
         reference: Callable[..., Tensor] | None = None,
         derivative: Derivative | None = None,
         saves: Iterable[str] = (),
@@ -85,7 +85,7 @@ class Operator:
             seed: whether it takes the generator's key, or None for no dropout.
             settings: numbers, booleans and choices.
             flags: booleans that the reference does not take.
-            instead: for an input that may be absent, the one that then stands for it.
+            fallback_input: for an input that may be absent, the one that then stands for it.
             lengths: what the C++ kernel calls the lengths that letters stand for.
             reference: the operator in plain PyTorch.
             derivative: how the gradients of its inputs are found from that of its first output.
@@ -97,7 +97,7 @@ class Operator:
         types |= {"layout": "Tensor[]"} if layout else {}
         types |= {"seed": "Tensor?"} if seed else {}
         types |= {n: "str" if isinstance(t, tuple) else t.__name__ for n, t in settings.items()}
-        self.of_reference = tuple(types)[len(inputs) :]
+        self.reference_args = tuple(types)[len(inputs) :]
         """What the reference takes after the inputs."""
         types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
 
@@ -105,8 +105,8 @@ class Operator:
         self.inputs, self.parameters, self.outputs = tuple(inputs), tuple(types), tuple(outputs)
         self.reference, self.derivative = reference, derivative
         self.shapes, self.settings, self.flags = dict(inputs), dict(settings), tuple(flags)
-        self.instead = dict(instead or {})
-        self._shapes = Shapes(self.parameters, inputs, outputs, self.instead)
+        self.fallback_input = dict(fallback_input or {})
+        self._shapes = Shapes(self.parameters, inputs, outputs, self.fallback_input)
         unknown = set(self._shapes.letters) - lengths.keys()
         if unknown:
             raise ValueError(f"{name}: lengths must say what {min(unknown)!r} is to a C++ kernel")
@@ -176,7 +176,9 @@ class Operator:
             return torch_internals.map_one_by_one(overload, args)
 
         def fake(*args: Any) -> Any:
-            return self._returned(self._shapes.room(args, self._shapes.lengths(args), _fake_empty))
+            return self._returned(
+                self._shapes.allocate_outputs(args, self._shapes.lengths(args), _fake_empty)
+            )
 
         _library.impl(name, kernel, "CompositeExplicitAutograd")
         _library.impl(name, autograd, "Autograd")
@@ -188,7 +190,7 @@ class Operator:
     def _on_cpu(self, args: Sequence[Any]) -> Any:
         """Make room for the outputs and launch the C++ kernel."""
         lengths = self._shapes.lengths(args)
-        outputs = self._shapes.room(args, lengths, cpu.empty)
+        outputs = self._shapes.allocate_outputs(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]
         for position, words in self._words:
             values[position] = words.index(args[position])
@@ -226,29 +228,29 @@ class Operator:
             tensors += args[self._layout]
         return tensors, args[self._unsaved_at]
 
-    def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> Given:
+    def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> SavedValues:
         """What was kept, by name."""
-        given: Given = dict(zip(self._saved, tensors))
+        given: SavedValues = dict(zip(self._saved, tensors))
         if self._layout is not None:
             given["layout"] = Layout(*tensors[len(self._saved) :])
         given.update(zip(self._unsaved, rest))
         return given
 
-    def renew(self, given: Given) -> None:
+    def recompute_output(self, given: SavedValues) -> None:
         """Compute the first output once more, with the very bits, from what was kept."""
         assert self.keeps_out is not None
         found = below_autograd(self.overload, *map(given.__getitem__, self.parameters))
         given[self._saved[self.keeps_out]] = found if isinstance(found, Tensor) else found[0]
 
 
-class Kept(NamedTuple):
+class WriteGuard(NamedTuple):
     """Whether a tensor was written to since, told without keeping its memory."""
 
     witness: Tensor
     version: int
 
     @classmethod
-    def of(cls, out: Tensor) -> Kept:
+    def of(cls, out: Tensor) -> WriteGuard:
         """A tensor of no memory, in which torch counts the writes to the other."""
         witness = out.detach()
         witness.data = _NOTHING
@@ -276,7 +278,7 @@ class _Recorded(torch.autograd.Function):
         tensors, ctx.rest = operator.keep(args, outputs)
         ctx.operator, ctx.kept, at = operator, None, operator.keeps_out
         if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
-            ctx.kept = Kept.of(outputs[0])
+            ctx.kept = WriteGuard.of(outputs[0])
             tensors[at] = outputs[0].data
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -296,7 +298,7 @@ class _Recorded(torch.autograd.Function):
             wanted = frozenset([name for name, is_needed in needed if is_needed])
             given = operator.given(tensors, ctx.rest)
             if ctx.kept is not None and ctx.kept.is_written():
-                operator.renew(given)
+                operator.recompute_output(given)
             found = operator.derivative(operator, grads[0], given, wanted)
             found = {name: found[name] for name in wanted}
         return None, *map(found.get, operator.parameters)
