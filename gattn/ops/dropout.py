@@ -50,10 +50,10 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
 
 
 def _dropout_gradients(
-    operator: Operator, grad: Tensor, given: SavedValues, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
     """The same mask on the gradient."""
-    return {"x": operator.overload(grad, given["seed"], given["dropout"], given["backend"])}
+    return {"x": operator.overload(grad, saved["seed"], saved["dropout"], saved["backend"])}
 
 
 _dropout = Operator(

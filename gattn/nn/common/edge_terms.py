@@ -106,8 +106,8 @@ def read_terms(
     if attn_bias is not None:
         attn_bias = edge_rows(edge_index, attn_bias, "attn_bias", heads)
         if attn_bias.dtype == torch.bool:
-            kept = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
-            attn_bias = kept.masked_fill(~attn_bias, -torch.inf)
+            retained = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
+            attn_bias = retained.masked_fill(~attn_bias, -torch.inf)
         attn_bias = as_columns(_checked("attn_bias", attn_bias, like))
     if edge_weight is not None:
         edge_weight = edge_rows(edge_index, edge_weight, "edge_weight", 1).flatten()
@@ -145,10 +145,12 @@ def read_typed_terms(
         TypeError: for anything but dictionaries.
         ValueError: for a type of which the graph has no edges.
     """
-    for name, given in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"{name} must be a dictionary by edge type; got {type(given).__name__}")
-        unknown = set(given or {}) - set(graphs)
+    for name, supplied in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
+        if supplied is not None and not isinstance(supplied, Mapping):
+            raise TypeError(
+                f"{name} must be a dictionary by edge type; got {type(supplied).__name__}"
+            )
+        unknown = set(supplied or {}) - set(graphs)
         if unknown:
             raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
     weight, bias = edge_weight or {}, attn_bias or {}

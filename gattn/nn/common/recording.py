@@ -68,7 +68,7 @@ class AttentionRecord:
 class _Recorder:
     """What one ``record_attention`` has seen, and the layers that are running now."""
 
-    found: list[AttentionRecord] = field(default_factory=list)
+    records: list[AttentionRecord] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
     thread: int = field(default_factory=threading.get_ident)
 
@@ -135,12 +135,12 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
     stops = [recorder.watch(m, name) for name, m in model.named_modules() if _is_ours(m)]
     _RECORDERS.append(recorder)
     try:
-        yield recorder.found
+        yield recorder.records
     finally:
         _RECORDERS.remove(recorder)
         for stop in stops:
             stop()
-    if not recorder.found:
+    if not recorder.records:
         raise RuntimeError(
             f"no attention was recorded of this {type(model).__name__}: "
             + (
@@ -168,8 +168,8 @@ def record(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> 
     for recorder in _RECORDERS:
         if recorder.is_active:
             module = recorder.running[-1]
-            found = AttentionRecord(module, graph.edge_index, weights, graph.size, edge_type)
-            recorder.found.append(found)
+            result = AttentionRecord(module, graph.edge_index, weights, graph.size, edge_type)
+            recorder.records.append(result)
 
 
 def _is_ours(module: Module) -> bool:

@@ -128,8 +128,8 @@ class DotScore(NamedTuple):
 
     def plus(self, terms: EdgeTerms) -> DotScore:
         """This score and the bias of each edge."""
-        own = self.attn_bias
-        bias = terms.bias_like(self.query) if own is None else terms.biased(own)
+        local = self.attn_bias
+        bias = terms.bias_like(self.query) if local is None else terms.biased(local)
         return self._replace(attn_bias=bias)
 
     def sum_values(
@@ -179,8 +179,8 @@ class SortedScore(NamedTuple):
 
     def plus(self, terms: EdgeTerms) -> SortedScore:
         """This score and the bias of each edge."""
-        own = self.attn_bias
-        bias = terms.bias_like(self.score) if own is None else terms.biased(own)
+        local = self.attn_bias
+        bias = terms.bias_like(self.score) if local is None else terms.biased(local)
         return self._replace(attn_bias=bias)
 
     def sum_values(
@@ -269,8 +269,8 @@ def attend_with_score(
 
     ``edge_type`` is what a record of the weights says of the edges.
     """
-    asked = want_weights or is_recording()
-    out, weights = attend_unrecorded(score, value, graph, terms, dropout, asked)
+    want_any = want_weights or is_recording()
+    out, weights = attend_unrecorded(score, value, graph, terms, dropout, want_any)
     if weights is not None:
         record(weights, graph, edge_type)
     return out, weights if want_weights else None

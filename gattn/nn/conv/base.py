@@ -87,9 +87,9 @@ class AttentionConv(TermsEdgeByEdge):
         is_checkpointed = bool(options.pop("checkpoint", False))
         unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
         if unknown:
-            own = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
+            local = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
             raise TypeError(
-                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(own)}"
+                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(local)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
         if is_checkpointed:  # else the class says it: a layer has no more attributes than PyG's
@@ -117,9 +117,9 @@ class AttentionConv(TermsEdgeByEdge):
     @classmethod
     def _note(cls) -> None:
         """Note the equations of the class, once PyG has written its own into it."""
-        found = pyg_internals.equations(cls)
-        if found != cls._noted[1]:
-            cls._noted = pyg_internals.overridden(cls), found
+        result = pyg_internals.equations(cls)
+        if result != cls._noted[1]:
+            cls._noted = pyg_internals.overridden(cls), result
 
     @property
     def _overrides(self) -> str:
@@ -151,8 +151,8 @@ class AttentionConv(TermsEdgeByEdge):
         for name in self._edge_maps:
             if not self._is_readable(name):
                 return f"{name} does more than multiply and add its bias"
-        if own := self._slow_setting():
-            return own
+        if local := self._slow_setting():
+            return local
         for name in pyg_internals.replaced_methods(self):
             return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)

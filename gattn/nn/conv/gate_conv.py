@@ -103,8 +103,8 @@ class GATEConv(AttentionConv):
             The new node features.
         """
         if x.dim() != 2:
-            wanted = self.att_r.shape[1]
-            raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
+            expected = self.att_r.shape[1]
+            raise ValueError(f"x must have shape (n, {expected}); got {tuple(x.shape)}")
         graph, bonds = read_edges(edge_index, edge_attr, x, x)
         self._check(bonds)
         assert bonds is not None

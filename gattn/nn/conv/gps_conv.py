@@ -237,9 +237,9 @@ class GPSConv(Module):
         )
 
 
-def _check_no_edges(attn_type: str, *given: Any) -> None:
+def _check_no_edges(attn_type: str, *supplied: Any) -> None:
     """Raise where an attention among all nodes is given edges."""
-    if any(one is not None for one in given):
+    if any(one is not None for one in supplied):
         raise ValueError(
             f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
         )

@@ -142,14 +142,14 @@ class _Update(Module):
     """What follows the attention: a map, a residual, an MLP, and norms, of nodes or of edges."""
 
     def __init__(
-        self, given: int, width: int, dropout: float, residual: bool, wanted: tuple[bool, bool]
+        self, supplied: int, width: int, dropout: float, residual: bool, expected: tuple[bool, bool]
     ) -> None:
         super().__init__()
         self.dropout, self.residual = dropout, residual
-        self.adds_input = residual and given == width
+        self.adds_input = residual and supplied == width
         self.lin_out = Linear(width, width)
         self.mlp = feed_forward(width, 2 * width, "relu", dropout)
-        self.norm1, self.norm2 = norms(width, *wanted), norms(width, *wanted)
+        self.norm1, self.norm2 = norms(width, *expected), norms(width, *expected)
 
     def reset_parameters(self) -> None:
         for module in self.children():

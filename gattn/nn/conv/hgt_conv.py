@@ -137,8 +137,8 @@ class HGTConv(AttentionConv):
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:
-                known = list(self.edge_types_map)
-                raise ValueError(f"edge_index_dict must hold edge types of {known}; got {key}")
+                recognized = list(self.edge_types_map)
+                raise ValueError(f"edge_index_dict must hold edge types of {recognized}; got {key}")
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()
@@ -173,8 +173,8 @@ class HGTConv(AttentionConv):
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
-        score, asked = DotScore(query, key), is_recording()
-        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, asked)
+        score, want_any = DotScore(query, key), is_recording()
+        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, want_any)
         if weights is not None:
             parts = weights.split([graph.num_edges for graph in graphs.values()])
             for (edge_type, graph), part in zip(graphs.items(), parts):

@@ -217,12 +217,12 @@ def _pairs(
     check_tensor("x", x)
     if x.dim() != 2:
         raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
-    given = {"hyperedge_weight": weight, "hyperedge_attr": attr}
-    told = {name: tensor.shape[0] for name, tensor in given.items() if tensor is not None}
+    supplied = {"hyperedge_weight": weight, "hyperedge_attr": attr}
+    reported = {name: tensor.shape[0] for name, tensor in supplied.items() if tensor is not None}
     if isinstance(hyperedge_index, Graph):
         count = hyperedge_index.num_dst
-    elif count is None and told:
-        count = max(told.values())
+    elif count is None and reported:
+        count = max(reported.values())
     elif count is None:
         if torch.compiler.is_exporting():
             raise ValueError(
@@ -231,7 +231,7 @@ def _pairs(
             )
         count = int(hyperedge_index[1].max()) + 1 if hyperedge_index.numel() else 0
     pairs = as_graph(hyperedge_index, (x.shape[0], count))
-    for name, rows in told.items():
+    for name, rows in reported.items():
         if rows != count and bool(pairs.in_degree()[rows:].any() if rows < count else rows > count):
             raise ValueError(f"{name} must have {count} rows, one a hyperedge; got {rows}")
     return pairs

@@ -201,8 +201,8 @@ class PointTransformerConv(AttentionConv):
             alpha = edge_softmax(
                 terms.biased(_scores(query[destination], key[source], offset, self.attn_nn)), graph
             )
-            made = (value[source] + offset).unsqueeze(-1)
-            return aggregate(terms.weighted(alpha), made, graph.incidence()).squeeze(-1)
+            built = (value[source] + offset).unsqueeze(-1)
+            return aggregate(terms.weighted(alpha), built, graph.incidence()).squeeze(-1)
         alpha = edge_softmax(terms.biased(edgewise(parts.scores, graph, *ends)), graph)
         if is_recording():
             record(alpha, graph)

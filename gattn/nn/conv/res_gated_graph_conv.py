@@ -179,8 +179,8 @@ class ResGatedGraphConv(AttentionConv):
         message = _Message(self.act, maps, self.edge_dim or 0)
         if torch.compiler.is_compiling():  # which takes no module that is made on the way
             source, destination = graph.edge_index
-            made = message(key[destination], edge_attr, (query[source], value[source]))
-            return aggregate(weight, made, graph.incidence())
+            built = message(key[destination], edge_attr, (query[source], value[source]))
+            return aggregate(weight, built, graph.incidence())
         ends = ("destination", key), ("edge", edge_attr)
         if is_recording():
             gates = edgewise(_Learned(message, message.gates), graph, *ends, ("source", query))
@@ -222,9 +222,9 @@ class ResGatedGraphConv(AttentionConv):
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
         """Edge features [e, edge_dim], or none where the layer was made without."""
         if (edge_attr is None) != (self.edge_dim is None):
-            wanted = "takes no" if self.edge_dim is None else "needs"
+            expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(
-                f"{self} was made with edge_dim={self.edge_dim} and {wanted} edge_attr"
+                f"{self} was made with edge_dim={self.edge_dim} and {expected} edge_attr"
             )
         if edge_attr is None or self.edge_dim is None:
             return None

@@ -91,8 +91,8 @@ class Set2Set(SegmentReadout):
             query, state = self.lstm(memory.unsqueeze(0), state)
             query = query.view(segments.num_dst, self.in_channels).to(x.dtype)
             score = DotScore(query.unsqueeze(1), value, scale=1.0)
-            found, weights = attend_with_score(score, value, segments, want_weights=want_weights)
-            memory = torch.cat([query, found.squeeze(1)], dim=-1)
+            result, weights = attend_with_score(score, value, segments, want_weights=want_weights)
+            memory = torch.cat([query, result.squeeze(1)], dim=-1)
         return memory, weights
 
     def __repr__(self) -> str:

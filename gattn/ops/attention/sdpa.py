@@ -175,19 +175,19 @@ class _Dense(torch.autograd.Function):
         q, k, v, *saved = ctx.saved_tensors
         if torch.is_grad_enabled() or not saved:
             with sdpa_kernel(SDPBackend.MATH):
-                found = reference_gradients(
+                result = reference_gradients(
                     lambda q, k, v: _dense(q, k, v, ctx.causal, ctx.scale), (q, k, v), grads
                 )
-            return *found, None, None
+            return *result, None, None
         out, logsumexp = saved
         if ctx.kept.is_written():
             out, _ = _with_logsumexp(q, k, v, ctx.causal, ctx.scale)
         assert torch_internals.flash_attention is not None
         turned = (t.transpose(1, 2) for t in (*grads, q, k, v, out))
-        found = torch_internals.flash_attention.backward(
+        result = torch_internals.flash_attention.backward(
             *turned, logsumexp, 0.0, ctx.causal, scale=ctx.scale
         )
-        return *(grad.transpose(1, 2) for grad in found), None, None
+        return *(grad.transpose(1, 2) for grad in result), None, None
 
 
 def _with_logsumexp(

@@ -234,13 +234,13 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
         return scores.sigmoid()
     if normalize == "none":
         return scores
-    (own,) = to_acc(scores)
+    (separate,) = to_acc(scores)
     if normalize == "mean":
-        total = graph.in_degree().to(own.dtype).unsqueeze(1)
+        total = graph.in_degree().to(separate.dtype).unsqueeze(1)
     else:
-        total = sum_incoming(own, graph)
-        total = total.masked_fill(sum_incoming(own.detach().abs(), graph) == 0, 1)
-    return (own / to_edges(total, graph)).to(scores.dtype)
+        total = sum_incoming(separate, graph)
+        total = total.masked_fill(sum_incoming(separate.detach().abs(), graph) == 0, 1)
+    return (separate / to_edges(total, graph)).to(scores.dtype)
 
 
 def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
@@ -251,9 +251,9 @@ def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
     return graph, dict(zip(rows, gathered)) if isinstance(rows, dict) else gathered
 
 
-def _check_rows(name: str, given: Tensors, count: int, place: str, graph: Graph) -> None:
+def _check_rows(name: str, supplied: Tensors, count: int, place: str, graph: Graph) -> None:
     """Raise unless every tensor has a row for each node or edge, and is on the graph's device."""
-    for tensor in flat_tensors(given):
+    for tensor in flat_tensors(supplied):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:
             raise ValueError(

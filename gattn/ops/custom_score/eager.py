@@ -57,13 +57,15 @@ class EdgeIndexing:
         layout = self.by_source if place == "source" else self.by_destination
         return cast(Tensor, _Rows.apply(values, layout))
 
-    def put(self, made: Tensor, place: str) -> Tensor:
+    def put(self, output: Tensor, place: str) -> Tensor:
         """[e, ...] where it belongs: "edge", "position", or its sums at each "destination"."""
         if place == "position":  # no tensor of the function's own, which others may write to
-            return made.clone(memory_format=torch.contiguous_format)
+            return output.clone(memory_format=torch.contiguous_format)
         if place == "edge":
-            return cast(Tensor, _Permuted.apply(made, self.position, self.edge))
-        return sum_laid_out(made.to(acc_dtype(made.dtype)), self.by_destination).to(made.dtype)
+            return cast(Tensor, _Permuted.apply(output, self.position, self.edge))
+        return sum_laid_out(output.to(acc_dtype(output.dtype)), self.by_destination).to(
+            output.dtype
+        )
 
 
 class _Rows(torch.autograd.Function):
@@ -93,22 +95,22 @@ class _Permuted(torch.autograd.Function):
 
 
 def captures_other_tensors(
-    made: Tensor, given: Sequence[Tensor], begins: Sequence[Node | None]
+    output: Tensor, supplied: Sequence[Tensor], begins: Sequence[Node | None]
 ) -> bool:
     """Whether other tensors than those it was given would have gradients of what a function made.
 
     ``begins`` are the ``grad_fn`` of those as they were given: the function may write to them. A
     tensor that was made of them before is not told from them.
     """
-    own = {id(tensor) for tensor in given}
+    local = {id(tensor) for tensor in supplied}
     seen = {node for node in begins if node is not None}
-    waiting: list[Node | None] = [made.grad_fn] if made.requires_grad else []
+    waiting: list[Node | None] = [output.grad_fn] if output.requires_grad else []
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if id(getattr(node, "variable", given[0])) not in own:
+        if id(getattr(node, "variable", supplied[0])) not in local:
             return True
         waiting += [before for before, _ in node.next_functions]
     return False

@@ -83,11 +83,11 @@ class EdgeFunction(NamedTuple):
     def versions(self) -> list[tuple[Tensor, int]]:
         """The module's buffers, and how often each was written to."""
         buffers = [] if self.module is None else self.module.buffers()
-        return [(own, own._version) for own in buffers if not own.is_inference()]
+        return [(local, local._version) for local in buffers if not local.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
         """Raise where a buffer was written to since: the function would give something else."""
-        if any(own._version != version for own, version in versions):
+        if any(local._version != version for local, version in versions):
             raise RuntimeError(
                 "a buffer of the module whose function of edges is differentiated was written to "
                 "after forward: backward calls the function again, and needs it as it was"
@@ -96,13 +96,13 @@ class EdgeFunction(NamedTuple):
     def __call__(self, *tensors: Tensor) -> Tensor:
         """What the function gives for a batch of edges, times its weights if it has some."""
         if self.has_weight:
-            weight, made = tensors[0], self._call(*tensors[1:])
-            if made.dim() != 3 or made.shape[:2] != weight.shape:
+            weight, output = tensors[0], self._call(*tensors[1:])
+            if output.dim() != 3 or output.shape[:2] != weight.shape:
                 raise ValueError(
                     f"message must give (b, {weight.shape[1]}, c), a row for each of b edges and "
-                    f"head; of {weight.shape[0]} edges it gave {tuple(made.shape)}"
+                    f"head; of {weight.shape[0]} edges it gave {tuple(output.shape)}"
                 )
-            return weight.unsqueeze(-1).to(made.dtype) * made
+            return weight.unsqueeze(-1).to(output.dtype) * output
         return self._call(*tensors)
 
     def call_in_place(self, *tensors: Tensor) -> Tensor:
@@ -116,8 +116,8 @@ class EdgeFunction(NamedTuple):
             start += form.count
         if self.module is None:
             return self.function(*arguments)
-        given = tensors[start:]
-        parameters = {name: given[i] for name, i in self.slots}
+        supplied = tensors[start:]
+        parameters = {name: supplied[i] for name, i in self.slots}
         return torch.func.functional_call(
             self.module, parameters, tuple(arguments), tie_weights=False
         )
@@ -167,12 +167,12 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     if not isinstance(function, types.FunctionType) or not function.__closure__:
         return function
     cells = tuple(map(_snapshot_cell, function.__closure__))
-    own = types.FunctionType(
+    local = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
     )
-    own.__kwdefaults__, own.__qualname__ = function.__kwdefaults__, function.__qualname__
-    own.__dict__.update(function.__dict__)  # where torch.compiler.disable leaves its mark
-    return own
+    local.__kwdefaults__, local.__qualname__ = function.__kwdefaults__, function.__qualname__
+    local.__dict__.update(function.__dict__)  # where torch.compiler.disable leaves its mark
+    return local
 
 
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
@@ -215,13 +215,13 @@ def compiled(
     compiles with."""
     if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function
-    own = _compiled(function, call.code, edges)
+    local = _compiled(function, call.code, edges)
 
     def attempt(*arguments: Any) -> Any:
         try:
-            return own(*arguments)
+            return local(*arguments)
         except Exception as error:
-            made = function(*arguments)  # what is wrong with the user's function itself is raised
+            output = function(*arguments)  # what is wrong with the user's function itself is raised
             message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             _uncompilable[call.code] = message
             warnings.warn(
@@ -229,7 +229,7 @@ def compiled(
                 f"({message})",
                 stacklevel=2,
             )
-            return made
+            return output
 
     return attempt
 
@@ -259,12 +259,12 @@ def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) ->
     """A copy of the function for each code of a user, and number of edges: what torch compiles it
     keeps by code, and of other sizes it would make code for any size."""
     assert isinstance(function, types.FunctionType)
-    own = types.FunctionType(
+    local = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__,
         function.__defaults__, function.__closure__,
     )  # fmt: skip
-    own.__kwdefaults__ = function.__kwdefaults__
-    return torch.compile(own)
+    local.__kwdefaults__ = function.__kwdefaults__
+    return torch.compile(local)
 
 
 @functools.cache

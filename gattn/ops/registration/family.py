@@ -46,8 +46,8 @@ class Family:
                 ``wants_NAME`` tells it.
         """
         optional_grads = tuple(optional_grads)
-        first, *kept = outputs
-        statistics = ["out_acc", *(n for n in kept if n != "out_acc")]
+        first, *retained = outputs
+        statistics = ["out_acc", *(n for n in retained if n != "out_acc")]
 
         def gradient(name: str, shape: str) -> Out:
             conditions = [name] if shape.endswith("?") else []

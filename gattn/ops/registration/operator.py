@@ -141,16 +141,20 @@ class Operator:
     def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
         """Define and implement it with the dispatcher."""
         name = self.name
-        taken = ", ".join(f"{kind} {n}" for n, kind in types.items())
+        selected = ", ".join(f"{kind} {n}" for n, kind in types.items())
         returned = ", ".join(["Tensor"] * len(self.outputs))
         returned = returned if len(self.outputs) == 1 else f"({returned})"
-        _library.define(f"{name}({taken}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
+        _library.define(f"{name}({selected}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
         at_seed = self.parameters.index("seed") if "seed" in types else None
 
         def kernel(*args: Any) -> Any:
-            if at_seed is not None and (given := args[at_seed]) is not None and given.numel() != 2:
-                raise ValueError(_SEED.format(name=name, shape=list(given.shape)))
+            if (
+                at_seed is not None
+                and (supplied := args[at_seed]) is not None
+                and supplied.numel() != 2
+            ):
+                raise ValueError(_SEED.format(name=name, shape=list(supplied.shape)))
             if args[-1] == "cpu":
                 return self._on_cpu(args)
             return getattr(launchers(args[-1]), name)(*args[:-1])
@@ -230,17 +234,17 @@ class Operator:
 
     def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> SavedValues:
         """What was kept, by name."""
-        given: SavedValues = dict(zip(self._saved, tensors))
+        supplied: SavedValues = dict(zip(self._saved, tensors))
         if self._layout is not None:
-            given["layout"] = Layout(*tensors[len(self._saved) :])
-        given.update(zip(self._unsaved, rest))
-        return given
+            supplied["layout"] = Layout(*tensors[len(self._saved) :])
+        supplied.update(zip(self._unsaved, rest))
+        return supplied
 
-    def recompute_output(self, given: SavedValues) -> None:
+    def recompute_output(self, supplied: SavedValues) -> None:
         """Compute the first output once more, with the very bits, from what was kept."""
         assert self.keeps_out is not None
-        found = below_autograd(self.overload, *map(given.__getitem__, self.parameters))
-        given[self._saved[self.keeps_out]] = found if isinstance(found, Tensor) else found[0]
+        result = below_autograd(self.overload, *map(supplied.__getitem__, self.parameters))
+        supplied[self._saved[self.keeps_out]] = result if isinstance(result, Tensor) else result[0]
 
 
 class WriteGuard(NamedTuple):
@@ -273,8 +277,8 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
-        found = below_autograd(operator.overload, *args)
-        outputs = (found,) if isinstance(found, Tensor) else tuple(found)
+        result = below_autograd(operator.overload, *args)
+        outputs = (result,) if isinstance(result, Tensor) else tuple(result)
         tensors, ctx.rest = operator.keep(args, outputs)
         ctx.operator, ctx.kept, at = operator, None, operator.keeps_out
         if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
@@ -283,7 +287,7 @@ class _Recorded(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         if len(outputs) == 1:
-            return found
+            return result
         ctx.mark_non_differentiable(*outputs[1:])
         return outputs
 
@@ -291,17 +295,17 @@ class _Recorded(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
         tensors = ctx.saved_tensors  # read once, as checkpointing demands
-        found: Gradients = {}
+        result: Gradients = {}
         if grads[0] is not None:
             assert operator.derivative is not None
             needed = zip(operator.inputs, ctx.needs_input_grad[1:])
-            wanted = frozenset([name for name, is_needed in needed if is_needed])
-            given = operator.given(tensors, ctx.rest)
+            requested = frozenset([name for name, is_needed in needed if is_needed])
+            supplied = operator.given(tensors, ctx.rest)
             if ctx.kept is not None and ctx.kept.is_written():
-                operator.recompute_output(given)
-            found = operator.derivative(operator, grads[0], given, wanted)
-            found = {name: found[name] for name in wanted}
-        return None, *map(found.get, operator.parameters)
+                operator.recompute_output(supplied)
+            result = operator.derivative(operator, grads[0], supplied, requested)
+            result = {name: result[name] for name in requested}
+        return None, *map(result.get, operator.parameters)
 
 
 def _fake_empty(like: Tensor, *shape: int, dtype: torch.dtype) -> Tensor:
