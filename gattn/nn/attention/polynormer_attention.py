@@ -16,7 +16,7 @@ from gattn.nn.common.segments import within
 from gattn.ops.attention.linear import feature_sums
 
 _SMALLEST = 1e-6
-"""Is added to what is divided by."""
+"""Epsilon added to the denominator."""
 
 
 class PolynormerAttention(Module):

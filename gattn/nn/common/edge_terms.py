@@ -200,7 +200,7 @@ class TermsEdgeByEdge(MessagePassing):
 
     @contextmanager
     def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
-        """Let the equations know of the terms.
+        """Bind edge_weight and attn_bias for this forward, for the equations of PyG.
 
         Raises:
             ValueError: they ran and did not ask, for a subclass overrides what would.

@@ -207,7 +207,7 @@ class AttentionConv(TermsEdgeByEdge):
         )  # fmt: skip
 
     def note_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
-        """Tell who records of the weights that the edge-by-edge path formed.
+        """Pass the edge-by-edge attention weights to active recorders.
 
         Raises:
             RuntimeError: it forms none, or none that can be told, and somebody records.

@@ -181,7 +181,7 @@ class _Plan(NamedTuple):
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """What is done with a chunk, compiled where it pays and nobody watches the operators."""
+        """The chunk function, compiled unless a dispatch mode is active or there are few chunks."""
         if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
             return compiled(function, self.call, chunk.most, self.graph.device)
         return function

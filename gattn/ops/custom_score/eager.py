@@ -23,12 +23,12 @@ from gattn.ops.edges import sum_laid_out
 
 @dataclass(frozen=True, eq=False)
 class EdgeIndexing:
-    """The edges of a graph in the layout's order, and how rows come to them and go from them."""
+    """Gather and scatter indices between the caller's edge order and the layout's."""
 
     edge: Tensor
-    """[e], and so the next: in the caller's order."""
+    """[e]: caller's index of each edge in the layout's order."""
     position: Tensor
-    """Of each of the caller's edges, that in the layout's order."""
+    """[e]: position in the layout's order of each of the caller's edges."""
     by_source: Layout
     """From the edges to their sources."""
     by_destination: Layout

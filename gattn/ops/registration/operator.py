@@ -121,7 +121,7 @@ class Operator:
         self._saved_at = tuple(named.index(n) for n in self._saved)
         first = "out_acc" if self._out_acc is not None else self.outputs[0]
         self.keeps_out = self._saved.index(first) if first in self._saved else None
-        """Where among what is saved the first output stands, or the sum of values in its place."""
+        """Index of the first output (or its sum of values) among the saved tensors, or None."""
         self._unsaved = (*settings, *self.flags, "backend")
         self._unsaved_at = slice(-len(self._unsaved), None)
         self._function = type(f"_{name}", (_Recorded,), {})
@@ -248,7 +248,7 @@ class Operator:
 
 
 class WriteGuard(NamedTuple):
-    """Whether a tensor was written to since, told without keeping its memory."""
+    """Detects in-place writes to a tensor without keeping it alive."""
 
     witness: Tensor
     version: int
