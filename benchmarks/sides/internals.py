@@ -146,4 +146,4 @@ def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
 
 def attend_densely(*arguments: Any) -> Tensor:
     """Attention by such a plan."""
-    return _sdpa().attend(*arguments)
+    return _sdpa().attend_blocks(*arguments)

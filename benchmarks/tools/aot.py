@@ -131,7 +131,7 @@ def call(
         size = [lengths[letter] for letter in letters.rstrip("?").split()]
         is_of_general = name == "edge_weight" or "d" in letters  # runs have no place for these
         is_left_out = not shape.options or (shape.path == "runs" and is_of_general)
-        if letters.endswith("?") and (is_left_out or name in operator.instead):
+        if letters.endswith("?") and (is_left_out or name in operator.fallback_input):
             args[name] = None
         else:
             args[name] = empty(*size, dtype=shape.dtype)

@@ -9,7 +9,7 @@ from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.ops.registration import checks
 from gattn.ops.registration.backend import select
-from gattn.ops.registration.operator import Given, Gradients, Operator, is_transformed
+from gattn.ops.registration.operator import Gradients, Operator, SavedValues, is_transformed
 from gattn.ops.registration.shapes import Out
 
 
@@ -50,10 +50,10 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
 
 
 def _dropout_gradients(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
     """The same mask on the gradient."""
-    return {"x": operator.overload(grad, given["seed"], given["dropout"], given["backend"])}
+    return {"x": operator.overload(grad, saved["seed"], saved["dropout"], saved["backend"])}
 
 
 _dropout = Operator(

@@ -13,7 +13,7 @@ from gattn.kernels import reference
 from gattn.layout.layout import Layout
 from gattn.ops.registration import checks
 from gattn.ops.registration.derivatives import by_kernel
-from gattn.ops.registration.operator import LENGTHS, Given, Gradients, Operator
+from gattn.ops.registration.operator import DIMENSIONS, Gradients, Operator, SavedValues
 from gattn.ops.registration.shapes import Out
 
 
@@ -150,35 +150,35 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
 
 
 def _aggregate_gradients(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
     """Dot products at the edges, and sums over the edges turned round."""
-    weight, value, layout = given["weight"], given["value"], given["layout"]
-    transposed, backend = given["transposed"], given["backend"]
-    found = {}
-    if "weight" in wanted:
+    weight, value, layout = saved["weight"], saved["value"], saved["layout"]
+    transposed, backend = saved["transposed"], saved["backend"]
+    result = {}
+    if "weight" in requested:
         query, key = (value, grad) if transposed else (grad, value)
         if 0 < query.shape[1] < key.shape[1]:  # of the two, key may have the fewer heads
             query = query.repeat(1, key.shape[1] // query.shape[1], 1)
-        found["weight"] = _dot.overload(query, key, layout, backend)
-    if "value" in wanted:
+        result["weight"] = _dot.overload(query, key, layout, backend)
+    if "value" in requested:
         summed = _aggregate.overload(weight, grad, layout, not transposed, backend)
-        found["value"] = _fold_heads(summed, value.shape[1])
-    return found
+        result["value"] = _fold_heads(summed, value.shape[1])
+    return result
 
 
 def _dot_gradients(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
     """Sums over the edges into a node, and over those out of it."""
-    query, key, layout, backend = (given[n] for n in ("query", "key", "layout", "backend"))
-    found = {}
-    if "query" in wanted:
-        found["query"] = _aggregate.overload(grad, key, layout, False, backend)
-    if "key" in wanted:
+    query, key, layout, backend = (saved[n] for n in ("query", "key", "layout", "backend"))
+    result = {}
+    if "query" in requested:
+        result["query"] = _aggregate.overload(grad, key, layout, False, backend)
+    if "key" in requested:
         summed = _aggregate.overload(grad, query, layout, True, backend)
-        found["key"] = _fold_heads(summed, key.shape[1])
-    return found
+        result["key"] = _fold_heads(summed, key.shape[1])
+    return result
 
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
@@ -205,7 +205,7 @@ _aggregate = Operator(
     "aggregate",
     inputs={"weight": "e h", "value": "k u c"},
     settings={"transposed": bool},
-    lengths={**LENGTHS, "k": None},
+    lengths={**DIMENSIONS, "k": None},
     outputs={"out": Out("n h c")},
     reference=reference.aggregate,
     derivative=_aggregate_gradients,
@@ -215,7 +215,7 @@ _dot = Operator(
     "edge_dot",
     inputs={"query": "n h c", "key": "m u c"},
     outputs={"out": Out("e h")},
-    lengths={**LENGTHS, "u": "key_heads"},
+    lengths={**DIMENSIONS, "u": "key_heads"},
     reference=reference.edge_dot,
     derivative=_dot_gradients,
     saves=["query", "key"],

@@ -69,9 +69,9 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 def sparse_dropout(x: Tensor, p: float) -> Tensor:
     """Dropout of the entries of a COO, CSR or CSC matrix, whose graph stays the same."""
     x = x.coalesce() if x.layout == torch.sparse_coo else x
-    made = _with_values(x, dropout(x.values(), p))
-    cache.share(x, made)
-    return made
+    output = _with_values(x, dropout(x.values(), p))
+    cache.share(x, output)
+    return output
 
 
 def _with_values(x: Tensor, values: Tensor) -> Tensor:

@@ -132,8 +132,8 @@ class TransformerBlock(Module):
         Returns:
             [n, channels].
         """
-        given = {memory is not None, memory_graph is not None, self.cross_attention is not None}
-        if len(given) > 1:
+        supplied = {memory is not None, memory_graph is not None, self.cross_attention is not None}
+        if len(supplied) > 1:
             raise ValueError(
                 "memory and memory_graph go with a block that has memory_channels; got "
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
@@ -205,5 +205,5 @@ def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) ->
 
 def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
     """The norms that are asked for, of each row first."""
-    wanted = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
-    return Sequential(*(kind(channels) for kind, is_wanted in wanted if is_wanted))
+    expected = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
+    return Sequential(*(kind(channels) for kind, is_wanted in expected if is_wanted))

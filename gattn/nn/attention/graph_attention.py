@@ -30,7 +30,7 @@ from gattn.nn.common.features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn.common.scores import DotScore, GATv2Score, Score, SortedScore, attend
+from gattn.nn.common.scores import DotScore, GATv2Score, Score, SortedScore, attend_with_score
 from gattn.ops.custom_score.api import sorted_scores
 from gattn.ops.registration.checks import as_bias
 
@@ -202,7 +202,7 @@ class GraphAttention(Module):
         graph = _graph_between(graph, k, q)
         score = self._score(q, k, graph, edge_attr, attn_bias)
         dropout = self.dropout if self.training else 0.0
-        out, _ = attend(score, v, graph, dropout=dropout)
+        out, _ = attend_with_score(score, v, graph, dropout=dropout)
         return self.lin_out(merge_heads(out, self.heads, nodes_first(query), concat=True))
 
     def attention_weights(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gattn.functional import edge_softmax, gat_attention
 from gattn.graph import Graph
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 
 FEW = 12
 """Summing before projecting pays where a query and head comes with at least so many channels."""
@@ -71,7 +71,7 @@ def segment_attention(score: Tensor, value: Tensor, segments: Graph, dropout: fl
     Returns:
         [g, h, c]; zeros for an empty segment.
     """
-    if recording():
-        note(edge_softmax(score, segments), segments)
+    if is_recording():
+        record(edge_softmax(score, segments), segments)
     nothing = score.new_zeros(segments.num_dst, score.shape[1])
     return gat_attention(nothing, score, value, segments, negative_slope=1.0, dropout=dropout)

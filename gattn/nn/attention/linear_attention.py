@@ -8,7 +8,7 @@ from torch.nn import Linear, Module
 from gattn.functional import linear_attention, linear_attention_weights
 from gattn.nn.common.checks import check_at_least, check_heads_divide
 from gattn.nn.common.features import project
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.segments import segment_graph, within
 
 
@@ -101,9 +101,9 @@ class LinearAttention(Module):
             project(lin, x).unflatten(-1, (self.heads, -1))
             for lin in (self.lin_query, self.lin_key, self.lin_value)
         )
-        if recording():
+        if is_recording():
             pairs, _ = within(segments)
-            note(linear_attention_weights(query, key, pairs, feature_map=self.feature_map), pairs)
+            record(linear_attention_weights(query, key, pairs, feature_map=self.feature_map), pairs)
         out = linear_attention(query, key, value, segments, feature_map=self.feature_map)
         return self.lin_out(out.flatten(1))
 

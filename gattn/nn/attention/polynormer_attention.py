@@ -11,12 +11,12 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn.attention.sets import read_sets
 from gattn.nn.common.checks import check_at_least, check_probability
 from gattn.nn.common.features import project
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.segments import within
 from gattn.ops.attention.linear import feature_sums
 
 _SMALLEST = 1e-6
-"""Is added to what is divided by."""
+"""Epsilon added to the denominator."""
 
 
 class PolynormerAttention(Module):
@@ -125,9 +125,9 @@ class PolynormerAttention(Module):
         query = key if self.qk_shared else self._features(self.q, sets.rows)
         key = sets.hide(key)
         value = self._split(self.v, sets.rows)
-        if recording():
+        if is_recording():
             pairs, _ = within(sets.segments)
-            note(linear_attention_weights(query, key, pairs, feature_map="identity"), pairs)
+            record(linear_attention_weights(query, key, pairs, feature_map="identity"), pairs)
         out, total = feature_sums(
             query, key, value.to(key.dtype), sets.segments, sets.segments
         )  # fmt: skip

@@ -10,7 +10,7 @@ from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import learned_query_score, segment_attention
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_probability
-from gattn.nn.common.scores import DotScore, attend
+from gattn.nn.common.scores import DotScore, attend_with_score
 from gattn.nn.common.segments import from_points
 
 
@@ -90,7 +90,9 @@ class MultiheadAttentionBlock(Module):
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = self.dropout if self.training else 0.0
-        out, _ = attend(DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout)
+        out, _ = attend_with_score(
+            DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout
+        )
         return self._residual(x, out.flatten(1))
 
     def pool(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:

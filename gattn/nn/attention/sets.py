@@ -68,7 +68,7 @@ def read_sets(
         if mask is not None:
             raise ValueError(f"mask goes with x of shape (g, n, d); got {tuple(x.shape)}")
         return Sets(x, segment_graph(x, index, ptr, dim_size), None, x.shape[:1])
-    if any(given is not None for given in (index, ptr, dim_size)):
+    if any(supplied is not None for supplied in (index, ptr, dim_size)):
         raise ValueError(f"index, ptr and dim_size go with x of shape (n, d); got {tuple(x.shape)}")
     sets, width = x.shape[:2]
     if mask is not None:
@@ -80,5 +80,5 @@ def read_sets(
         mask = mask.reshape(-1, 1)
     rows = x.flatten(0, 1)
     number = torch.arange(sets, device=x.device).repeat_interleave(width)
-    found = Sets(rows, segment_graph(rows, number, dim_size=sets), mask, x.shape[:2])
-    return found._replace(rows=found.hide(rows))
+    result = Sets(rows, segment_graph(rows, number, dim_size=sets), mask, x.shape[:2])
+    return result._replace(rows=result.hide(rows))

@@ -11,7 +11,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn.attention.sets import Sets, read_sets
 from gattn.nn.common.checks import check_at_least, check_heads_divide
 from gattn.nn.common.features import project
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.segments import within
 from gattn.ops.attention.linear import feature_sums
 
@@ -111,11 +111,11 @@ class SGFormerAttention(Module):
         dtype, wide = value.dtype, acc_dtype(value.dtype)
         query, key, value = _unit(query.to(wide)), _unit(key.to(wide)), value.to(wide)
         key = sets.hide(key)
-        if recording():
+        if is_recording():
             _note(query, key, sets)
         out, total = feature_sums(query, key, value, sets.segments, sets.segments)
-        own = sets.sizes(out).view(-1, 1)
-        out = (out + own.unsqueeze(-1) * value) / (total + own).unsqueeze(-1)
+        local = sets.sizes(out).view(-1, 1)
+        out = (out + local.unsqueeze(-1) * value) / (total + local).unsqueeze(-1)
         return sets.restore(out.mean(1).to(dtype))
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ def _note(query: Tensor, key: Tensor, sets: Sets) -> None:
     """Tell who records of the weights of all pairs, [e, h]."""
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index
-    own = sets.sizes(query).view(-1, 1)
-    total = feature_sums(query, key, key[..., :0], sets.segments, sets.segments)[1] + own
-    weight = edge_dot(query, key, pairs) + own[destination] * (source == destination).unsqueeze(1)
-    note(weight / total[destination], pairs)
+    local = sets.sizes(query).view(-1, 1)
+    total = feature_sums(query, key, key[..., :0], sets.segments, sets.segments)[1] + local
+    weight = edge_dot(query, key, pairs) + local[destination] * (source == destination).unsqueeze(1)
+    record(weight / total[destination], pairs)

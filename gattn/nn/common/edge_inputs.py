@@ -17,7 +17,7 @@ from gattn.graph.cache import cached, cached_last
 from gattn.graph.edge_input import check_not_traced, is_networkx, networkx_rows
 from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.features import as_columns
-from gattn.ops.custom_score.chunks import is_few
+from gattn.ops.custom_score.chunks import is_small
 from gattn.ops.edges import sum_incoming, to_edges
 from gattn.ops.projection import stack
 
@@ -43,14 +43,14 @@ def read_edges(
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
-    given, edge_index = edge_index, _coalesced(edge_index)
+    supplied, edge_index = edge_index, _coalesced(edge_index)
     if not isinstance(edge_index, (Tensor, Graph)):
         edge_index = as_graph(edge_index)
     size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
     check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
-        edge_attr = edge_rows(given if is_networkx(given) else edge_index, edge_attr)
+        edge_attr = edge_rows(supplied if is_networkx(supplied) else edge_index, edge_attr)
         if edge_attr.dtype in _INTEGERS:  # as PyG's layers come to take them
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
@@ -81,14 +81,16 @@ def edge_rows(
         fits = fits and rows.shape[1] in (1, width)
     if not fits:
         shapes = {None: f"({edges}, d)", 1: f"({edges},)"}
-        wanted = f"{name} must have shape {shapes.get(width, f'({edges},) or ({edges}, {width})')}"
+        expected = (
+            f"{name} must have shape {shapes.get(width, f'({edges},) or ({edges}, {width})')}"
+        )
         if networkx:
             raise ValueError(
-                f"{wanted}, a row for each of the networkx graph's edges(); got "
+                f"{expected}, a row for each of the networkx graph's edges(); got "
                 f"{tuple(rows.shape)}. With features of each direction, pass gattn.Graph(graph) as "
                 "the edges"
             )
-        raise ValueError(f"{wanted}; got {tuple(rows.shape)}")
+        raise ValueError(f"{expected}; got {tuple(rows.shape)}")
     return rows[networkx_rows(edge_index).to(rows.device)] if networkx else rows
 
 
@@ -104,19 +106,19 @@ def check_rows(
         name: of the input, for errors.
         batch: the length of a dimension before the rows, 0 for none.
     """
-    own = _own_size(edge_index)
-    if own is not None and None not in own and own != (sources, destinations):
-        came = f"{sources} and {destinations}" if sources != destinations else str(sources)
-        hint, sequences = "", batch or (own[0] or 0) // max(sources, 1)
-        multiple = own == (sequences * sources, sequences * destinations)
+    local = _own_size(edge_index)
+    if local is not None and None not in local and local != (sources, destinations):
+        actual = f"{sources} and {destinations}" if sources != destinations else str(sources)
+        hint, sequences = "", batch or (local[0] or 0) // max(sources, 1)
+        multiple = local == (sequences * sources, sequences * destinations)
         if batch or (sequences > 1 and multiple):
             hint = (
                 f". If {name} is a padded batch of {sequences} sequences: its rows must lie one "
                 "after the other, as gattn.graphs.pack(x, lengths) makes them"
             )
         raise ValueError(
-            f"{name} must have as many rows as the edges have nodes, {own[0]} sources and {own[1]} "
-            f"destinations; got {came} rows for {_name(edge_index)}{hint}"
+            f"{name} must have as many rows as the edges have nodes, {local[0]} sources and "
+            f"{local[1]} destinations; got {actual} rows for {_name(edge_index)}{hint}"
         )
 
 
@@ -180,15 +182,15 @@ def _count_destinations(
     size: tuple[int | None, int | None] | None,
 ) -> int:
     """Rows of x_dst; without it, what size or the edges themselves say, else as many as sources."""
-    given = (None, None) if size is None else tuple(size)
-    if given[0] not in (None, x_src.shape[0]):
-        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {given[0]}")
+    supplied = (None, None) if size is None else tuple(size)
+    if supplied[0] not in (None, x_src.shape[0]):
+        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {supplied[0]}")
     if x_dst is not None:
-        if given[1] not in (None, x_dst.shape[0]):
-            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {given[1]}")
+        if supplied[1] not in (None, x_dst.shape[0]):
+            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {supplied[1]}")
         return x_dst.shape[0]
-    own = _own_size(edge_index) or (None, None)
-    return next(n for n in (given[1], own[1], x_src.shape[0]) if n is not None)
+    local = _own_size(edge_index) or (None, None)
+    return next(n for n in (supplied[1], local[1], x_src.shape[0]) if n is not None)
 
 
 def with_loop_features(
@@ -206,12 +208,12 @@ def with_loop_features(
     name = f"loop features, {fill_value}"
 
     def build() -> tuple[Tensor, int]:
-        made = _with_loops(edge_attr, graph, fill_value)
-        return made, made._version
+        output = _with_loops(edge_attr, graph, fill_value)
+        return output, output._version
 
-    made, version = cached_last(graph, name, (edge_attr,), build)
-    if made._version == version:
-        return made
+    output, version = cached_last(graph, name, (edge_attr,), build)
+    if output._version == version:
+        return output
     graph.derived.pop(name, None)  # a layer's own code wrote to them
     return cached_last(graph, name, (edge_attr,), build)[0]
 
@@ -227,14 +229,14 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
         return False
     if torch_internals.is_wrapped(edge_attr):
         return False
-    return edge_attr.is_cpu and not edge_attr.requires_grad and is_few(graph.layout)
+    return edge_attr.is_cpu and not edge_attr.requires_grad and is_small(graph.layout)
 
 
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
     rows = as_columns(edge_attr)
     if isinstance(fill_value, str):
-        kept = rows if graph.kept_edges is None else rows[graph.kept_edges]
-        filled = torch.cat([kept, _reduced(kept, graph, fill_value)])
+        retained = rows if graph.kept_edges is None else rows[graph.kept_edges]
+        filled = torch.cat([retained, _reduced(retained, graph, fill_value)])
     else:
         filled = stack(rows, graph.kept_edges, _constant(rows, min(graph.size), fill_value))
     return filled if edge_attr.dim() == 2 else filled.squeeze(1)
@@ -246,12 +248,12 @@ def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Te
     return like.new_full((loops, like.shape[1]), 1.0 if fill_value is None else fill_value)
 
 
-def _reduced(kept: Tensor, graph: Graph, fill_value: str) -> Tensor:
+def _reduced(retained: Tensor, graph: Graph, fill_value: str) -> Tensor:
     loops = min(graph.size)
     if not is_linear(fill_value):
-        destination = graph.incidence().edge_index[1, : kept.shape[0]]
-        return scatter(kept, destination, 0, graph.num_dst, fill_value)[:loops]
-    total = sum_incoming(torch.nn.functional.pad(kept, (0, 0, 0, loops)), graph)[:loops]
+        destination = graph.incidence().edge_index[1, : retained.shape[0]]
+        return scatter(retained, destination, 0, graph.num_dst, fill_value)[:loops]
+    total = sum_incoming(torch.nn.functional.pad(retained, (0, 0, 0, loops)), graph)[:loops]
     if fill_value == "mean":
         degree = graph.in_degree()[:loops, None] - 1
         total = total / degree.clamp(min=1).to(total.dtype)

@@ -106,8 +106,8 @@ def read_terms(
     if attn_bias is not None:
         attn_bias = edge_rows(edge_index, attn_bias, "attn_bias", heads)
         if attn_bias.dtype == torch.bool:
-            kept = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
-            attn_bias = kept.masked_fill(~attn_bias, -torch.inf)
+            retained = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
+            attn_bias = retained.masked_fill(~attn_bias, -torch.inf)
         attn_bias = as_columns(_checked("attn_bias", attn_bias, like))
     if edge_weight is not None:
         edge_weight = edge_rows(edge_index, edge_weight, "edge_weight", 1).flatten()
@@ -145,10 +145,12 @@ def read_typed_terms(
         TypeError: for anything but dictionaries.
         ValueError: for a type of which the graph has no edges.
     """
-    for name, given in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"{name} must be a dictionary by edge type; got {type(given).__name__}")
-        unknown = set(given or {}) - set(graphs)
+    for name, supplied in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
+        if supplied is not None and not isinstance(supplied, Mapping):
+            raise TypeError(
+                f"{name} must be a dictionary by edge type; got {type(supplied).__name__}"
+            )
+        unknown = set(supplied or {}) - set(graphs)
         if unknown:
             raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
     weight, bias = edge_weight or {}, attn_bias or {}
@@ -173,48 +175,48 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
     )
 
 
-class _Told(threading.local):
+class _ActiveTerms(threading.local):
     """The terms of the forward that runs in this thread: one layer may run in several at once."""
 
     layer: MessagePassing | None = None
     terms: EdgeTerms = NO_TERMS
-    unread: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     """Which of the terms no equation has asked for."""
     weights: Tensor | None = None
     """The weights of the edges before dropout, once an equation has formed them."""
 
 
-_told = _Told()
+_active = _ActiveTerms()
 
 
 class TermsEdgeByEdge(MessagePassing):
     """The edge-by-edge path of a layer whose edges have a weight or a bias.
 
     Its equations take what PyG's take. So the terms are told to the layer for the time of a
-    forward (:meth:`telling`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
+    forward (:meth:`bind_terms`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
     """
 
     dropout: float = 0.0
 
     @contextmanager
-    def telling(self, terms: EdgeTerms) -> Iterator[None]:
-        """Let the equations know of the terms.
+    def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
+        """Bind edge_weight and attn_bias for this forward, for the equations of PyG.
 
         Raises:
             ValueError: they ran and did not ask, for a subclass overrides what would.
         """
-        before = _told.layer, _told.terms, _told.unread, _told.weights
+        before = _active.layer, _active.terms, _active.unused, _active.weights
         names = {"edge_weight": terms.weight, "attn_bias": terms.bias}
-        _told.layer, _told.terms, _told.weights = self, terms, None
-        _told.unread = tuple(name for name, term in names.items() if term is not None)
+        _active.layer, _active.terms, _active.weights = self, terms, None
+        _active.unused = tuple(name for name, term in names.items() if term is not None)
         try:
             yield
-            unread = _told.unread
+            unused = _active.unused
         finally:
-            _told.layer, _told.terms, _told.unread, _told.weights = before
-        if unread:
+            _active.layer, _active.terms, _active.unused, _active.weights = before
+        if unused:
             raise ValueError(
-                f"{self} runs equations that know nothing of {' and '.join(unread)}: its aggregate "
+                f"{self} runs equations that know nothing of {' and '.join(unused)}: its aggregate "
                 "must call that of gattn, and what makes its weights must call self.softmax"
             )
 
@@ -239,8 +241,8 @@ class TermsEdgeByEdge(MessagePassing):
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
         """Weights after dropout; those before it are what the layer returns of this forward."""
-        if _told.layer is self:
-            _told.weights = alpha
+        if _active.layer is self:
+            _active.weights = alpha
         return F.dropout(alpha, self.dropout, self.training)
 
     def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
@@ -249,7 +251,7 @@ class TermsEdgeByEdge(MessagePassing):
         Where ``edge_update`` is not the layer's own, or has a hook, they are what it gave: a layer
         of PyG's that somebody derived returns them, too.
         """
-        weights = _told.weights if _told.layer is self else None
+        weights = _active.weights if _active.layer is self else None
         if weights is None or not pyg_internals.is_original(self, "edge_update"):
             return alpha
         return weights
@@ -264,11 +266,11 @@ class TermsEdgeByEdge(MessagePassing):
     @property
     def _terms(self) -> EdgeTerms:
         """The terms of the forward that runs in this thread."""
-        return _told.terms if _told.layer is self else NO_TERMS
+        return _active.terms if _active.layer is self else NO_TERMS
 
     def _read(self, term: str) -> None:
-        if _told.layer is self:
-            _told.unread = tuple(name for name in _told.unread if name != term)
+        if _active.layer is self:
+            _active.unused = tuple(name for name in _active.unused if name != term)
 
 
 pyg_internals.register_equations(TermsEdgeByEdge)

@@ -14,7 +14,13 @@ from torch_geometric.typing import EdgeType
 
 from gattn.graph import Graph
 
-__all__ = ["AttentionRecord", "anybody_records", "note", "record_attention", "recording"]
+__all__ = [
+    "AttentionRecord",
+    "is_recording",
+    "is_recording_anywhere",
+    "record",
+    "record_attention",
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,12 +68,12 @@ class AttentionRecord:
 class _Recorder:
     """What one ``record_attention`` has seen, and the layers that are running now."""
 
-    found: list[AttentionRecord] = field(default_factory=list)
+    records: list[AttentionRecord] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
     thread: int = field(default_factory=threading.get_ident)
 
     @property
-    def listens(self) -> bool:
+    def is_active(self) -> bool:
         return len(self.running) > 0 and self.thread == threading.get_ident()
 
     def watch(self, module: Module, name: str) -> Callable[[], None]:
@@ -129,12 +135,12 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
     stops = [recorder.watch(m, name) for name, m in model.named_modules() if _is_ours(m)]
     _RECORDERS.append(recorder)
     try:
-        yield recorder.found
+        yield recorder.records
     finally:
         _RECORDERS.remove(recorder)
         for stop in stops:
             stop()
-    if not recorder.found:
+    if not recorder.records:
         raise RuntimeError(
             f"no attention was recorded of this {type(model).__name__}: "
             + (
@@ -145,25 +151,25 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
         )
 
 
-def recording() -> bool:
+def is_recording() -> bool:
     """Whether the weights of an attention that is computed now are asked for."""
     if not _RECORDERS or torch.compiler.is_compiling():
         return False
-    return any(recorder.listens for recorder in _RECORDERS)
+    return any(recorder.is_active for recorder in _RECORDERS)
 
 
-def anybody_records() -> bool:
+def is_recording_anywhere() -> bool:
     """Whether weights of any layer are asked for: one that ran twice would tell them twice."""
     return len(_RECORDERS) > 0
 
 
-def note(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> None:
+def record(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> None:
     """Tell those who record of the weights [e, h] of a graph's edges, in the caller's order."""
     for recorder in _RECORDERS:
-        if recorder.listens:
+        if recorder.is_active:
             module = recorder.running[-1]
-            found = AttentionRecord(module, graph.edge_index, weights, graph.size, edge_type)
-            recorder.found.append(found)
+            result = AttentionRecord(module, graph.edge_index, weights, graph.size, edge_type)
+            recorder.records.append(result)
 
 
 def _is_ours(module: Module) -> bool:

@@ -21,7 +21,7 @@ from gattn.functional import (
 )
 from gattn.graph import Graph
 from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.ops.attention.gat import attend_by_score
 from gattn.ops.custom_score.api import attend_sorted
 
@@ -29,7 +29,7 @@ from gattn.ops.custom_score.api import attend_sorted
 class Score(Protocol):
     """A score of the edges, in the terms of its operator."""
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
@@ -60,7 +60,7 @@ class GATScore(NamedTuple):
         """This score and the bias of each edge."""
         return self._replace(attn_bias=terms.bias_like(self.query))
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
@@ -93,7 +93,7 @@ class GATv2Score(NamedTuple):
         """This score and the bias of each edge."""
         return self._replace(attn_bias=terms.bias_like(self.query))
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
@@ -128,11 +128,11 @@ class DotScore(NamedTuple):
 
     def plus(self, terms: EdgeTerms) -> DotScore:
         """This score and the bias of each edge."""
-        own = self.attn_bias
-        bias = terms.bias_like(self.query) if own is None else terms.biased(own)
+        local = self.attn_bias
+        bias = terms.bias_like(self.query) if local is None else terms.biased(local)
         return self._replace(attn_bias=bias)
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
@@ -159,7 +159,7 @@ class EdgeScore(NamedTuple):
         """This score and the bias of each edge."""
         return EdgeScore(terms.biased(self.score))
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
@@ -179,11 +179,11 @@ class SortedScore(NamedTuple):
 
     def plus(self, terms: EdgeTerms) -> SortedScore:
         """This score and the bias of each edge."""
-        own = self.attn_bias
-        bias = terms.bias_like(self.score) if own is None else terms.biased(own)
+        local = self.attn_bias
+        bias = terms.bias_like(self.score) if local is None else terms.biased(local)
         return self._replace(attn_bias=bias)
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
@@ -220,7 +220,7 @@ class WithEdgeValues(NamedTuple):
         """This score and the bias of each edge."""
         return self._replace(score=self.score.plus(terms))
 
-    def attend(
+    def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Sum of the values and of what the edges bring, by alpha and the weights: [n, h, c]."""
@@ -255,7 +255,7 @@ def sum_with_edges(
     return out + torch.einsum("nhd,hcd->nhc", edges, edge_proj.to(value.dtype))
 
 
-def attend(
+def attend_with_score(
     score: Score,
     value: Tensor,
     graph: Graph,
@@ -269,18 +269,18 @@ def attend(
 
     ``edge_type`` is what a record of the weights says of the edges.
     """
-    asked = want_weights or recording()
-    out, weights = attend_unrecorded(score, value, graph, terms, dropout, asked)
+    want_any = want_weights or is_recording()
+    out, weights = attend_unrecorded(score, value, graph, terms, dropout, want_any)
     if weights is not None:
-        note(weights, graph, edge_type)
+        record(weights, graph, edge_type)
     return out, weights if want_weights else None
 
 
 def attend_unrecorded(
     score: Score, value: Tensor, graph: Graph, terms: EdgeTerms, dropout: float, want_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`attend`. The weights are the softmax's, without those that the terms bring."""
+    """As :func:`sum_values`. The weights are the softmax's, without those that the terms bring."""
     if terms.bias is not None:
         score = score.plus(terms)
-    out = score.attend(value, graph, dropout, terms.weight_like(value))
+    out = score.sum_values(value, graph, dropout, terms.weight_like(value))
     return out, score.weights(graph) if want_weights else None

@@ -35,8 +35,8 @@ class Readout(Aggregation):
         PyG's own call would make an index where there is none, and read the device for its size.
         """
         _check_tensors(x, index, ptr)
-        given = {"index": index, "ptr": ptr, "dim_size": dim_size, "dim": dim}
-        return Module.__call__(self, x, **given, **options)
+        supplied = {"index": index, "ptr": ptr, "dim_size": dim_size, "dim": dim}
+        return Module.__call__(self, x, **supplied, **options)
 
 
 def _check_tensors(x: Any, index: Any, ptr: Any) -> None:

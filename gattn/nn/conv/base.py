@@ -20,8 +20,8 @@ from gattn.nn.common.checks import check_features, check_settings, is_lazy, read
 from gattn.nn.common.edge_inputs import with_loop_features
 from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms, TermsEdgeByEdge, read_terms
 from gattn.nn.common.features import as_columns, features_and_weight, is_plain, tile_heads
-from gattn.nn.common.recording import anybody_records, note, recording
-from gattn.nn.common.scores import Score, attend
+from gattn.nn.common.recording import is_recording, is_recording_anywhere, record
+from gattn.nn.common.scores import Score, attend_with_score
 
 _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
@@ -87,9 +87,9 @@ class AttentionConv(TermsEdgeByEdge):
         is_checkpointed = bool(options.pop("checkpoint", False))
         unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
         if unknown:
-            own = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
+            local = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
             raise TypeError(
-                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(own)}"
+                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(local)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
         if is_checkpointed:  # else the class says it: a layer has no more attributes than PyG's
@@ -110,16 +110,16 @@ class AttentionConv(TermsEdgeByEdge):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run the layer, and its hooks."""
-        if self.checkpoint and torch.is_grad_enabled() and not anybody_records():
+        if self.checkpoint and torch.is_grad_enabled() and not is_recording_anywhere():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
         return super().__call__(*inputs, **options)
 
     @classmethod
     def _note(cls) -> None:
         """Note the equations of the class, once PyG has written its own into it."""
-        found = pyg_internals.equations(cls)
-        if found != cls._noted[1]:
-            cls._noted = pyg_internals.overridden(cls), found
+        result = pyg_internals.equations(cls)
+        if result != cls._noted[1]:
+            cls._noted = pyg_internals.overridden(cls), result
 
     @property
     def _overrides(self) -> str:
@@ -151,8 +151,8 @@ class AttentionConv(TermsEdgeByEdge):
         for name in self._edge_maps:
             if not self._is_readable(name):
                 return f"{name} does more than multiply and add its bias"
-        if own := self._slow_setting():
-            return own
+        if local := self._slow_setting():
+            return local
         for name in pyg_internals.replaced_methods(self):
             return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)
@@ -196,30 +196,30 @@ class AttentionConv(TermsEdgeByEdge):
         if not self.fused:
             graph, (key, value) = graph.fetch_source_rows(nodes.key, nodes.value)
             nodes = nodes._replace(key=key, value=value)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
                 alpha = self.before_dropout(alpha)
             self.note_edge_by_edge(alpha, graph)
             return out, alpha if want_weights else None
-        return attend(
+        return attend_with_score(
             self._score(nodes, edge_attr, graph), nodes.value, graph, terms=terms,
             dropout=self.dropout_now(), want_weights=want_weights, edge_type=edge_type,
         )  # fmt: skip
 
     def note_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
-        """Tell who records of the weights that the edge-by-edge path formed.
+        """Pass the edge-by-edge attention weights to active recorders.
 
         Raises:
             RuntimeError: it forms none, or none that can be told, and somebody records.
         """
-        if not recording():
+        if not is_recording():
             return
         if alpha is None:
             raise RuntimeError(
                 f"{self} cannot tell its weights here, for it runs edge by edge: "
                 f"{self.slow_path_reason}"
             )
-        note(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
+        record(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
 
     def _score(self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph) -> Score:
         """The score of the edges, for the fused operator."""

@@ -9,7 +9,7 @@ from torch_geometric.typing import Adj
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_input
 from gattn.nn.common.features import project, split_heads
-from gattn.nn.common.scores import SortedScore, attend
+from gattn.nn.common.scores import SortedScore, attend_with_score
 from gattn.nn.conv.edge_product import EdgeProductScore, read_required
 from gattn.ops.custom_score.api import sorted_scores
 
@@ -105,7 +105,7 @@ class ExphormerConv(Module):
             for linear in (self.lin_query, self.lin_key, self.lin_value)
         )
         score = sorted_scores(self.score, query, key, graph, edge_attr)
-        out, _ = attend(SortedScore(score), value, graph)
+        out, _ = attend_with_score(SortedScore(score), value, graph)
         return out.flatten(1)
 
     def extra_repr(self) -> str:

@@ -20,7 +20,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn.common.edge_inputs import edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn.common.edge_terms import EdgeTerms, read_terms
 from gattn.nn.common.features import as_columns, as_heads, merge_heads, node_pair, project
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.ops.edges import sum_incoming
 
@@ -137,18 +137,18 @@ class FAConv(AttentionConv):
         if self.fused:
             score = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph)
             alpha = terms.biased(score).tanh()
-            kept = F.dropout(alpha, self.dropout, self.training) * weight[:, None]
-            out = aggregate(kept.to(x.dtype), as_heads(x), graph)
+            retained = F.dropout(alpha, self.dropout, self.training) * weight[:, None]
+            out = aggregate(retained.to(x.dtype), as_heads(x), graph)
             out = merge_heads(out, 1, x, concat=True)
             alpha = alpha.squeeze(1) if x.dim() == 2 else alpha
         else:
             # propagate_type: (x: Tensor, alpha: PairTensor, edge_weight: OptTensor)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 out = self.propagate(graph.edge_index, x=x, alpha=scores, edge_weight=weight)
             out = out.transpose(0, 1) if x.dim() == 3 else out
             alpha, self._alpha = self._alpha, None
-        if recording() and alpha is not None:
-            note(alpha if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
+        if is_recording() and alpha is not None:
+            record(alpha if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
         out = out.add(x_0, alpha=self.eps) if self.eps != 0 else out
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
@@ -176,16 +176,16 @@ class FAConv(AttentionConv):
         if isinstance(attn_bias, Tensor) and attn_bias.dtype == torch.bool:
             raise TypeError(f"{self} has no softmax: attn_bias must hold numbers; got a mask")
         if attn_bias is not None and self._cached_edge_index is not None:
-            given, _ = read_edges(edge_index, None, x, x, self_loops=loops)
-            pairs, cached = given.edge_index, graph.edge_index
-            if given is not graph and not (
+            supplied, _ = read_edges(edge_index, None, x, x, self_loops=loops)
+            pairs, cached = supplied.edge_index, graph.edge_index
+            if supplied is not graph and not (
                 pairs.shape == cached.shape and torch.equal(pairs, cached)
             ):
                 raise ValueError(
                     "attn_bias must belong to the cached edges, in their order; got other edges: "
                     f"call reset_parameters, or make {self} without cached"
                 )
-            graph = given
+            graph = supplied
         return read_terms(edge_index, graph, x, None, attn_bias, self_loops=loops)
 
     def _weighted(self, edge_index: Any, edge_weight: OptTensor, x: Tensor) -> tuple[Graph, Tensor]:
@@ -198,7 +198,7 @@ class FAConv(AttentionConv):
             edge_weight = sparse_values(edge_index, x.dtype)
         if self.normalize:
             normalized = outside_transforms(self._normalized) if self.cached else self._normalized
-            found = normalized(edge_index, edge_weight, x)
+            result = normalized(edge_index, edge_weight, x)
         elif edge_weight is None:
             raise ValueError("edge_weight must be given where normalize is not set")
         else:
@@ -206,8 +206,8 @@ class FAConv(AttentionConv):
             assert weight is not None
             return graph, weight.flatten()
         if self.cached:
-            self._cached_edge_index = found
-        return found
+            self._cached_edge_index = result
+        return result
 
     def _normalized(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor

@@ -174,8 +174,8 @@ class GATConv(AttentionConv):
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        nodes, asked = self._project(x_src, x_dst), bool(return_attention_weights)
-        out, alpha = self.attend(nodes, edge_attr, graph, asked, terms=terms)
+        nodes, want_any = self._project(x_src, x_dst), bool(return_attention_weights)
+        out, alpha = self.attend(nodes, edge_attr, graph, want_any, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
         if alpha is None:
@@ -208,8 +208,8 @@ class GATConv(AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
-        known = nodes.value_dst is not None or graph.num_src == graph.num_dst
-        size = None if known else graph.size  # PyG reads it off the values
+        recognized = nodes.value_dst is not None or graph.num_src == graph.num_dst
+        size = None if recognized else graph.size  # PyG reads it off the values
         scores, values = (nodes.key, nodes.query), (nodes.value, nodes.value_dst)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
         alpha = self.edge_updater(edge_index, alpha=scores, edge_attr=edge_attr, size=size)

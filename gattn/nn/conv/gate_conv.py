@@ -14,7 +14,7 @@ from gattn.nn.common.checks import check_at_least, check_features, check_tensor,
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import add_bias, as_heads, infinite_as_nan, is_plain, redraw
-from gattn.nn.common.scores import GATScore, attend
+from gattn.nn.common.scores import GATScore, attend_with_score
 from gattn.nn.conv.base import AttentionConv
 
 
@@ -103,8 +103,8 @@ class GATEConv(AttentionConv):
             The new node features.
         """
         if x.dim() != 2:
-            wanted = self.att_r.shape[1]
-            raise ValueError(f"x must have shape (n, {wanted}); got {tuple(x.shape)}")
+            expected = self.att_r.shape[1]
+            raise ValueError(f"x must have shape (n, {expected}); got {tuple(x.shape)}")
         graph, bonds = read_edges(edge_index, edge_attr, x, x)
         self._check(bonds)
         assert bonds is not None
@@ -124,7 +124,7 @@ class GATEConv(AttentionConv):
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)
             # propagate_type: (x: Tensor, alpha: Tensor)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
                 self.note_edge_by_edge(self.before_dropout(alpha), graph)
                 return self.propagate(graph.edge_index, x=x, alpha=alpha)
@@ -133,7 +133,7 @@ class GATEConv(AttentionConv):
         key_score = torch.zeros_like(query_score)
         score = GATScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
         value = as_heads(self.lin2(x))
-        out, _ = attend(score, value, graph, terms=terms, dropout=self.dropout_now())
+        out, _ = attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())
         return out.squeeze(1)
 
     def edge_update(

@@ -201,7 +201,7 @@ class GeneralConv(AttentionConv):
         self.note_edge_by_edge(None, graph)
         graph, (x_src,) = graph.fetch_source_rows(x_src)
         # propagate_type: (x: PairTensor, edge_attr: OptTensor)
-        with self.telling(terms):
+        with self.bind_terms(terms):
             return self.propagate(graph.edge_index, x=(x_src, x_dst), edge_attr=edge_attr)
 
     def message(

@@ -27,7 +27,7 @@ from torch_geometric.utils import to_dense_batch
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide, check_probability, check_width
 from gattn.nn.common.features import is_untouched
-from gattn.nn.common.scores import DotScore, attend
+from gattn.nn.common.scores import DotScore, attend_with_score
 from gattn.nn.common.segments import segment_graph, within
 from gattn.nn.conv.exphormer_conv import ExphormerConv
 
@@ -213,7 +213,9 @@ class GPSConv(Module):
         if bias is not None:
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = attn.dropout if self.training else 0.0
-        out, _ = attend(DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout)
+        out, _ = attend_with_score(
+            DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout
+        )
         return attn.out_proj(out.flatten(1))
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -235,23 +237,23 @@ class GPSConv(Module):
         )
 
 
-def _check_no_edges(attn_type: str, *given: Any) -> None:
+def _check_no_edges(attn_type: str, *supplied: Any) -> None:
     """Raise where an attention among all nodes is given edges."""
-    if any(one is not None for one in given):
+    if any(one is not None for one in supplied):
         raise ValueError(
             f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
         )
 
 
 def _on_padded(
-    attend: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
+    attend_with_score: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
 ) -> Tensor:
     """Attention by a module that takes padded sets, none of them empty, and their mask."""
     batch = x.new_zeros(x.shape[0], dtype=torch.int64) if batch is None else batch
     order = batch.argsort(stable=True)
     _, member = batch[order].unique_consecutive(return_inverse=True)
     sets, mask = to_dense_batch(x[order], member)
-    out = attend(sets, mask)[mask]
+    out = attend_with_score(sets, mask)[mask]
     return torch.empty_like(out).index_copy(0, order, out)
 
 

@@ -19,7 +19,7 @@ from gattn.nn.common.checks import (
     check_probability,
 )
 from gattn.nn.common.features import project, split_heads
-from gattn.nn.common.scores import EdgeScore, WithEdgeValues, attend
+from gattn.nn.common.scores import EdgeScore, WithEdgeValues, attend_with_score
 from gattn.nn.conv.edge_product import read_required
 
 
@@ -147,7 +147,7 @@ class GRITConv(Module):
         score = WithEdgeValues(
             EdgeScore(torch.einsum("ehc,hc->eh", stream, self.att)), stream, self.lin_edge_value
         )
-        out, _ = attend(score, value, graph, dropout=self.attn_dropout * self.training)
+        out, _ = attend_with_score(score, value, graph, dropout=self.attn_dropout * self.training)
         y = self._scaled(self.lin_out(self._dropped(out.flatten(1))), graph, degree)
         z = self.norm1(x + y)
         edges = self.lin_edge_out(self._dropped(stream.flatten(1)))

@@ -18,7 +18,7 @@ from gattn.nn.common.checks import (
     check_probability,
 )
 from gattn.nn.common.features import project, split_heads
-from gattn.nn.common.scores import EdgeScore, attend
+from gattn.nn.common.scores import EdgeScore, attend_with_score
 from gattn.nn.conv.edge_product import EdgeProduct, limited, read_required
 
 
@@ -130,7 +130,7 @@ class GTConv(Module):
             for linear in (self.lin_query, self.lin_key, self.lin_value)
         )
         stream = apply_edges(self.product, query, key, graph, edge_attr=edge_attr)
-        out, _ = attend(EdgeScore(limited(stream.sum(-1))), value, graph)
+        out, _ = attend_with_score(EdgeScore(limited(stream.sum(-1))), value, graph)
         return self.node_update(x, out.flatten(1)), self.edge_update(edge_attr, stream.flatten(1))
 
     def extra_repr(self) -> str:
@@ -142,14 +142,14 @@ class _Update(Module):
     """What follows the attention: a map, a residual, an MLP, and norms, of nodes or of edges."""
 
     def __init__(
-        self, given: int, width: int, dropout: float, residual: bool, wanted: tuple[bool, bool]
+        self, supplied: int, width: int, dropout: float, residual: bool, expected: tuple[bool, bool]
     ) -> None:
         super().__init__()
         self.dropout, self.residual = dropout, residual
-        self.adds_input = residual and given == width
+        self.adds_input = residual and supplied == width
         self.lin_out = Linear(width, width)
         self.mlp = feed_forward(width, 2 * width, "relu", dropout)
-        self.norm1, self.norm2 = norms(width, *wanted), norms(width, *wanted)
+        self.norm1, self.norm2 = norms(width, *expected), norms(width, *expected)
 
     def reset_parameters(self) -> None:
         for module in self.children():

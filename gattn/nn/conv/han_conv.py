@@ -140,12 +140,12 @@ class HANConv(AttentionConv):
         terms = read_typed_terms(
             edge_index_dict, graphs, self.q, edge_weight, attn_bias, self.heads
         )
-        found: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
+        computed: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
         for key, graph in graphs.items():
             nodes = self._ends("__".join(key), projected[key[0]], projected[key[-1]])
             out, _ = self.attend(nodes, None, graph, edge_type=key, terms=terms[key])
-            found[key[-1]].append(out.flatten(1).relu())
-        mixed = {key: self._mix(outs) for key, outs in found.items()}
+            computed[key[-1]].append(out.flatten(1).relu())
+        mixed = {key: self._mix(outs) for key, outs in computed.items()}
         out_dict = {key: out for key, (out, _) in mixed.items()}
         if return_semantic_attention_weights:
             return out_dict, {key: beta for key, (_, beta) in mixed.items()}

@@ -16,7 +16,7 @@ from gattn.nn.common.checks import check_at_least, check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, as_heads, infinite_as_nan
-from gattn.nn.common.scores import GATScore, WithEdgeValues, attend
+from gattn.nn.common.scores import GATScore, WithEdgeValues, attend_with_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import checked_types, map_by_type
 
@@ -169,7 +169,7 @@ class HEATConv(AttentionConv):
         if not self.fused:
             self.note_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor, edge_type_emb: Tensor, edge_attr: OptTensor)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 return self.propagate(
                     graph.edge_index, x=x, edge_type_emb=kinds, edge_attr=edge_attr
                 )
@@ -185,7 +185,7 @@ class HEATConv(AttentionConv):
         )
         value = as_heads(F.linear(x, value_of_node, self.lin.bias))
         shared = value_of_edge.expand(self.heads, -1, -1)
-        return attend(
+        return attend_with_score(
             WithEdgeValues(score, features, shared), value, graph, terms=terms,
             dropout=self.dropout_now(),
         )[0]  # fmt: skip

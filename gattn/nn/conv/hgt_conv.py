@@ -19,7 +19,7 @@ from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms, join_terms, read_typed_terms
 from gattn.nn.common.features import is_untouched
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import DotScore, attend_unrecorded
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import join_graphs
@@ -137,8 +137,8 @@ class HGTConv(AttentionConv):
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:
-                known = list(self.edge_types_map)
-                raise ValueError(f"edge_index_dict must hold edge types of {known}; got {key}")
+                recognized = list(self.edge_types_map)
+                raise ValueError(f"edge_index_dict must hold edge types of {recognized}; got {key}")
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()
@@ -173,12 +173,12 @@ class HGTConv(AttentionConv):
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
-        score, asked = DotScore(query, key), recording()
-        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, asked)
+        score, want_any = DotScore(query, key), is_recording()
+        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, want_any)
         if weights is not None:
             parts = weights.split([graph.num_edges for graph in graphs.values()])
             for (edge_type, graph), part in zip(graphs.items(), parts):
-                note(part, graph, edge_type)
+                record(part, graph, edge_type)
         return out
 
     def _attend_edge_by_edge(
@@ -197,7 +197,7 @@ class HGTConv(AttentionConv):
         ]
         edge_attr = torch.cat([query.new_empty(0, self.heads), *scale])
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: Tensor)
-        with self.telling(terms):
+        with self.bind_terms(terms):
             return self.propagate(joined.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
 
     def message(

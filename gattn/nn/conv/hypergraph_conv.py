@@ -19,7 +19,7 @@ from gattn.kernels.precision import acc_dtype
 from gattn.nn.common.checks import check_at_least, check_tensor
 from gattn.nn.common.edge_inputs import edge_sum
 from gattn.nn.common.features import add_bias, glorot_linear, head_scores, project, split_heads
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.ops.edges import sum_sources, to_edges
 
@@ -166,8 +166,8 @@ class HypergraphConv(AttentionConv):
         (by_node,), (by_hyperedge,) = head_scores(value, of_node), head_scores(key, of_hyperedge)
         score = F.leaky_relu(edge_sum(by_hyperedge, by_node, into), self.negative_slope)
         alpha = edge_softmax(score, into if self.attention_mode == "node" else back)
-        if recording():
-            note(alpha, into)
+        if is_recording():
+            record(alpha, into)
         return F.dropout(alpha, self.dropout, self.training)
 
     def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:
@@ -217,12 +217,12 @@ def _pairs(
     check_tensor("x", x)
     if x.dim() != 2:
         raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
-    given = {"hyperedge_weight": weight, "hyperedge_attr": attr}
-    told = {name: tensor.shape[0] for name, tensor in given.items() if tensor is not None}
+    supplied = {"hyperedge_weight": weight, "hyperedge_attr": attr}
+    reported = {name: tensor.shape[0] for name, tensor in supplied.items() if tensor is not None}
     if isinstance(hyperedge_index, Graph):
         count = hyperedge_index.num_dst
-    elif count is None and told:
-        count = max(told.values())
+    elif count is None and reported:
+        count = max(reported.values())
     elif count is None:
         if torch.compiler.is_exporting():
             raise ValueError(
@@ -231,7 +231,7 @@ def _pairs(
             )
         count = int(hyperedge_index[1].max()) + 1 if hyperedge_index.numel() else 0
     pairs = as_graph(hyperedge_index, (x.shape[0], count))
-    for name, rows in told.items():
+    for name, rows in reported.items():
         if rows != count and bool(pairs.in_degree()[rows:].any() if rows < count else rows > count):
             raise ValueError(f"{name} must have {count} rows, one a hyperedge; got {rows}")
     return pairs

@@ -15,7 +15,13 @@ from gattn.functional import edge_dot
 from gattn.graph import Graph
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import features_and_weight, head_scores, infinite_as_nan
-from gattn.nn.common.scores import GATScore, Score, WithEdgeValues, attend, sum_with_edges
+from gattn.nn.common.scores import (
+    GATScore,
+    Score,
+    WithEdgeValues,
+    attend_with_score,
+    sum_with_edges,
+)
 from gattn.ops.custom_score.chunked import edgewise
 
 
@@ -60,7 +66,7 @@ class Messages(NamedTuple):
         else:
             if columns is not None and proj is not None:
                 score = WithEdgeValues(score, columns, proj)
-            out = attend(score, value, graph, terms=terms)[0]
+            out = attend_with_score(score, value, graph, terms=terms)[0]
         if self.destination is None:
             return out
         return out[..., :channels] + out[..., channels:] * self.destination

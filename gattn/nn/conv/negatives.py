@@ -27,12 +27,12 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
     population = n * (n - 1)
     if population <= DENSE_PAIRS:
         pairs = torch.arange(population, device=graph.device)
-        found = pairs[_without_edge(pairs, graph, symmetric)]
+        result = pairs[_without_edge(pairs, graph, symmetric)]
     else:
-        found = _draw(graph, count, population, symmetric)
-    if found.numel() > count:
-        found = found[torch.randperm(found.numel(), device=found.device)[:count]]
-    return torch.stack(_unrank(found, n))
+        result = _draw(graph, count, population, symmetric)
+    if result.numel() > count:
+        result = result[torch.randperm(result.numel(), device=result.device)[:count]]
+    return torch.stack(_unrank(result, n))
 
 
 def sample_within_graphs(
@@ -61,11 +61,11 @@ def sample_within_graphs(
     owner = batch[edges[0]]
     edges = place[edges[:, owner.argsort(stable=True)]]
     numbers = owner.bincount(minlength=len(sizes)).tolist()
-    found = [nodes.new_empty(2, 0)]
+    result = [nodes.new_empty(2, 0)]
     for pairs, members in zip(edges.split(numbers, 1), nodes.split(sizes.tolist())):
         drawn = sample_non_edges(Graph(pairs, len(members)), count, symmetric=symmetric)
-        found.append(members[drawn])
-    return torch.cat(found, dim=1)
+        result.append(members[drawn])
+    return torch.cat(result, dim=1)
 
 
 def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
@@ -73,16 +73,16 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
     present = min(graph.num_edges * (1 if symmetric else 2), population - 1)
     size = int(1.1 * count / (1 - present / population)) + 16
     size = min(size, 4 * population)
-    found = torch.empty(0, dtype=torch.int64, device=graph.device)
+    result = torch.empty(0, dtype=torch.int64, device=graph.device)
     for _ in range(TRIES):
         drawn = torch.randint(population, (size,), device=graph.device)
-        drawn = torch.cat([found, drawn]).sort().values  # neighbours in memory are looked up so
+        drawn = torch.cat([result, drawn]).sort().values  # neighbours in memory are looked up so
         new = torch.ones_like(drawn, dtype=torch.bool)
         torch.ne(drawn[1:], drawn[:-1], out=new[1:])
-        found = drawn[new & _without_edge(drawn, graph, symmetric)]
-        if found.numel() >= count:
+        result = drawn[new & _without_edge(drawn, graph, symmetric)]
+        if result.numel() >= count:
             break
-    return found
+    return result
 
 
 def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -101,8 +101,8 @@ def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
     return ~there
 
 
-def _contains(sorted_keys: Tensor, wanted: Tensor) -> Tensor:
+def _contains(sorted_keys: Tensor, requested: Tensor) -> Tensor:
     if sorted_keys.numel() == 0:
-        return torch.zeros_like(wanted, dtype=torch.bool)
-    place = torch.searchsorted(sorted_keys, wanted).clamp_(max=sorted_keys.numel() - 1)
-    return sorted_keys[place] == wanted
+        return torch.zeros_like(requested, dtype=torch.bool)
+    place = torch.searchsorted(sorted_keys, requested).clamp_(max=sorted_keys.numel() - 1)
+    return sorted_keys[place] == requested

@@ -20,8 +20,8 @@ from gattn.nn.common.checks import check_features, check_tensor, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import channel_pair, infinite_as_nan, is_plain, project
-from gattn.nn.common.recording import note, recording
-from gattn.nn.common.scores import GATScore, attend
+from gattn.nn.common.recording import is_recording, record
+from gattn.nn.common.scores import GATScore, attend_with_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.row_wise import why_not_row_wise
 from gattn.ops.custom_score.chunked import edgewise
@@ -169,7 +169,7 @@ class PointTransformerConv(AttentionConv):
         of_dst, of_src = infinite_as_nan(query + from_dst), infinite_as_nan(-(key + from_src))
         score = GATScore(of_dst, of_src, negative_slope=1.0)
         pair = torch.stack([value - from_src, torch.ones_like(from_src)], dim=-1)
-        out, mass = attend(score, pair, graph, terms=terms)[0].unbind(-1)
+        out, mass = attend_with_score(score, pair, graph, terms=terms)[0].unbind(-1)
         return (out + mass * from_dst).to(value.dtype)
 
     def _offsets(self, at_src: Tensor, at_dst: Tensor, like: Tensor) -> PairTensor:
@@ -201,11 +201,11 @@ class PointTransformerConv(AttentionConv):
             alpha = edge_softmax(
                 terms.biased(_scores(query[destination], key[source], offset, self.attn_nn)), graph
             )
-            made = (value[source] + offset).unsqueeze(-1)
-            return aggregate(terms.weighted(alpha), made, graph.incidence()).squeeze(-1)
+            built = (value[source] + offset).unsqueeze(-1)
+            return aggregate(terms.weighted(alpha), built, graph.incidence()).squeeze(-1)
         alpha = edge_softmax(terms.biased(edgewise(parts.scores, graph, *ends)), graph)
-        if recording():
-            note(alpha, graph)
+        if is_recording():
+            record(alpha, graph)
         ends = ("source", value), ("edge", apart)
         return edgewise(
             parts.messages, graph, *ends, weight=("edge", terms.weighted(alpha))
@@ -217,7 +217,7 @@ class PointTransformerConv(AttentionConv):
     ) -> Tensor:  # fmt: skip
         self.note_edge_by_edge(None, graph)
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)
-        with self.telling(terms):
+        with self.bind_terms(terms):
             return self.propagate(graph.edge_index, query=query, key=key, value=value, pos=at)
 
     def message(

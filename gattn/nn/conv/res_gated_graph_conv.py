@@ -28,7 +28,7 @@ from gattn.nn.common.features import (
     project,
     skip,
 )
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.row_wise import acts_by_number
 from gattn.ops.custom_score.chunked import edgewise
@@ -179,12 +179,12 @@ class ResGatedGraphConv(AttentionConv):
         message = _Message(self.act, maps, self.edge_dim or 0)
         if torch.compiler.is_compiling():  # which takes no module that is made on the way
             source, destination = graph.edge_index
-            made = message(key[destination], edge_attr, (query[source], value[source]))
-            return aggregate(weight, made, graph.incidence())
+            built = message(key[destination], edge_attr, (query[source], value[source]))
+            return aggregate(weight, built, graph.incidence())
         ends = ("destination", key), ("edge", edge_attr)
-        if recording():
+        if is_recording():
             gates = edgewise(_Learned(message, message.gates), graph, *ends, ("source", query))
-            note(gates.flatten(1), graph)
+            record(gates.flatten(1), graph)
         ends = *ends, ("source", (query, value))
         return edgewise(_Learned(message, message), graph, *ends, weight=("edge", weight))
 
@@ -204,7 +204,7 @@ class ResGatedGraphConv(AttentionConv):
             key, query, value = self.lin_key(key), self.lin_query(query), self.lin_value(value)
         graph, (query, value) = graph.fetch_source_rows(query, value)
         # propagate_type: (k: Tensor, q: Tensor, v: Tensor, edge_attr: OptTensor)
-        with self.telling(terms):
+        with self.bind_terms(terms):
             return as_heads(
                 self.propagate(graph.edge_index, k=key, q=query, v=value, edge_attr=edge_attr)
             )
@@ -222,9 +222,9 @@ class ResGatedGraphConv(AttentionConv):
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
         """Edge features [e, edge_dim], or none where the layer was made without."""
         if (edge_attr is None) != (self.edge_dim is None):
-            wanted = "takes no" if self.edge_dim is None else "needs"
+            expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(
-                f"{self} was made with edge_dim={self.edge_dim} and {wanted} edge_attr"
+                f"{self} was made with edge_dim={self.edge_dim} and {expected} edge_attr"
             )
         if edge_attr is None or self.edge_dim is None:
             return None

@@ -23,7 +23,7 @@ from gattn.nn.common.features import (
     glorot_linear,
     infinite_as_nan,
 )
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import TypedGraph, checked_types, typed_graph
 
@@ -224,8 +224,8 @@ class RGATConv(AttentionConv):
         )
         attend = self._attend if self.fused else self._attend_edge_by_edge
         out, alpha = attend(x, edge_type, edge_attr, graph, terms)
-        if recording() and alpha is not None:
-            note(alpha, graph)
+        if is_recording() and alpha is not None:
+            record(alpha, graph)
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
         return out, with_weights(edge_index, graph, alpha, x)
@@ -310,7 +310,7 @@ class RGATConv(AttentionConv):
     ) -> tuple[Tensor, OptTensor]:
         edge_type = checked_types("edge_type", edge_type, graph.num_edges, self.num_relations)
         # propagate_type: (x: Tensor, edge_type: OptTensor, edge_attr: OptTensor)
-        with self.telling(terms):
+        with self.bind_terms(terms):
             out = self.propagate(graph.edge_index, x=x, edge_type=edge_type, edge_attr=edge_attr)
         alpha, self._alpha = self._alpha, None
         return out, alpha

@@ -38,7 +38,7 @@ def acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
     """Whether a function is one of torch's that act on every number by itself."""
     if isinstance(act, Module):
         return type(act) in _MODULES and not has_local_hooks(act)
-    return any(act is known for known in _FUNCTIONS)
+    return any(act is recognized for recognized in _FUNCTIONS)
 
 
 def why_not_row_wise(network: object) -> str:

@@ -28,7 +28,7 @@ from gattn.nn.common.features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn.common.scores import EdgeScore, attend
+from gattn.nn.common.scores import EdgeScore, attend_with_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
 
@@ -184,10 +184,10 @@ class SuperGATConv(AttentionConv):
         if logits is None or not self.fused:
             self.note_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor)
-            with self.telling(terms):
+            with self.bind_terms(terms):
                 return self.propagate(graph.edge_index, x=value)
         score = EdgeScore(F.leaky_relu(self._scores(value, logits, graph), self.negative_slope))
-        return attend(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
+        return attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
         """Weighted values [e, h, c] of the edges: the edge-by-edge path."""

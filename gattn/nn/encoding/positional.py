@@ -266,10 +266,10 @@ class RandomWalkEncoding(Module):
             [n, channels].
         """
         graph = as_graph(edges, num_nodes)
-        found = cached(
+        result = cached(
             graph, ("walk", self.steps), lambda: return_probabilities(graph, steps=self.steps)
         )
-        return self.encode(found.to(dtype_of(self.lin)))
+        return self.encode(result.to(dtype_of(self.lin)))
 
     def encode(self, probabilities: Tensor) -> Tensor:
         """Encode probabilities that a transform stored.

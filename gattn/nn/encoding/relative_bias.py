@@ -211,8 +211,8 @@ class PathFeatureBias(Module):
             ValueError: for features of another shape.
         """
         if features.shape != (length.shape[0], self.max_length, self.edge_dim):
-            wanted = (length.shape[0], self.max_length, self.edge_dim)
-            raise ValueError(f"features must have shape {wanted}; got {tuple(features.shape)}")
+            expected = (length.shape[0], self.max_length, self.edge_dim)
+            raise ValueError(f"features must have shape {expected}; got {tuple(features.shape)}")
         summed = torch.einsum("etd,htd->eh", features, self.weight)
         return summed / length.clamp(min=1).unsqueeze(1)
 

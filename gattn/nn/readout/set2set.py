@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_features
-from gattn.nn.common.scores import DotScore, attend
+from gattn.nn.common.scores import DotScore, attend_with_score
 from gattn.nn.readout.base import SegmentReadout
 
 
@@ -91,8 +91,8 @@ class Set2Set(SegmentReadout):
             query, state = self.lstm(memory.unsqueeze(0), state)
             query = query.view(segments.num_dst, self.in_channels).to(x.dtype)
             score = DotScore(query.unsqueeze(1), value, scale=1.0)
-            found, weights = attend(score, value, segments, want_weights=want_weights)
-            memory = torch.cat([query, found.squeeze(1)], dim=-1)
+            result, weights = attend_with_score(score, value, segments, want_weights=want_weights)
+            memory = torch.cat([query, result.squeeze(1)], dim=-1)
         return memory, weights
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from torch.nn import Parameter
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_tensor
-from gattn.nn.common.recording import note, recording
+from gattn.nn.common.recording import is_recording, record
 from gattn.nn.readout.base import SegmentReadout
 
 
@@ -115,8 +115,8 @@ class SoftmaxAggregation(SegmentReadout):
 
     def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         alpha = self._weigh(x.detach() if self.semi_grad else x, segments, width)
-        if recording():
-            note(alpha, segments)
+        if is_recording():
+            record(alpha, segments)
         return aggregate(alpha, x.unsqueeze(-1), segments).squeeze(-1)
 
     def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:

@@ -31,7 +31,7 @@ DOT_PRODUCT = Family(
         "edge_out": acc("n h d", "edge_proj", "needs_backward"),
     },
     reference=reference.dot_product_attention,
-    costly=["attn_bias", "edge_attr", "edge_weight"],
+    optional_grads=["attn_bias", "edge_attr", "edge_weight"],
 )  # fmt: skip
 
 
@@ -104,9 +104,9 @@ def dot_product_attention(
     plan = sdpa.plan_for(graph, query, value, (*edges, seed), backend)
     if plan is not None:
         on_edges = functools.partial(dot_product_attention, scale=scale)
-        return sdpa.attend(query, key, value, graph, scale, plan, on_edges)
+        return sdpa.attend_blocks(query, key, value, graph, scale, plan, on_edges)
     inputs = query, key, value, *edges
-    return DOT_PRODUCT.attend(inputs, graph.layout, seed, (scale, dropout), backend)
+    return DOT_PRODUCT.run(inputs, graph.layout, seed, (scale, dropout), backend)
 
 
 def dot_product_attention_weights(

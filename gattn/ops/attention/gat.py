@@ -31,7 +31,7 @@ GAT = Family(
         "out_acc": out_acc("n h c"),
     },
     reference=reference.gat_attention,
-    costly=["attn_bias", "edge_weight"],
+    optional_grads=["attn_bias", "edge_weight"],
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def gat_attention(
     # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
-    return GAT.attend(inputs, graph.layout, seed, settings, backend, flags)
+    return GAT.run(inputs, graph.layout, seed, settings, backend, flags)
 
 
 def attend_by_score(

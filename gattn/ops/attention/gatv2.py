@@ -22,7 +22,7 @@ GATV2 = Family(
         "query": "n h c", "key": "m h c", "value": "m h w?", "weight": "h c", **EDGES,
         "attn_bias": "e b?", "edge_weight": "e?",
     },
-    instead={"value": "key"},
+    fallback_input={"value": "key"},
     settings={"activation": ACTIVATIONS, "negative_slope": float, "dropout": float},
     outputs={
         "out": Out("n h w"),
@@ -31,7 +31,7 @@ GATV2 = Family(
         "out_acc": out_acc("n h w"),
     },
     reference=reference.gatv2_attention,
-    costly=["edge_attr", "attn_bias", "edge_weight"],
+    optional_grads=["edge_attr", "attn_bias", "edge_weight"],
 )  # fmt: skip
 _score = Operator(
     "gatv2_score",
@@ -119,7 +119,7 @@ def gatv2_attention(
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     inputs = query, key, None if value is key else value, weight, *edges
     settings = activation, negative_slope, dropout
-    return GATV2.attend(inputs, graph.layout, seed, settings, backend)
+    return GATV2.run(inputs, graph.layout, seed, settings, backend)
 
 
 def gatv2_attention_weights(

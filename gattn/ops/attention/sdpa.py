@@ -31,7 +31,7 @@ from gattn.graph.cache import cached
 from gattn.layout.blocks import Blocks
 from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
-from gattn.ops.registration.operator import Kept, is_transformed, wants_grad
+from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_grad
 
 # Measured by benchmarks/dense_rule.py: in smaller blocks the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
@@ -82,7 +82,7 @@ def plan_for(
     return plan if plan.groups else None
 
 
-def attend(
+def attend_blocks(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -166,7 +166,7 @@ class _Dense(torch.autograd.Function):
     def forward(ctx: Any, *args: Any) -> Tensor:
         out, logsumexp = _with_logsumexp(*args)
         ctx.causal, ctx.scale = args[3:]
-        ctx.kept = Kept.of(out)
+        ctx.kept = WriteGuard.of(out)
         ctx.save_for_backward(*args[:3], *(() if logsumexp is None else (out.data, logsumexp)))
         return out.detach()  # no view to autograd, which may be written to
 
@@ -175,19 +175,19 @@ class _Dense(torch.autograd.Function):
         q, k, v, *saved = ctx.saved_tensors
         if torch.is_grad_enabled() or not saved:
             with sdpa_kernel(SDPBackend.MATH):
-                found = reference_gradients(
+                result = reference_gradients(
                     lambda q, k, v: _dense(q, k, v, ctx.causal, ctx.scale), (q, k, v), grads
                 )
-            return *found, None, None
+            return *result, None, None
         out, logsumexp = saved
         if ctx.kept.is_written():
             out, _ = _with_logsumexp(q, k, v, ctx.causal, ctx.scale)
         assert torch_internals.flash_attention is not None
         turned = (t.transpose(1, 2) for t in (*grads, q, k, v, out))
-        found = torch_internals.flash_attention.backward(
+        result = torch_internals.flash_attention.backward(
             *turned, logsumexp, 0.0, ctx.causal, scale=ctx.scale
         )
-        return *(grad.transpose(1, 2) for grad in found), None, None
+        return *(grad.transpose(1, 2) for grad in result), None, None
 
 
 def _with_logsumexp(

@@ -11,24 +11,24 @@ from gattn.graph import Graph
 from gattn.kernels.precision import to_acc
 from gattn.ops.attention.gat import attend_by_score
 from gattn.ops.custom_score.chunked import edgewise
-from gattn.ops.custom_score.edge_function import Tensors, tensors_of
+from gattn.ops.custom_score.edge_function import Tensors, flat_tensors
 from gattn.ops.dropout import dropout_of_weights
 from gattn.ops.edges import aggregate, edge_softmax, sum_incoming, to_edges
 from gattn.ops.registration import checks
 
-EdgeFunction: TypeAlias = Callable[..., Tensor]
+EdgeCallable: TypeAlias = Callable[..., Tensor]
 Normalize: TypeAlias = Literal["softmax", "sum", "mean", "none", "sigmoid"]
 
 
 def attention(
-    score: EdgeFunction,
+    score: EdgeCallable,
     query: Tensors,
     key: Tensors,
     value: Tensors,
     graph: Graph,
     *,
     edge_attr: Tensors = None,
-    message: EdgeFunction | None = None,
+    message: EdgeCallable | None = None,
     normalize: Normalize = "softmax",
     dropout: float = 0.0,
 ) -> Tensor:
@@ -102,13 +102,13 @@ def attention(
     if message is None:
         return sum_sorted(weight, cast(Tensor, value), graph)
     _check_rows("value", value, graph.num_src, "source", graph)
-    graph, value = _gather_sources(graph, value)
+    graph, value = _fetch_source_rows(graph, value)
     ends = ("source", value), ("edge", edge_attr)
     return edgewise(message, graph, *ends, weight=("position", weight))
 
 
 def apply_edges(
-    function: EdgeFunction,
+    function: EdgeCallable,
     query: Tensors,
     key: Tensors,
     graph: Graph,
@@ -161,7 +161,7 @@ def apply_edges(
 
 
 def sorted_scores(
-    score: EdgeFunction, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
+    score: EdgeCallable, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
 ) -> Tensor:
     """The score of every edge and head, [e, h]; see :func:`attention`.
 
@@ -189,7 +189,7 @@ def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
 
 
 def _of_edges(
-    function: EdgeFunction,
+    function: EdgeCallable,
     query: Tensors,
     key: Tensors,
     graph: Graph,
@@ -201,7 +201,7 @@ def _of_edges(
     _check_rows("query", query, graph.num_dst, "destination", graph)
     _check_rows("key", key, graph.num_src, "source", graph)
     _check_rows("edge_attr", edge_attr, graph.num_edges, "edge", graph)
-    graph, key = _gather_sources(graph, key)
+    graph, key = _fetch_source_rows(graph, key)
     ends = ("destination", query), ("source", key), ("edge", edge_attr)
     return edgewise(function, graph, *ends, into=into)
 
@@ -234,26 +234,26 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
         return scores.sigmoid()
     if normalize == "none":
         return scores
-    (own,) = to_acc(scores)
+    (separate,) = to_acc(scores)
     if normalize == "mean":
-        total = graph.in_degree().to(own.dtype).unsqueeze(1)
+        total = graph.in_degree().to(separate.dtype).unsqueeze(1)
     else:
-        total = sum_incoming(own, graph)
-        total = total.masked_fill(sum_incoming(own.detach().abs(), graph) == 0, 1)
-    return (own / to_edges(total, graph)).to(scores.dtype)
+        total = sum_incoming(separate, graph)
+        total = total.masked_fill(sum_incoming(separate.detach().abs(), graph) == 0, 1)
+    return (separate / to_edges(total, graph)).to(scores.dtype)
 
 
-def _gather_sources(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
+def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
     """The rows of all sources, and the graph between these and the destinations."""
-    graph, gathered = graph.fetch_source_rows(*tensors_of(rows))
+    graph, gathered = graph.fetch_source_rows(*flat_tensors(rows))
     if rows is None or isinstance(rows, Tensor):
         return graph, gathered[0] if gathered else None
     return graph, dict(zip(rows, gathered)) if isinstance(rows, dict) else gathered
 
 
-def _check_rows(name: str, given: Tensors, count: int, place: str, graph: Graph) -> None:
+def _check_rows(name: str, supplied: Tensors, count: int, place: str, graph: Graph) -> None:
     """Raise unless every tensor has a row for each node or edge, and is on the graph's device."""
-    for tensor in tensors_of(given):
+    for tensor in flat_tensors(supplied):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:
             raise ValueError(

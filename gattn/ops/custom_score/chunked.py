@@ -6,7 +6,7 @@ destinations: on a CPU a kernel adds what belongs to sources to theirs, in the o
 Elsewhere what belongs to sources is computed once more, in the order of sources. So every sum over
 edges is taken in one order, the same in every run.
 
-Few edges are taken at once, as autograd records them (``few.py``).
+Few edges are taken at once, as autograd records them (``eager.py``).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gattn.ops.custom_score.chunks import (
     chunks,
     edges_at_once,
     has_kernel,
-    is_few,
+    is_small,
 )
-from gattn.ops.custom_score.eager import AllEdges, holds_others
+from gattn.ops.custom_score.eager import EdgeIndexing, captures_other_tensors
 from gattn.ops.custom_score.edge_function import (
-    Call,
+    EdgeFunction,
     Tensors,
-    alone,
     compile_obstacle,
     compiled,
-    tensors_of,
+    flat_tensors,
+    parameter_lock,
 )
 from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
@@ -86,7 +86,7 @@ def edgewise(
         ValueError: for a function that gives other than a row for each edge, draws random numbers,
             or holds a tensor that wants a gradient.
     """
-    with alone(function):
+    with parameter_lock(function):
         if weight is None:
             return _run(function, graph, ends, (), into)
         return _run(function, graph, ends, (weight,), "destination")
@@ -96,10 +96,10 @@ def _run(
     function: Callable[..., Tensor], graph: Graph, ends: Sequence[End], weight: Sequence[End],
     into: str,
 ) -> Tensor:  # fmt: skip
-    call = Call.of(function, [argument for _, argument in ends], weighed=len(weight) > 0)
+    call = EdgeFunction.of(function, [argument for _, argument in ends], has_weight=len(weight) > 0)
     ends = (*weight, *ends)
-    places = tuple(place for place, argument in ends for _ in tensors_of(argument))
-    tensors = [tensor for _, argument in ends for tensor in tensors_of(argument)]
+    places = tuple(place for place, argument in ends for _ in flat_tensors(argument))
+    tensors = [tensor for _, argument in ends for tensor in flat_tensors(argument)]
     tensors += call.parameters()
     is_real = not any(tensor.is_complex() for tensor in tensors)
     plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
@@ -108,7 +108,7 @@ def _run(
     if path_trace.listeners and path_trace.is_dry_run():
         plan.report_path()
         return plan.plain(*tensors)
-    if is_few(graph.layout) and graph.num_edges:
+    if is_small(graph.layout) and graph.num_edges:
         return _of_few(plan, tensors)
     return cast(Tensor, _Edgewise.apply(plan, *tensors))
 
@@ -116,7 +116,7 @@ def _run(
 class _Plan(NamedTuple):
     """What is called, of which rows, and what becomes of the result."""
 
-    call: Call
+    call: EdgeFunction
     places: tuple[str, ...]
     """Of the tensors of its arguments; its parameters follow them."""
     into: str
@@ -137,28 +137,30 @@ class _Plan(NamedTuple):
         edge, destination = layout.perm.long(), layout.destinations()
         rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
         ends = zip(self.places, tensors)
-        given = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
-        made = self.call(*given, *tensors[len(self.places) :])
+        supplied = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
+        output = self.call(*supplied, *tensors[len(self.places) :])
         if self.into == "position":
-            return made
+            return output
         if self.into == "edge":
-            return torch.zeros_like(made).index_copy(0, edge, made)
-        own = made.to(acc_dtype(made.dtype))
-        out = own.new_zeros(self.graph.num_dst, *made.shape[1:]).index_add(0, destination, own)
-        return out.to(made.dtype)
+            return torch.zeros_like(output).index_copy(0, edge, output)
+        local = output.to(acc_dtype(output.dtype))
+        out = local.new_zeros(self.graph.num_dst, *output.shape[1:]).index_add(
+            0, destination, local
+        )
+        return out.to(output.dtype)
 
-    def room(self, made: Tensor) -> Tensor:
+    def allocate_result(self, output: Tensor) -> Tensor:
         """For the result, of which this is a part: zeros for sums."""
         if self.into == "destination":
-            dtype = acc_dtype(made.dtype)
-            return empty(made, self.graph.num_dst, *made.shape[1:], dtype=dtype).zero_()
-        return empty(made, self.graph.num_edges, *made.shape[1:])
+            dtype = acc_dtype(output.dtype)
+            return empty(output, self.graph.num_dst, *output.shape[1:], dtype=dtype).zero_()
+        return empty(output, self.graph.num_edges, *output.shape[1:])
 
     def report_path(self) -> None:
         """Tell :func:`gattn.explain_path` how the function would be called, and why."""
         edges, obstacle = self.graph.num_edges, ""
         calls = f"runs in plain PyTorch on {CHUNK:,} edges at a time"
-        if is_few(self.graph.layout):
+        if is_small(self.graph.layout):
             path, calls = "all edges at once", f"runs in plain PyTorch on all {edges:,} edges"
             obstacle = f"up to {FEW * CHUNK:,} edges, autograd stores what it computes of each"
         elif edges < WORTH * CHUNK:
@@ -179,7 +181,7 @@ class _Plan(NamedTuple):
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """What is done with a chunk, compiled where it pays and nobody watches the operators."""
+        """The chunk function, compiled unless a dispatch mode is active or there are few chunks."""
         if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
             return compiled(function, self.call, chunk.most, self.graph.device)
         return function
@@ -198,7 +200,7 @@ class _Edgewise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
-        with ctx.autocast.again(), alone(plan.call.function):
+        with ctx.autocast.again(), parameter_lock(plan.call.function):
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
             plan.call.check_unwritten(ctx.versions)
@@ -230,78 +232,80 @@ def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Te
     return gathered + list(tensors[len(rows) :])
 
 
-def _call_chunk(call: Call, tensors: list[Tensor], rows: Sequence[Tensor | None]) -> Tensor:
+def _call_chunk(call: EdgeFunction, tensors: list[Tensor], rows: Sequence[Tensor | None]) -> Tensor:
     return call(*_gather(tensors, rows))
 
 
 def _differentiate_chunk(
-    call: Call,
+    call: EdgeFunction,
     tensors: list[Tensor],
     rows: Sequence[Tensor | None],
-    wanted: tuple[int, ...],
+    requested: tuple[int, ...],
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
     """Gradients of the gathered rows, or of the parameters, at these positions."""
-    given = _gather(tensors, rows)
+    supplied = _gather(tensors, rows)
 
     def function(*chosen: Tensor) -> Tensor:
-        arguments = list(given)
-        for position, tensor in zip(wanted, chosen):
+        arguments = list(supplied)
+        for position, tensor in zip(requested, chosen):
             arguments[position] = tensor
         return call(*arguments)
 
-    found = torch.func.vjp(function, *(given[position] for position in wanted))
-    made, pull = found[0], found[1]
-    return pull(grad.to(made.dtype))
+    values = torch.func.vjp(function, *(supplied[position] for position in requested))
+    output, pull = values[0], values[1]
+    return pull(grad.to(output.dtype))
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    made = writer = None
+    output = writer = None
     reader = Reader(plan.graph, tensors, plan.places)
     for chunk in chunks(plan.graph, "destination"):
-        step, (given, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
+        step, (supplied, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
         # Nothing that is given wants a gradient: what is held would show.
         with torch.set_grad_enabled(plan.learns):
-            made = _checked(
-                lambda: step(plan.call, given, rows),  # noqa: B023
+            output = _checked(
+                lambda: step(plan.call, supplied, rows),  # noqa: B023
                 lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.places)),  # noqa: B023
                 plan.graph,
                 chunk.position.shape[0],
             )
-        if made.requires_grad:
+        if output.requires_grad:
             raise ValueError(HELD)
         if writer is None:
-            writer = Writer(plan.graph, plan.into, plan.room(made))
-        if made.shape[1:] != writer.to.shape[1:]:
+            writer = Writer(plan.graph, plan.into, plan.allocate_result(output))
+        if output.shape[1:] != writer.to.shape[1:]:
             raise ValueError(
                 f"the function must give rows of one shape, however many edges it is given; it "
-                f"gave {tuple(made.shape)} after rows of {tuple(writer.to.shape[1:])} ([b, 1] and "
-                "[b] make [b, b])"
+                f"gave {tuple(output.shape)} after rows of {tuple(writer.to.shape[1:])} ([b, 1] "
+                "and [b] make [b, b])"
             )
-        writer.write(chunk, made)
-    if writer is None or made is None:  # without an edge
-        given = [tensor[:0] for tensor in tensors[: len(plan.places)]]
-        made = plan.call(*given, *tensors[len(plan.places) :])
-        _check_rows(made, 0)
-        return plan.room(made).to(made.dtype)
-    return writer.to.to(made.dtype)
+        writer.write(chunk, output)
+    if writer is None or output is None:  # without an edge
+        supplied = [tensor[:0] for tensor in tensors[: len(plan.places)]]
+        output = plan.call(*supplied, *tensors[len(plan.places) :])
+        _check_rows(output, 0)
+        return plan.allocate_result(output).to(output.dtype)
+    return writer.to.to(output.dtype)
 
 
 def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     """All edges at once."""
-    edges = AllEdges.of(plan.graph)
+    edges = EdgeIndexing.of(plan.graph)
 
     def read() -> list[Tensor]:
         rows = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
         return rows + tensors[len(plan.places) :]
 
-    given = read()
-    begins = [tensor.grad_fn for tensor in given]
-    call = plan.call.as_it_is
-    made = _checked(lambda: call(*given), lambda: call(*read()), plan.graph, plan.graph.num_edges)
-    if holds_others(made, given, begins):
+    supplied = read()
+    begins = [tensor.grad_fn for tensor in supplied]
+    call = plan.call.call_in_place
+    output = _checked(
+        lambda: call(*supplied), lambda: call(*read()), plan.graph, plan.graph.num_edges
+    )
+    if captures_other_tensors(output, supplied, begins):
         raise ValueError(HELD)
-    return edges.put(made, plan.into)
+    return edges.put(output, plan.into)
 
 
 def _checked(
@@ -309,18 +313,18 @@ def _checked(
 ) -> Tensor:
     """Call the function of so many edges; raise where it is not one of each edge alone."""
     state = _random_state(graph.device)
-    made = run()
-    _check_rows(made, edges)
+    output = run()
+    _check_rows(output, edges)
     if not torch.equal(state, _random_state(graph.device)):  # or another thread drew
         with _no_draws():
             again()
-    return made
+    return output
 
 
-def _check_rows(made: Any, count: int) -> None:
-    if not isinstance(made, Tensor) or made.dim() < 1 or made.shape[0] != count:
-        came = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
-        raise ValueError(f"the function must give a row for each of {count} edges; got {came}")
+def _check_rows(output: Any, count: int) -> None:
+    if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != count:
+        actual = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ValueError(f"the function must give a row for each of {count} edges; got {actual}")
 
 
 class _Draws(TorchDispatchMode):
@@ -354,20 +358,20 @@ def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
     """One pass by destination, and without a kernel that adds at random places one by source."""
-    given = [tensor.detach() for tensor in tensors]
-    needed = _used(plan, given, needed)
-    found = [
+    supplied = [tensor.detach() for tensor in tensors]
+    needed = _used(plan, supplied, needed)
+    values = [
         empty(t, *t.shape, dtype=acc_dtype(t.dtype)).zero_() if need else None
         for t, need in zip(tensors, needed)
     ]
     places = plan.places_of(tensors)
     passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
     passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
-    for by, own in passes.items():
-        wanted = tuple(i for i, place in enumerate(places) if place in own and needed[i])
-        if wanted:
-            _add_gradients(plan, given, grad, by, wanted, found)
-    return [None if own is None else own.to(t.dtype) for own, t in zip(found, tensors)]
+    for by, local in passes.items():
+        requested = tuple(i for i, place in enumerate(places) if place in local and needed[i])
+        if requested:
+            _add_gradients(plan, supplied, grad, by, requested, values)
+    return [None if local is None else local.to(t.dtype) for local, t in zip(values, tensors)]
 
 
 def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
@@ -381,31 +385,31 @@ def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bo
     if chunk is None:
         return list(needed)
     rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
-    given = [
+    supplied = [
         tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
     ]
     with torch.enable_grad(), _no_draws():
-        made = plan.call(*given)
-    if not made.requires_grad:
-        return [False] * len(given)
-    wanted = [tensor for tensor in given if tensor.requires_grad]
-    own = iter(torch.autograd.grad(made, wanted, torch.ones_like(made), allow_unused=True))
-    return [tensor.requires_grad and next(own) is not None for tensor in given]
+        output = plan.call(*supplied)
+    if not output.requires_grad:
+        return [False] * len(supplied)
+    requested = [tensor for tensor in supplied if tensor.requires_grad]
+    local = iter(torch.autograd.grad(output, requested, torch.ones_like(output), allow_unused=True))
+    return [tensor.requires_grad and next(local) is not None for tensor in supplied]
 
 
 def _add_gradients(
-    plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, wanted: tuple[int, ...],
-    found: list[Tensor | None],
+    plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, requested: tuple[int, ...],
+    values: list[Tensor | None],
 ) -> None:  # fmt: skip
     """Add those of the tensors at these positions, chunk after chunk."""
     # Without a kernel, sums over all edges are slow where torch fuses them with the gathering.
-    fuses, reader = wanted[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
+    fuses, reader = requested[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
     most = edges_at_once(tensors[: len(plan.places)]) if has_kernel(plan.graph.device) else None
     places = plan.places_of(tensors)
-    totals = [(places[position], cast(Tensor, found[position])) for position in wanted]
+    totals = [(places[position], cast(Tensor, values[position])) for position in requested]
     writers = [Writer(plan.graph, place, total) for place, total in totals]
     for chunk in chunks(plan.graph, by, most):
-        step, (given, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
-        made = step(plan.call, given, rows, wanted, chunk.take(grad, plan.into))
-        for writer, gradient in zip(writers, made):
+        step, (supplied, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
+        output = step(plan.call, supplied, rows, requested, chunk.take(grad, plan.into))
+        for writer, gradient in zip(writers, output):
             writer.write(chunk, gradient)

@@ -26,7 +26,7 @@ what these are added to have the cache together. But each chunk costs some time 
 LEAST = CHUNK // 4
 """No fewer edges at once, however wide their rows are."""
 FEW = 2
-"""So many chunks, as of a batch of molecules, are taken at once (``few.py``)."""
+"""So many chunks, as of a batch of molecules, are taken at once (``eager.py``)."""
 WORTH = 4
 """Fewer whole chunks than these are not worth the seconds of a compilation."""
 HUB = 2048
@@ -75,14 +75,14 @@ class Chunk:
         first, number = self.nodes.start, self.edges.number[: stop - start + 1]
         ptr = _offsets(self.edges.layout, self.edges.by)
         offsets = ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
-        own, each = self.edges.own[self.part] - first, number[:-1]
-        return without_stats(offsets, each, each, number, own, each)
+        local, each = self.edges.local[self.part] - first, number[:-1]
+        return without_stats(offsets, each, each, number, local, each)
 
     @property
     def is_repeated(self) -> bool:
         """Whether there are many of this size, for which it pays to compile what is done."""
         whole = self.part.stop - self.part.start == self.most
-        return whole and self.edges.own.numel() >= WORTH * CHUNK
+        return whole and self.edges.local.numel() >= WORTH * CHUNK
 
     @property
     def edge(self) -> Tensor:
@@ -91,8 +91,8 @@ class Chunk:
 
     def rows(self, places: tuple[str, ...]) -> list[Tensor]:
         """Where the rows of tensors lie that belong to any of the four."""
-        found = {place: getattr(self, place) for place in set(places)}
-        return [found[place] for place in places]
+        result = {place: getattr(self, place) for place in set(places)}
+        return [result[place] for place in places]
 
     def take(self, values: Tensor, place: str) -> Tensor:
         """The rows of the chunk's edges, [b, ...], of those of all nodes or edges."""
@@ -187,7 +187,7 @@ def has_kernel(device: torch.device) -> bool:
     return select(None, device) == "cpu" and not torch_internals.dispatch_mode_active()
 
 
-def is_few(layout: Layout) -> bool:
+def is_small(layout: Layout) -> bool:
     """Whether all edges are taken at once."""
     return layout.col.numel() <= FEW * CHUNK
 
@@ -236,7 +236,7 @@ class _Sorted:
     layout: Layout
     by: str
     """That end: "destination" or "source"."""
-    own: Tensor
+    local: Tensor
     """[e]: that node, and so the next three."""
     source: Tensor
     destination: Tensor
@@ -253,12 +253,12 @@ class _Sorted:
         ptr = _offsets(layout, end)
         edges = layout.col.numel()
         nodes = torch.arange(num_rows(ptr), dtype=ptr.dtype, device=ptr.device)
-        own = nodes.repeat_interleave(ptr.diff(), output_size=edges)
+        local = nodes.repeat_interleave(ptr.diff(), output_size=edges)
         last = max(edges if end == "destination" else 0, most + 1)
         number = torch.arange(last, dtype=ptr.dtype, device=ptr.device)
         if end == "destination":
-            return cls(layout, end, own, layout.col, own, number[:edges], number)
-        return cls(layout, end, own, own, layout.row, layout.csr2csc, number)
+            return cls(layout, end, local, layout.col, local, number[:edges], number)
+        return cls(layout, end, local, local, layout.row, layout.csr2csc, number)
 
     def end(self, place: str) -> _End:
         """The nodes at the "destination" or at the "source"."""
@@ -267,7 +267,7 @@ class _Sorted:
 
     def chunks(self, most: int) -> tuple[Chunk, ...]:
         """In chunks of so many."""
-        edges, ptr = self.own.numel(), _offsets(self.layout, self.by)
+        edges, ptr = self.local.numel(), _offsets(self.layout, self.by)
         starts = torch.arange(0, edges, most, device=ptr.device)
         ends = (starts + most).clamp(max=edges)
         first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1

@@ -22,24 +22,24 @@ from gattn.ops.edges import sum_laid_out
 
 
 @dataclass(frozen=True, eq=False)
-class AllEdges:
-    """The edges of a graph in the layout's order, and how rows come to them and go from them."""
+class EdgeIndexing:
+    """Gather and scatter indices between the caller's edge order and the layout's."""
 
     edge: Tensor
-    """[e], and so the next: in the caller's order."""
+    """[e]: caller's index of each edge in the layout's order."""
     position: Tensor
-    """Of each of the caller's edges, that in the layout's order."""
+    """[e]: position in the layout's order of each of the caller's edges."""
     by_source: Layout
     """From the edges to their sources."""
     by_destination: Layout
 
     @classmethod
-    def of(cls, graph: Graph) -> AllEdges:
+    def of(cls, graph: Graph) -> EdgeIndexing:
         """Those of a graph, with which they are kept."""
         return cached(graph, "all edges", lambda: cls._of(graph.layout))
 
     @classmethod
-    def _of(cls, layout: Layout) -> AllEdges:
+    def _of(cls, layout: Layout) -> EdgeIndexing:
         edge = layout.perm
         number = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
         each, destination = number[:-1], layout.destinations().to(edge.dtype)
@@ -57,13 +57,15 @@ class AllEdges:
         layout = self.by_source if place == "source" else self.by_destination
         return cast(Tensor, _Rows.apply(values, layout))
 
-    def put(self, made: Tensor, place: str) -> Tensor:
+    def put(self, output: Tensor, place: str) -> Tensor:
         """[e, ...] where it belongs: "edge", "position", or its sums at each "destination"."""
         if place == "position":  # no tensor of the function's own, which others may write to
-            return made.clone(memory_format=torch.contiguous_format)
+            return output.clone(memory_format=torch.contiguous_format)
         if place == "edge":
-            return cast(Tensor, _Permuted.apply(made, self.position, self.edge))
-        return sum_laid_out(made.to(acc_dtype(made.dtype)), self.by_destination).to(made.dtype)
+            return cast(Tensor, _Permuted.apply(output, self.position, self.edge))
+        return sum_laid_out(output.to(acc_dtype(output.dtype)), self.by_destination).to(
+            output.dtype
+        )
 
 
 class _Rows(torch.autograd.Function):
@@ -92,21 +94,23 @@ class _Permuted(torch.autograd.Function):
         return _Permuted.apply(grad, ctx.inverse, ctx.index), None, None
 
 
-def holds_others(made: Tensor, given: Sequence[Tensor], begins: Sequence[Node | None]) -> bool:
+def captures_other_tensors(
+    output: Tensor, supplied: Sequence[Tensor], begins: Sequence[Node | None]
+) -> bool:
     """Whether other tensors than those it was given would have gradients of what a function made.
 
     ``begins`` are the ``grad_fn`` of those as they were given: the function may write to them. A
     tensor that was made of them before is not told from them.
     """
-    own = {id(tensor) for tensor in given}
+    local = {id(tensor) for tensor in supplied}
     seen = {node for node in begins if node is not None}
-    waiting: list[Node | None] = [made.grad_fn] if made.requires_grad else []
+    waiting: list[Node | None] = [output.grad_fn] if output.requires_grad else []
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if id(getattr(node, "variable", given[0])) not in own:
+        if id(getattr(node, "variable", supplied[0])) not in local:
             return True
         waiting += [before for before, _ in node.next_functions]
     return False

@@ -22,7 +22,7 @@ Tensors: TypeAlias = "Tensor | Sequence[Tensor] | Mapping[str, Tensor] | None"
 """One tensor, several, several by name, or none; a user's function is given the same."""
 
 
-def tensors_of(argument: Tensors) -> list[Tensor]:
+def flat_tensors(argument: Tensors) -> list[Tensor]:
     """Its tensors in a row."""
     if argument is None:
         return []
@@ -31,7 +31,7 @@ def tensors_of(argument: Tensors) -> list[Tensor]:
     return list(argument.values() if isinstance(argument, Mapping) else argument)
 
 
-class Form(NamedTuple):
+class ArgumentSpec(NamedTuple):
     """How an argument is made of tensors."""
 
     names: tuple[str, ...] | None
@@ -39,10 +39,10 @@ class Form(NamedTuple):
     count: int
 
     @classmethod
-    def of(cls, argument: Tensors) -> Form:
+    def of(cls, argument: Tensors) -> ArgumentSpec:
         """That of an argument."""
         names = tuple(argument) if isinstance(argument, Mapping) else None
-        return cls(names, isinstance(argument, Tensor), len(tensors_of(argument)))
+        return cls(names, isinstance(argument, Tensor), len(flat_tensors(argument)))
 
     def build(self, tensors: Sequence[Tensor]) -> Any:
         """The argument again, of these tensors."""
@@ -53,12 +53,12 @@ class Form(NamedTuple):
         return tuple(tensors) if self.count else None
 
 
-class Call(NamedTuple):
+class EdgeFunction(NamedTuple):
     """The user's function, as one of tensors in a row: those of its arguments, then parameters."""
 
     function: Callable[..., Tensor]
-    forms: tuple[Form, ...]
-    weighed: bool
+    forms: tuple[ArgumentSpec, ...]
+    has_weight: bool
     """Whether a weight for each edge comes first, with which the result is multiplied."""
     module: Module | None
     """Whose parameters they are."""
@@ -67,14 +67,14 @@ class Call(NamedTuple):
 
     @classmethod
     def of(
-        cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], weighed: bool
-    ) -> Call:
+        cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], has_weight: bool
+    ) -> EdgeFunction:
         """Of a function, a module, or a method of a module, for these arguments."""
-        function = _as_it_is(torch_internals.uncompiled(function))
+        function = _snapshot_closure(torch_internals.uncompiled(function))
         owner = _owner(function)
         module = owner if owner is function or owner is None else _Method(function)
         slots = () if module is None else _slots(module)
-        return cls(function, tuple(map(Form.of, arguments)), weighed, module, slots)
+        return cls(function, tuple(map(ArgumentSpec.of, arguments)), has_weight, module, slots)
 
     def parameters(self) -> list[Tensor]:
         """What of the function is learned."""
@@ -83,11 +83,11 @@ class Call(NamedTuple):
     def versions(self) -> list[tuple[Tensor, int]]:
         """The module's buffers, and how often each was written to."""
         buffers = [] if self.module is None else self.module.buffers()
-        return [(own, own._version) for own in buffers if not own.is_inference()]
+        return [(local, local._version) for local in buffers if not local.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
         """Raise where a buffer was written to since: the function would give something else."""
-        if any(own._version != version for own, version in versions):
+        if any(local._version != version for local, version in versions):
             raise RuntimeError(
                 "a buffer of the module whose function of edges is differentiated was written to "
                 "after forward: backward calls the function again, and needs it as it was"
@@ -95,17 +95,17 @@ class Call(NamedTuple):
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """What the function gives for a batch of edges, times its weights if it has some."""
-        if self.weighed:
-            weight, made = tensors[0], self._call(*tensors[1:])
-            if made.dim() != 3 or made.shape[:2] != weight.shape:
+        if self.has_weight:
+            weight, output = tensors[0], self._call(*tensors[1:])
+            if output.dim() != 3 or output.shape[:2] != weight.shape:
                 raise ValueError(
                     f"message must give (b, {weight.shape[1]}, c), a row for each of b edges and "
-                    f"head; of {weight.shape[0]} edges it gave {tuple(made.shape)}"
+                    f"head; of {weight.shape[0]} edges it gave {tuple(output.shape)}"
                 )
-            return weight.unsqueeze(-1).to(made.dtype) * made
+            return weight.unsqueeze(-1).to(output.dtype) * output
         return self._call(*tensors)
 
-    def as_it_is(self, *tensors: Tensor) -> Tensor:
+    def call_in_place(self, *tensors: Tensor) -> Tensor:
         """The same where the parameters are the module's own."""
         return self._replace(module=None, slots=())(*tensors)
 
@@ -116,8 +116,8 @@ class Call(NamedTuple):
             start += form.count
         if self.module is None:
             return self.function(*arguments)
-        given = tensors[start:]
-        parameters = {name: given[i] for name, i in self.slots}
+        supplied = tensors[start:]
+        parameters = {name: supplied[i] for name, i in self.slots}
         return torch.func.functional_call(
             self.module, parameters, tuple(arguments), tie_weights=False
         )
@@ -148,7 +148,7 @@ _EXCHANGE = threading.RLock()
 """Held while modules have other tensors in place of their parameters: every thread sees those."""
 
 
-def alone(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
+def parameter_lock(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
     """Keep other threads out while a module's parameters are read, or exchanged for a call."""
     if _owner(function) is None or torch.compiler.is_compiling():  # which exchanges nothing
         return contextlib.nullcontext()
@@ -161,21 +161,21 @@ def _owner(function: Callable[..., Tensor]) -> Module | None:
     return owner if isinstance(owner, Module) else None
 
 
-def _as_it_is(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function with what its variables from outside hold now, and not by the time it is
     called again, as in a loop over temperatures."""
     if not isinstance(function, types.FunctionType) or not function.__closure__:
         return function
-    cells = tuple(map(_as_cell_is, function.__closure__))
-    own = types.FunctionType(
+    cells = tuple(map(_snapshot_cell, function.__closure__))
+    local = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
     )
-    own.__kwdefaults__, own.__qualname__ = function.__kwdefaults__, function.__qualname__
-    own.__dict__.update(function.__dict__)  # where torch.compiler.disable leaves its mark
-    return own
+    local.__kwdefaults__, local.__qualname__ = function.__kwdefaults__, function.__qualname__
+    local.__dict__.update(function.__dict__)  # where torch.compiler.disable leaves its mark
+    return local
 
 
-def _as_cell_is(cell: types.CellType) -> types.CellType:
+def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
     except ValueError:  # it holds nothing yet
@@ -209,19 +209,19 @@ class _Method(Module):
 
 
 def compiled(
-    function: Callable[..., Any], call: Call, edges: int, device: torch.device
+    function: Callable[..., Any], call: EdgeFunction, edges: int, device: torch.device
 ) -> Callable[..., Any]:
     """A function that makes this call for so many edges, compiled by torch, where it finds what it
     compiles with."""
     if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function
-    own = _compiled(function, call.code, edges)
+    local = _compiled(function, call.code, edges)
 
     def attempt(*arguments: Any) -> Any:
         try:
-            return own(*arguments)
+            return local(*arguments)
         except Exception as error:
-            made = function(*arguments)  # what is wrong with the user's function itself is raised
+            output = function(*arguments)  # what is wrong with the user's function itself is raised
             message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             _uncompilable[call.code] = message
             warnings.warn(
@@ -229,7 +229,7 @@ def compiled(
                 f"({message})",
                 stacklevel=2,
             )
-            return made
+            return output
 
     return attempt
 
@@ -238,7 +238,7 @@ _uncompilable: dict[types.CodeType | None, str] = {}
 """Error of torch's compiler by code of a function that it could not compile."""
 
 
-def compile_obstacle(call: Call, device: torch.device) -> str:
+def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
     """Say why a function runs uncompiled on many edges; empty if torch compiles it.
 
     It does not compile: what torch cannot compile is known after the first call of a process.
@@ -259,12 +259,12 @@ def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) ->
     """A copy of the function for each code of a user, and number of edges: what torch compiles it
     keeps by code, and of other sizes it would make code for any size."""
     assert isinstance(function, types.FunctionType)
-    own = types.FunctionType(
+    local = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__,
         function.__defaults__, function.__closure__,
     )  # fmt: skip
-    own.__kwdefaults__ = function.__kwdefaults__
-    return torch.compile(own)
+    local.__kwdefaults__ = function.__kwdefaults__
+    return torch.compile(local)
 
 
 @functools.cache

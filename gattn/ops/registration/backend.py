@@ -62,11 +62,11 @@ if not cpu.unavailable_reason():
 
 def _find_default(device_type: str) -> tuple[str, str]:
     """The backend for a type of device and, if it is the reference for want of kernels, why."""
-    wanted = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
-    if wanted is None:
+    expected = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
+    if expected is None:
         return "reference", f"it has no kernels for tensors on {device_type}"
-    reason = why_not(wanted, device_type)
-    return ("reference", reason) if reason else (wanted, "")
+    reason = why_not(expected, device_type)
+    return ("reference", reason) if reason else (expected, "")
 
 
 def reference_reason(device_type: str) -> str:
@@ -117,8 +117,8 @@ def backend_info() -> dict[str, Any]:
         >>> sorted(gattn.backend_info())
         ['cpu', 'devices', 'forced', 'reference', 'torch', 'triton']
     """
-    found = torch.accelerator.current_accelerator(check_available=True)
-    types = ["cpu"] if found is None else ["cpu", found.type]
+    result = torch.accelerator.current_accelerator(check_available=True)
+    types = ["cpu"] if result is None else ["cpu", result.type]
     return {
         "torch": torch.__version__,
         "forced": os.environ.get("GATTN_BACKEND") or None,

@@ -12,33 +12,33 @@ from gattn.graph import Graph
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def check_tensor(name: str, given: Any, when: str = "") -> None:
+def check_tensor(name: str, supplied: Any, when: str = "") -> None:
     """Raise unless given a tensor; ``when`` says in what case it must be one."""
-    if not isinstance(given, Tensor):
-        raise TypeError(f"{name} must be a tensor{when}; got {type(given).__name__}")
+    if not isinstance(supplied, Tensor):
+        raise TypeError(f"{name} must be a tensor{when}; got {type(supplied).__name__}")
 
 
-def check_shape(name: str, tensor: Tensor, *wanted: int | str) -> None:
+def check_shape(name: str, tensor: Tensor, *requested: int | str) -> None:
     """Raise unless it is a tensor of this shape; a letter stands for any length."""
     check_tensor(name, tensor)
-    fits = tensor.dim() == len(wanted) and all(
-        isinstance(w, str) or w == s for w, s in zip(wanted, tensor.shape)
+    fits = tensor.dim() == len(requested) and all(
+        isinstance(w, str) or w == s for w, s in zip(requested, tensor.shape)
     )
     if not fits:
-        expected = ", ".join(map(str, wanted))
-        padded = len(wanted) == 3 and tensor.dim() == 4
+        expected = ", ".join(map(str, requested))
+        padded = len(requested) == 3 and tensor.dim() == 4
         hint = "; gattn.graphs.pack takes the padding out of a batch (b, t, h, c)" * padded
         raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}{hint}")
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
     """Raise unless the tensors share one floating dtype and the graph's device."""
-    given: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
-    first, lead = next(iter(given.items()))
+    supplied: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
+    first, lead = next(iter(supplied.items()))
     device = graph.device
     # torch.compile refuses to be asked for the layout within a backward.
     has_layout = not torch.compiler.is_compiling()
-    for name, tensor in given.items():
+    for name, tensor in supplied.items():
         check_tensor(name, tensor)
         if has_layout and (tensor.layout != torch.strided or tensor.is_nested):
             kind = "nested" if tensor.is_nested else tensor.layout

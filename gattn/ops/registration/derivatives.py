@@ -9,19 +9,25 @@ import torch
 from torch import Tensor
 
 from gattn.compat import torch as torch_internals
-from gattn.ops.registration.operator import Derivative, Given, Gradients, Operator, below_autograd
+from gattn.ops.registration.operator import (
+    Derivative,
+    Gradients,
+    Operator,
+    SavedValues,
+    below_autograd,
+)
 
 
 def by_reference(
-    operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+    operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
     """Differentiate the reference; the gradients are themselves differentiable."""
-    rest = [given[name] for name in operator.of_reference]
+    rest = [saved[name] for name in operator.reference_args]
     reference = operator.reference
     assert reference is not None
-    inputs = tuple(given[name] for name in operator.inputs)
-    found = reference_gradients(lambda *inputs: reference(*inputs, *rest), inputs, (grad,))
-    return dict(zip(operator.inputs, found))
+    inputs = tuple(saved[name] for name in operator.inputs)
+    result = reference_gradients(lambda *inputs: reference(*inputs, *rest), inputs, (grad,))
+    return dict(zip(operator.inputs, result))
 
 
 def by_kernel(
@@ -37,19 +43,19 @@ def by_kernel(
     names = tuple(called.get(name, name) for name in backward.parameters)
 
     def derivative(
-        operator: Operator, grad: Tensor, given: Given, wanted: frozenset[str]
+        operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
     ) -> Gradients:
         if torch.is_grad_enabled():
-            return by_reference(operator, grad, given, wanted)
-        given[backward.inputs[0]] = grad
+            return by_reference(operator, grad, saved, requested)
+        saved[backward.inputs[0]] = grad
         for flag, name in flags.items():
-            given[flag] = name in wanted
-        args = map(given.__getitem__, names)
+            saved[flag] = name in requested
+        args = map(saved.__getitem__, names)
         if torch_internals.forward_mode_active():
-            found = backward.overload(*args)  # refuses tangents
+            result = backward.overload(*args)  # refuses tangents
         else:
-            found = below_autograd(backward.overload, *args)
-        return dict(zip(gradients, found if len(gradients) > 1 else (found,)))
+            result = below_autograd(backward.overload, *args)
+        return dict(zip(gradients, result if len(gradients) > 1 else (result,)))
 
     return derivative
 
@@ -68,12 +74,12 @@ def reference_gradients(
         inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
         outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        wanted = [t for t in inputs if t is not None and t.requires_grad]
+        requested = [t for t in inputs if t is not None and t.requires_grad]
         pairs = [(o, g) for o, g in zip(outputs, grads) if g is not None and o.requires_grad]
-        found = iter(
+        result = iter(
             torch.autograd.grad(
-                [o for o, _ in pairs], wanted, [g for _, g in pairs],
+                [o for o, _ in pairs], requested, [g for _, g in pairs],
                 create_graph=create_graph, allow_unused=True,
             )
         )  # fmt: skip
-    return tuple(next(found) if t is not None and t.requires_grad else None for t in inputs)
+    return tuple(next(result) if t is not None and t.requires_grad else None for t in inputs)

@@ -26,8 +26,8 @@ class Family:
         outputs: Mapping[str, Out],
         reference: Callable[..., Tensor],
         flags: Iterable[str] = (),
-        instead: Mapping[str, str] | None = None,
-        costly: Iterable[str] = (),
+        fallback_input: Mapping[str, str] | None = None,
+        optional_grads: Iterable[str] = (),
     ) -> None:
         """Declare a family.
 
@@ -41,17 +41,17 @@ class Family:
             reference: the attention in plain PyTorch: of the inputs, the layout, the seed of
                 dropout and the settings.
             flags: booleans that only the kernels of forward take, beside ``needs_backward``.
-            instead: for an input that may be absent, the one that then stands for it.
-            costly: inputs whose gradients backward leaves out where nobody asks:
+            fallback_input: for an input that may be absent, the one that then stands for it.
+            optional_grads: inputs whose gradients backward leaves out where nobody asks:
                 ``wants_NAME`` tells it.
         """
-        costly = tuple(costly)
-        first, *kept = outputs
-        statistics = ["out_acc", *(n for n in kept if n != "out_acc")]
+        optional_grads = tuple(optional_grads)
+        first, *retained = outputs
+        statistics = ["out_acc", *(n for n in retained if n != "out_acc")]
 
         def gradient(name: str, shape: str) -> Out:
             conditions = [name] if shape.endswith("?") else []
-            conditions += [f"wants_{name}"] if name in costly else []
+            conditions += [f"wants_{name}"] if name in optional_grads else []
             return Out(shape.rstrip("?"), only_if=tuple(conditions))
 
         self.backward = Operator(
@@ -60,8 +60,8 @@ class Family:
             statistics=statistics,
             seed=True,
             settings=settings,
-            flags=[f"wants_{n}" for n in costly],
-            instead=instead,
+            flags=[f"wants_{n}" for n in optional_grads],
+            fallback_input=fallback_input,
             outputs={f"grad_{n}": gradient(n, shape) for n, shape in inputs.items()},
         )
         self.forward = Operator(
@@ -71,14 +71,14 @@ class Family:
             seed=True,
             settings=settings,
             flags=[*flags, "needs_backward"],
-            instead=instead,
+            fallback_input=fallback_input,
             reference=reference,
-            derivative=by_kernel(self.backward, inputs, costly),
+            derivative=by_kernel(self.backward, inputs, optional_grads),
             saves=(*inputs, "seed", *statistics),
         )
         self.reference = reference
 
-    def attend(
+    def run(
         self,
         inputs: tuple[Tensor | None, ...],
         layout: Any,

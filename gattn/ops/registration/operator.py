@@ -22,10 +22,10 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.backend import launchers, select
 from gattn.ops.registration.shapes import Out, Shapes
 
-Given = dict[str, Any]
+SavedValues = dict[str, Any]
 """What an operator was called with and what it returned, by name, as far as it is kept."""
 Gradients = Mapping[str, Tensor | None]
-Derivative = Callable[["Operator", Tensor, Given, frozenset[str]], Gradients]
+Derivative = Callable[["Operator", Tensor, SavedValues, frozenset[str]], Gradients]
 """(operator, gradient of its first output, what was given, inputs whose gradients are wanted)."""
 Setting = type[float] | type[bool] | tuple[str, ...]
 """A number, a boolean, or a choice among words."""
@@ -33,7 +33,7 @@ Setting = type[float] | type[bool] | tuple[str, ...]
 OPERATORS: dict[str, Operator] = {}
 """Every operator that is declared, by name."""
 
-LENGTHS: dict[str, str | None] = {
+DIMENSIONS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
     "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
@@ -68,8 +68,8 @@ class Operator:
         seed: bool = False,
         settings: Mapping[str, Setting] | None = None,
         flags: Iterable[str] = (),
-        instead: Mapping[str, str] | None = None,
-        lengths: Mapping[str, str | None] = LENGTHS,
+        fallback_input: Mapping[str, str] | None = None,
+        lengths: Mapping[str, str | None] = DIMENSIONS,
         reference: Callable[..., Tensor] | None = None,
         derivative: Derivative | None = None,
         saves: Iterable[str] = (),
@@ -85,7 +85,7 @@ class Operator:
             seed: whether it takes the generator's key, or None for no dropout.
             settings: numbers, booleans and choices.
             flags: booleans that the reference does not take.
-            instead: for an input that may be absent, the one that then stands for it.
+            fallback_input: for an input that may be absent, the one that then stands for it.
             lengths: what the C++ kernel calls the lengths that letters stand for.
             reference: the operator in plain PyTorch.
             derivative: how the gradients of its inputs are found from that of its first output.
@@ -97,7 +97,7 @@ class Operator:
         types |= {"layout": "Tensor[]"} if layout else {}
         types |= {"seed": "Tensor?"} if seed else {}
         types |= {n: "str" if isinstance(t, tuple) else t.__name__ for n, t in settings.items()}
-        self.of_reference = tuple(types)[len(inputs) :]
+        self.reference_args = tuple(types)[len(inputs) :]
         """What the reference takes after the inputs."""
         types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
 
@@ -105,8 +105,8 @@ class Operator:
         self.inputs, self.parameters, self.outputs = tuple(inputs), tuple(types), tuple(outputs)
         self.reference, self.derivative = reference, derivative
         self.shapes, self.settings, self.flags = dict(inputs), dict(settings), tuple(flags)
-        self.instead = dict(instead or {})
-        self._shapes = Shapes(self.parameters, inputs, outputs, self.instead)
+        self.fallback_input = dict(fallback_input or {})
+        self._shapes = Shapes(self.parameters, inputs, outputs, self.fallback_input)
         unknown = set(self._shapes.letters) - lengths.keys()
         if unknown:
             raise ValueError(f"{name}: lengths must say what {min(unknown)!r} is to a C++ kernel")
@@ -121,7 +121,7 @@ class Operator:
         self._saved_at = tuple(named.index(n) for n in self._saved)
         first = "out_acc" if self._out_acc is not None else self.outputs[0]
         self.keeps_out = self._saved.index(first) if first in self._saved else None
-        """Where among what is saved the first output stands, or the sum of values in its place."""
+        """Index of the first output (or its sum of values) among the saved tensors, or None."""
         self._unsaved = (*settings, *self.flags, "backend")
         self._unsaved_at = slice(-len(self._unsaved), None)
         self._function = type(f"_{name}", (_Recorded,), {})
@@ -141,16 +141,20 @@ class Operator:
     def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
         """Define and implement it with the dispatcher."""
         name = self.name
-        taken = ", ".join(f"{kind} {n}" for n, kind in types.items())
+        selected = ", ".join(f"{kind} {n}" for n, kind in types.items())
         returned = ", ".join(["Tensor"] * len(self.outputs))
         returned = returned if len(self.outputs) == 1 else f"({returned})"
-        _library.define(f"{name}({taken}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
+        _library.define(f"{name}({selected}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
         at_seed = self.parameters.index("seed") if "seed" in types else None
 
         def kernel(*args: Any) -> Any:
-            if at_seed is not None and (given := args[at_seed]) is not None and given.numel() != 2:
-                raise ValueError(_SEED.format(name=name, shape=list(given.shape)))
+            if (
+                at_seed is not None
+                and (supplied := args[at_seed]) is not None
+                and supplied.numel() != 2
+            ):
+                raise ValueError(_SEED.format(name=name, shape=list(supplied.shape)))
             if args[-1] == "cpu":
                 return self._on_cpu(args)
             return getattr(launchers(args[-1]), name)(*args[:-1])
@@ -176,7 +180,9 @@ class Operator:
             return torch_internals.map_one_by_one(overload, args)
 
         def fake(*args: Any) -> Any:
-            return self._returned(self._shapes.room(args, self._shapes.lengths(args), _fake_empty))
+            return self._returned(
+                self._shapes.allocate_outputs(args, self._shapes.lengths(args), _fake_empty)
+            )
 
         _library.impl(name, kernel, "CompositeExplicitAutograd")
         _library.impl(name, autograd, "Autograd")
@@ -188,7 +194,7 @@ class Operator:
     def _on_cpu(self, args: Sequence[Any]) -> Any:
         """Make room for the outputs and launch the C++ kernel."""
         lengths = self._shapes.lengths(args)
-        outputs = self._shapes.room(args, lengths, cpu.empty)
+        outputs = self._shapes.allocate_outputs(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]
         for position, words in self._words:
             values[position] = words.index(args[position])
@@ -226,29 +232,29 @@ class Operator:
             tensors += args[self._layout]
         return tensors, args[self._unsaved_at]
 
-    def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> Given:
+    def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> SavedValues:
         """What was kept, by name."""
-        given: Given = dict(zip(self._saved, tensors))
+        supplied: SavedValues = dict(zip(self._saved, tensors))
         if self._layout is not None:
-            given["layout"] = Layout(*tensors[len(self._saved) :])
-        given.update(zip(self._unsaved, rest))
-        return given
+            supplied["layout"] = Layout(*tensors[len(self._saved) :])
+        supplied.update(zip(self._unsaved, rest))
+        return supplied
 
-    def renew(self, given: Given) -> None:
+    def recompute_output(self, supplied: SavedValues) -> None:
         """Compute the first output once more, with the very bits, from what was kept."""
         assert self.keeps_out is not None
-        found = below_autograd(self.overload, *map(given.__getitem__, self.parameters))
-        given[self._saved[self.keeps_out]] = found if isinstance(found, Tensor) else found[0]
+        result = below_autograd(self.overload, *map(supplied.__getitem__, self.parameters))
+        supplied[self._saved[self.keeps_out]] = result if isinstance(result, Tensor) else result[0]
 
 
-class Kept(NamedTuple):
-    """Whether a tensor was written to since, told without keeping its memory."""
+class WriteGuard(NamedTuple):
+    """Detects in-place writes to a tensor without keeping it alive."""
 
     witness: Tensor
     version: int
 
     @classmethod
-    def of(cls, out: Tensor) -> Kept:
+    def of(cls, out: Tensor) -> WriteGuard:
         """A tensor of no memory, in which torch counts the writes to the other."""
         witness = out.detach()
         witness.data = _NOTHING
@@ -271,17 +277,17 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
-        found = below_autograd(operator.overload, *args)
-        outputs = (found,) if isinstance(found, Tensor) else tuple(found)
+        result = below_autograd(operator.overload, *args)
+        outputs = (result,) if isinstance(result, Tensor) else tuple(result)
         tensors, ctx.rest = operator.keep(args, outputs)
         ctx.operator, ctx.kept, at = operator, None, operator.keeps_out
         if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
-            ctx.kept = Kept.of(outputs[0])
+            ctx.kept = WriteGuard.of(outputs[0])
             tensors[at] = outputs[0].data
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         if len(outputs) == 1:
-            return found
+            return result
         ctx.mark_non_differentiable(*outputs[1:])
         return outputs
 
@@ -289,17 +295,17 @@ class _Recorded(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
         tensors = ctx.saved_tensors  # read once, as checkpointing demands
-        found: Gradients = {}
+        result: Gradients = {}
         if grads[0] is not None:
             assert operator.derivative is not None
             needed = zip(operator.inputs, ctx.needs_input_grad[1:])
-            wanted = frozenset([name for name, is_needed in needed if is_needed])
-            given = operator.given(tensors, ctx.rest)
+            requested = frozenset([name for name, is_needed in needed if is_needed])
+            supplied = operator.given(tensors, ctx.rest)
             if ctx.kept is not None and ctx.kept.is_written():
-                operator.renew(given)
-            found = operator.derivative(operator, grads[0], given, wanted)
-            found = {name: found[name] for name in wanted}
-        return None, *map(found.get, operator.parameters)
+                operator.recompute_output(supplied)
+            result = operator.derivative(operator, grads[0], supplied, requested)
+            result = {name: result[name] for name in requested}
+        return None, *map(result.get, operator.parameters)
 
 
 def _fake_empty(like: Tensor, *shape: int, dtype: torch.dtype) -> Tensor:

@@ -57,13 +57,13 @@ class Shapes:
         parameters: Sequence[str],
         inputs: Mapping[str, str],
         outputs: Mapping[str, Out],
-        instead: Mapping[str, str],
+        fallback_input: Mapping[str, str],
     ) -> None:
-        """``instead`` names the input that serves where another is absent."""
+        """``fallback_input`` names the input that serves where another is absent."""
         at = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
         for name in sorted(inputs, key=lambda name: inputs[name].endswith("?")):  # given ones first
-            other = at[instead[name]] if name in instead else None
+            other = at[fallback_input[name]] if name in fallback_input else None
             for axis, letter in enumerate(inputs[name].rstrip("?").split()):
                 sources.setdefault(letter, (at[name], axis, other))
         for letter in (letter for out in outputs.values() for letter in out.shape.split()):
@@ -76,15 +76,15 @@ class Shapes:
         )
         self._layout, self._transposed = at.get("layout", -1), at.get("transposed")
         self._like = at[next(iter(inputs))]
-        self._rooms = tuple(_Room(out, self.letters, at) for out in outputs.values())
+        self._output_specs = tuple(OutputSpec(out, self.letters, at) for out in outputs.values())
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
         """The length of each letter, 0 for that of an absent input."""
         lengths = []
-        for position, axis, instead, fields in self._sources:
+        for position, axis, fallback_input, fields in self._sources:
             t = None if position is None else args[position]
-            if t is None and instead is not None:
-                t = args[instead]
+            if t is None and fallback_input is not None:
+                t = args[fallback_input]
             if t is not None:
                 lengths.append(t.shape[axis])
             elif fields:
@@ -99,21 +99,23 @@ class Shapes:
         length = args[self._layout][field].shape[0]
         return length - 1 if Layout._fields[field] in ("rowptr", "colptr") else length
 
-    def room(self, args: Sequence[Any], lengths: Sequence[int], empty: Empty) -> list[Tensor]:
+    def allocate_outputs(
+        self, args: Sequence[Any], lengths: Sequence[int], empty: Empty
+    ) -> list[Tensor]:
         """Uninitialised memory for the outputs."""
         like = args[self._like]
         dtype = like.dtype
         sums = acc_dtype(dtype)
         outputs = []
-        for room in self._rooms:
-            shape = [lengths[axis] for axis in room.axes]
-            if room.is_conditional:
-                shape = room.kept(shape, args, dtype)
-            outputs.append(empty(like, *shape, dtype=sums if room.acc else dtype))
+        for allocate_outputs in self._output_specs:
+            shape = [lengths[axis] for axis in allocate_outputs.axes]
+            if allocate_outputs.is_conditional:
+                shape = allocate_outputs.kept(shape, args, dtype)
+            outputs.append(empty(like, *shape, dtype=sums if allocate_outputs.acc else dtype))
         return outputs
 
 
-class _Room:
+class OutputSpec:
     """An output's letters and conditions as positions."""
 
     def __init__(self, out: Out, letters: Sequence[str], at: Mapping[str, int]) -> None:

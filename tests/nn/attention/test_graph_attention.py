@@ -5,7 +5,7 @@ from torch.export import Dim
 from gattn import Graph, graphs
 from gattn.nn import GraphAttention, record_attention
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.scores import EdgeScore, SortedScore, attend
+from gattn.nn.common.scores import EdgeScore, SortedScore, attend_with_score
 from gattn.testing import assert_edge_order_independent, assert_permutation_equivariant
 
 SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
@@ -114,8 +114,8 @@ def test_terms_of_edges_join_a_sorted_score(shuffled):
     value = torch.randn(5, 2, 3, dtype=torch.float64)
     ordered = SortedScore(score[graph.layout.perm.long()])
     for given in (EdgeTerms(weight, bias), EdgeTerms(None, bias[:, :1]), EdgeTerms(weight)):
-        wanted = attend(EdgeScore(score), value, graph, terms=given, want_weights=True)
-        found = attend(ordered, value, graph, terms=given, want_weights=True)
+        wanted = attend_with_score(EdgeScore(score), value, graph, terms=given, want_weights=True)
+        found = attend_with_score(ordered, value, graph, terms=given, want_weights=True)
         torch.testing.assert_close(found, wanted)
     twice = SortedScore(ordered.score, bias).plus(EdgeTerms(None, bias))
     torch.testing.assert_close(twice.weights(graph), EdgeScore(score + 2 * bias).weights(graph))
@@ -169,8 +169,8 @@ def test_keeps_what_every_layer_must(score):
     def attend(x, edge_index):
         return layer(x, x, x, Graph(edge_index, len(x)))
 
-    assert_permutation_equivariant(attend, 6)
-    assert_edge_order_independent(attend, 6, tolerance=0.0)
+    assert_permutation_equivariant(attend_with_score, 6)
+    assert_edge_order_independent(attend_with_score, 6, tolerance=0.0)
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -596,7 +596,7 @@ def test_a_score_that_loses_a_dimension_of_one_edge_learns(hub, given, monkeypat
 def test_a_compiled_score_is_compiled_with_what_surrounds_it(hub, given) -> None:
     score = Perceptron().double()
     for compiled in (torch.compile(score), torch.compile(score.forward)):
-        call = edge_function.Call.of(compiled, [given["query"]], weighed=False)
+        call = edge_function.EdgeFunction.of(compiled, [given["query"]], has_weight=False)
         assert call.code is Perceptron.forward.__code__
         assert call.parameters() == list(score.parameters())
         assert "_orig_mod" not in dict(call.slots)

@@ -25,7 +25,7 @@ def test_the_reference_takes_what_is_declared(operator):
         assert operator.reference is None  # that of forward is differentiated
         return
     takes = tuple(inspect.signature(operator.reference).parameters)
-    assert takes == operator.inputs + operator.of_reference
+    assert takes == operator.inputs + operator.reference_args
 
 
 @EVERY
@@ -130,12 +130,12 @@ def test_a_length_that_no_input_has_is_the_layouts(random_graph):
     operator = OPERATORS["aggregate"]
     args = torch.ones(1, 2), torch.ones(9, 2, 3), list(random_graph.transpose().layout)
     for transposed, rows in ((False, random_graph.num_src), (True, random_graph.num_dst)):
-        (room,) = operator._shapes.room(
+        (allocate_outputs,) = operator._shapes.allocate_outputs(
             (*args, transposed, "cpu"),
             operator._shapes.lengths((*args, transposed, "cpu")),
             lambda like, *shape, dtype: like.new_empty(shape, dtype=dtype),
         )
-        assert room.shape == (rows, 2, 3)
+        assert allocate_outputs.shape == (rows, 2, 3)
 
 
 def test_absent_inputs_have_no_lengths():
