@@ -20,8 +20,8 @@ def numbers(table):
     """Every number of nested tables, by its name."""
     if not isinstance(table, dict):
         return {"": table} if isinstance(table, int | float) else {}
-    found = {name: numbers(value) for name, value in table.items()}
-    return {f"{name}.{end}": value for name, ends in found.items() for end, value in ends.items()}
+    nested = {name: numbers(value) for name, value in table.items()}
+    return {f"{name}.{end}": value for name, ends in nested.items() for end, value in ends.items()}
 
 
 @pytest.mark.slow

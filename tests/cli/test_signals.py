@@ -60,10 +60,10 @@ def descendants(pid):
     """The processes that a process started, and those that they did."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        found = [int(one) for task in tasks for one in (task / "children").read_text().split()]
+        children = [int(one) for task in tasks for one in (task / "children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return found + [other for one in found for other in descendants(one)]
+    return children + [other for one in children for other in descendants(one)]
 
 
 def workers(pid):
@@ -134,8 +134,8 @@ def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, nu
     ],
 )
 def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun):
-    told = tmp_path / "stderr.txt"
-    with told.open("w") as file:
+    stderr = tmp_path / "stderr.txt"
+    with stderr.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "gattn.cli", *COMMANDS[command](tmp_path)],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
@@ -153,7 +153,7 @@ def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun)
         process.send_signal(number)
         code, word = CODES[number]
         assert process.wait(timeout=15) == code
-        assert told.read_text().splitlines()[-1] == f"gattn: {word}"
+        assert stderr.read_text().splitlines()[-1] == f"gattn: {word}"
         end = time.monotonic() + 5
         while (left := [pid for pid in others if runs(pid)]) and time.monotonic() < end:
             time.sleep(0.05)
