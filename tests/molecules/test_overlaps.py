@@ -27,7 +27,7 @@ def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",
     smiles, labels = [row[0] for row in rows], [row[1:] for row in rows]
     y = np.array([[np.nan if v is None else v for v in row] for row in labels], float)
     raw = np.array(labels, object) if task == "classification" else y
-    known = LabelledMolecules(
+    labelled = LabelledMolecules(
         featurise([]).inputs, torch.from_numpy(y), torch.arange(len(rows)),
         molecule_identities(smiles),
     )  # fmt: skip
@@ -37,7 +37,7 @@ def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",
     )  # fmt: skip
     cuts = [len(train), len(val), len(test)]
     first, second, third = torch.arange(len(rows)).split(cuts)
-    return duplicate_facts(Split(first, second, third, "by hand"), known, source, task)
+    return duplicate_facts(Split(first, second, third, "by hand"), labelled, source, task)
 
 
 def counts(facts, name):
