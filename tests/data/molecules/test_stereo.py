@@ -63,15 +63,15 @@ def test_symmetric_atoms_have_one_label():
 
 def test_nine_inositols_have_nine_graphs():
     """The isomers of six centres that differ in nothing but configurations, as a ring of labels."""
-    found = set()
+    rings = set()
     for tags in itertools.product(("@", "@@"), repeat=6):
         text = "O[C{}H]1[C{}H](O)[C{}H](O)[C{}H](O)[C{}H](O)[C{}H]1O".format(*tags)
         molecule = Chem.MolFromSmiles(text)
         labels = configurations(molecule).atoms
         ring = [labels.get(i, "none") for i in molecule.GetRingInfo().AtomRings()[0]]
         turns = [ring[i:] + ring[:i] for i in range(6)]
-        found.add(min(map(tuple, turns + [turn[::-1] for turn in turns])))
-    assert len(found) == 9
+        rings.add(min(map(tuple, turns + [turn[::-1] for turn in turns])))
+    assert len(rings) == 9
 
 
 def test_groups_that_say_what_is_unknown_have_no_label():

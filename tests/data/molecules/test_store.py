@@ -52,9 +52,9 @@ def _same(ours, theirs):
 
 
 def test_what_was_saved_comes_back(path, tmp_path):
-    found = _read(path)
-    assert found.bad
-    for i, mols in enumerate((found, found[:0], read_smiles([]), found[[2, 2]])):
+    molecules = _read(path)
+    assert molecules.bad
+    for i, mols in enumerate((molecules, molecules[:0], read_smiles([]), molecules[[2, 2]])):
         mols.save(tmp_path / f"{i}.any")
         _same(Molecules.load(tmp_path / f"{i}.any"), mols)
     names = sorted(file.name for file in tmp_path.iterdir())

@@ -44,13 +44,13 @@ def _differences(molecules, count):
     graphs, counts = packed.molecules.unpack(), packed.counts.unpack()
     wrong, start = [], 0
     for group in groups:
-        known = graphs[start]
-        bonds = _bonds(known, range(len(known["x"])))
+        reference = graphs[start]
+        bonds = _bonds(reference, range(len(reference["x"])))
         for place, (text, atoms) in enumerate(group[1:], start + 1):
             graph = graphs[place]
             same = {
                 "atoms": len(atoms) == len(graph["x"])
-                and torch.equal(graph["x"], known["x"][atoms]),
+                and torch.equal(graph["x"], reference["x"][atoms]),
                 "bonds": _bonds(graph, atoms) == bonds,
                 "counts": torch.equal(counts[place], counts[start]),
                 "descriptors": (packed.descriptors[place] == packed.descriptors[start]).all(),
