@@ -34,14 +34,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def discs(picture):
     """The discs of a picture in SVG: (atom, red, blue, radius) by the class RDKit gives them."""
-    found = {}
+    circles = {}
     for ellipse in ET.fromstring(picture).iter(f"{SVG}ellipse"):
         fill = re.search(r"fill:#(\w\w)(\w\w)(\w\w)", ellipse.get("style"))
         atom = re.fullmatch(r"atom-(\d+)", ellipse.get("class", ""))
         if fill and atom:
             red, _, blue = (int(part, 16) for part in fill.groups())
-            found[int(atom[1])] = (red, blue, float(ellipse.get("rx")))
-    return found
+            circles[int(atom[1])] = (red, blue, float(ellipse.get("rx")))
+    return circles
 
 
 def texts(picture):
@@ -63,11 +63,11 @@ def test_odd_molecules_are_drawn_in_both_formats(name):
 
 
 def test_a_disc_tells_sign_and_size():
-    found = discs(draw_molecule("CCCO", [0.2, 0.8, -0.2, -0.8], scale=1.0))
-    orange = [red > blue for red, blue, _ in (found[i] for i in range(4))]
+    circles = discs(draw_molecule("CCCO", [0.2, 0.8, -0.2, -0.8], scale=1.0))
+    orange = [red > blue for red, blue, _ in (circles[i] for i in range(4))]
     assert orange == [True, True, False, False]
-    assert found[0][2] == found[2][2] < found[1][2] == found[3][2]
-    assert found[0][1] > found[1][1], "the smaller weight is paler"
+    assert circles[0][2] == circles[2][2] < circles[1][2] == circles[3][2]
+    assert circles[0][1] > circles[1][1], "the smaller weight is paler"
 
 
 def test_only_negative_weights_have_an_outline():
