@@ -51,9 +51,9 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     processes = os.environ.get("WORLD_SIZE", "1")
     for name, case in CASES.items():
-        found = train(case, folder / processes / name)
+        results = train(case, folder / processes / name)
         if os.environ.get("RANK", "0") == "0":
-            (folder / f"{name}-of-{processes}.json").write_text(json.dumps(found))
+            (folder / f"{name}-of-{processes}.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

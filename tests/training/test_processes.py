@@ -59,19 +59,19 @@ import work
 from gattn.training.processes import WINDOW, in_order
 
 os.environ["PARENT"] = str(os.getpid())
-taken, found, ahead = 0, [], 0
+started, finished, ahead = 0, [], 0
 
 def tasks(count):
-    global taken
+    global started
     for number in range(count):
-        taken += 1
+        started += 1
         yield f"key {number}", number
 
 threads = torch.get_num_threads()
 for result in in_order(work.square, tasks(2000), 2):
-    found.append(result)
-    ahead = max(ahead, taken - len(found))
-keys, results = zip(*found)
+    finished.append(result)
+    ahead = max(ahead, started - len(finished))
+keys, results = zip(*finished)
 squares, processes, counts = zip(*results)
 print(list(keys) == [f"key {number}" for number in range(2000)])
 print(list(squares) == [number**2 for number in range(2000)], len(set(processes)), set(counts))

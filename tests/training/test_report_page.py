@@ -29,13 +29,13 @@ PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 200">
 
 TEXT_HEIGHTS = """
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-const found = [];
+const texts = [];
 while (walker.nextNode()) {
   const parent = walker.currentNode.parentElement;
   if (walker.currentNode.textContent.trim() && parent.getClientRects().length)
-    found.push([parseFloat(getComputedStyle(parent).fontSize), walker.currentNode.textContent]);
+    texts.push([parseFloat(getComputedStyle(parent).fontSize), walker.currentNode.textContent]);
 }
-return found;
+return texts;
 """
 PICTURES = """
 return [...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width]);
@@ -98,9 +98,9 @@ def _run_of_nodes(folder: Path) -> Path:
     from gattn.nodes.settings import NodeSettings
 
     graph = networkx.planted_partition_graph(9, 8, 0.6, 0.02, seed=0)
-    for node, held in graph.nodes(data=True):
-        held.clear()
-        held["label"] = f"a class of <b>long</b> names, number {node // 8}"
+    for node, attributes in graph.nodes(data=True):
+        attributes.clear()
+        attributes["label"] = f"a class of <b>long</b> names, number {node // 8}"
     graph.graph.clear()
     path = folder / "a_network_with_a_very_long_name_that_nobody_ever_broke.gexf"
     networkx.write_gexf(graph, path)

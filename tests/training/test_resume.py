@@ -46,11 +46,11 @@ def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
     saved = load_checkpoint(tmp_path / "checkpoint.pt")
     assert [record["epoch"] for record in saved["records"]] == [0, 1]  # of 5 batches each
-    taken, network = [], toy.network()
+    batches, network = [], toy.network()
     original = toy.train.batch
-    toy.train.batch = lambda positions: taken.append(positions) or original(positions)
+    toy.train.batch = lambda positions: batches.append(positions) or original(positions)
     history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    assert len(taken) == 3 * 5  # the two whole epochs are not repeated
+    assert len(batches) == 3 * 5  # the two whole epochs are not repeated
     assert toy.same(network, whole[0])
     assert without_seconds(history) == without_seconds(whole[1])
     assert history.chosen == whole[1].chosen
