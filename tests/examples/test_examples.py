@@ -93,9 +93,9 @@ def package(tmp_path, monkeypatch):
 
 def test_imports_are_a_network(run, package, tmp_path):
     out = tmp_path / "tables"
-    result, told, _ = run("imports", "--package", package, "--least", 2, "--out", out)
+    result, stderr, _ = run("imports", "--package", package, "--least", 2, "--out", out)
     assert (result["modules"], result["imports"], result["parts"]) == (5, 3, 2)
-    assert "land, water: 5 modules, 3 imports" in told
+    assert "land, water: 5 modules, 3 imports" in stderr
     assert (out / "imports.csv").read_text().split() == [
         "source,target", "birds.land.ostrich,birds.land.emu",
         "birds.land.ostrich,birds.water.duck", "birds.water,birds.water.duck",
@@ -220,7 +220,7 @@ def refusal(run, capsys, name, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "message"),
     [
         ("node_classification", "--epochs 0", "--epochs must be at least 1 .* got 0"),
         ("node_classification", "--runs -2", "--runs must be at least 1 .* got -2"),
@@ -244,16 +244,16 @@ def refusal(run, capsys, name, *arguments):
         ("attention_is_a_graph", "--epochs many", "--epochs: invalid int value: 'many'"),
     ],
 )
-def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, said):
+def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, message):
     if name in NEED_SKLEARN:
         pytest.importorskip("sklearn")
-    assert re.search(f"error: .*{said}", refusal(run, capsys, name, *arguments.split()))
+    assert re.search(f"error: .*{message}", refusal(run, capsys, name, *arguments.split()))
 
 
 def test_a_missing_column_is_named_with_those_there(run, capsys):
     sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
-    said = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
-    assert "has no column 'kelvin'; its columns are 'name', 'smiles', 'celsius'" in said
+    message = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
+    assert "has no column 'kelvin'; its columns are 'name', 'smiles', 'celsius'" in message
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
