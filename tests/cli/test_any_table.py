@@ -1,4 +1,4 @@
-"""Whatever bytes a table holds: a row out for a row in, or one line that says what is wrong."""
+"""Tables of arbitrary bytes: one output row per input row, or an error of one line."""
 
 import csv
 import tempfile

@@ -1,4 +1,4 @@
-"""The command from outside: one line and exit code 2 for what cannot be done, no traceback."""
+"""The ``gattn`` command: an error is one line with exit code 2, without a traceback."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""gattn molecules train and evaluate on tables as they are exported: numbers, cells and parts."""
+"""``gattn molecules`` on exported tables: number formats, bad cells and columns of parts."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ PARTS = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
 
 @pytest.fixture
 def train(monkeypatch, capsys, tmp_path):
-    """Train on a text: the exit code, what was written, and the folder of the run."""
+    """Train on a table given as text; return the exit code, the output and the run folder."""
     leave_blank(monkeypatch)
     run = runner(monkeypatch, capsys, "molecules")
 

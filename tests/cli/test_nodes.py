@@ -1,4 +1,4 @@
-"""gattn nodes: what the commands write, and what they refuse in one line."""
+"""``gattn nodes``: files and messages of the commands, and their errors of one line."""
 
 import csv
 import json
@@ -24,13 +24,13 @@ HELD = {
 
 @pytest.fixture
 def gattn(monkeypatch, capsys):
-    """Run a command in this process: its exit code, and what it wrote."""
+    """Return a function that runs a command and returns its exit code and its output."""
     return runner(monkeypatch, capsys, "nodes")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two tables with bad rows, and runs on them: of classes, drawn, and of numbers."""
+    """Folder with two tables that have bad rows, and runs of classification and regression."""
     folder = tmp_path_factory.mktemp("nodes")
     graph = networkx.planted_partition_graph(2, 30, 0.3, 0.02, seed=0)
     draw = np.random.default_rng(0)
@@ -111,7 +111,7 @@ def test_the_metrics_say_what_there_is_to_know(folder):
 
 
 def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
-    """A test part without a node of one class, and one of equal numbers."""
+    """The test part lacks a class, or all its labels are the same number."""
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
     table["score"] = table["score"].where(table["part"] != "test", 5e-9)

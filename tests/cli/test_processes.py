@@ -1,4 +1,4 @@
-"""Two processes under torchrun end with the metrics of one."""
+"""Training in two processes under torchrun gives the metrics of training in one."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 
 def numbers(table):
-    """Every number of nested tables, by its name."""
+    """Return every number of nested tables by its dotted name."""
     if not isinstance(table, dict):
         return {"": table} if isinstance(table, int | float) else {}
     nested = {name: numbers(value) for name, value in table.items()}
