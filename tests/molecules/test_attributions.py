@@ -1,4 +1,4 @@
-"""Weights of atoms: sums, exact cases, masking, and what does not depend on the batch."""
+"""Atom weights: their sums, exact cases, masking, and independence of the batch."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ def fitted(inputs, task="regression", **settings):
 
 @pytest.fixture(scope="module")
 def some(inputs):
-    """Rings and chains of few atoms, for what takes many predictions."""
+    """Small rings and chains, for tests that need many predictions."""
     return inputs[:6]
 
 
@@ -58,7 +58,7 @@ def stacked(inputs):
 
 
 def empty_of(inputs):
-    """The molecules that integrated gradients start from: nothing is known of any atom."""
+    """Return the baseline of integrated gradients: the same molecules with zero features."""
     arrays = dataclasses.replace(
         inputs.molecules.arrays, x=torch.zeros_like(inputs.molecules.arrays.x)
     )

@@ -1,4 +1,4 @@
-"""The estimators keep scikit-learn's protocol, on texts, and say what they cannot read."""
+"""The estimators follow scikit-learn's protocol on SMILES and reject bad input clearly."""
 
 import inspect
 import warnings
@@ -92,7 +92,7 @@ FITTED = (
 
 
 def _written(X):
-    """Rows of numbers as chains of carbon; anything else as it is."""
+    """Convert rows of numbers to SMILES of carbon chains; return anything else unchanged."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiu":
         first = np.abs(1000 * X.reshape(len(X), -1)[:, 0]).astype(int)
         return ["C" * (1 + number % 29) + "ON"[number % 2] for number in first]

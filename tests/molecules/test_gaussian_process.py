@@ -1,4 +1,4 @@
-"""The kernel part, against RDKit, explicit solutions and refitting without a molecule."""
+"""The Gaussian process, against RDKit, explicit solutions and leave-one-out refits."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from gattn.molecules.gaussian_process import GaussianProcess, count_tanimoto
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What the kernel reads of molecules."""
+    """Inputs of the kernel: fingerprint counts and descriptors."""
 
     counts: Tensor
     descriptors: Tensor
@@ -25,7 +25,7 @@ class Inputs:
 
 
 def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
-    """Molecules drawn at random, and two targets that depend on them."""
+    """Return random molecules and two targets that depend on them."""
     generator = torch.Generator().manual_seed(seed)
     counts = torch.poisson(torch.full((count, 30), 0.5), generator=generator).to(torch.uint8)
     descriptors = torch.randn(count, 4, generator=generator) * torch.tensor([1.0, 100.0, 0.01, 0.0])
@@ -156,7 +156,7 @@ def test_without_variances_the_means_are_the_same() -> None:
 
 
 def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
-    """The diagonal is 0.05 too small, so that 0.1 is the first jitter that suffices."""
+    """The diagonal is 0.05 too small, so 0.1 is the first jitter that is large enough."""
     quiet = torch.full((8,), -40.0).double()
     kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
     with pytest.raises(torch.linalg.LinAlgError):

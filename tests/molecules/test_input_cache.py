@@ -1,4 +1,4 @@
-"""Inputs in files: a cache that is mapped in place of parsing, and what may be wrong with it."""
+"""The cache of inputs: it is memory-mapped instead of parsing, and damage is detected."""
 
 import json
 import threading
@@ -73,7 +73,7 @@ def test_a_cache_that_is_something_else_is_left_alone(tmp_path):
 
 
 def _changed(content, name, place, value):
-    """The bytes of a cache with one number of one array changed."""
+    """Return the bytes of a cache with one number of one array changed."""
     size = int.from_bytes(content[:8], "little")
     begin, _ = json.loads(content[8 : 8 + size])[name]["data_offsets"]
     number = np.array([value], LAYOUT[name][0]).tobytes()

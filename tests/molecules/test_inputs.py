@@ -1,4 +1,4 @@
-"""What models of molecules read: in order, bad texts told, the same numbers as gattn.data's."""
+"""Inputs of molecule models: in order, errors per row, the same numbers as gattn.data's."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The nearest training molecule, beside the similarity of every pair."""
+"""Similarity to the nearest training molecule, compared with all pairwise similarities."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The predictor: what it promises of means, errors, parts, gaps and its own state."""
+"""The predictor: means, standard deviations, components, missing labels and its state."""
 
 from itertools import product
 
@@ -31,7 +31,7 @@ TINY = {"width": 16, "layers": 2, "heads": 4, "epochs": 2}
 
 
 def chains_and_targets() -> tuple[MoleculeInputs, Tensor]:
-    """Chains, and two targets: how many atoms they have, and whether they begin with oxygen."""
+    """Return chains and two targets: the number of atoms, and 1 if the first is oxygen."""
     inputs = featurise(CHAINS).inputs
     first = torch.tensor([text.startswith("O") for text in CHAINS]).double()
     order = torch.randperm(len(CHAINS), generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""The pieces of a run: labels from cells, settings from files, parts, a search for settings."""
+"""Steps of a run: labels from cells, settings from files, splits, search over settings."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A unit of the labels is a factor of everything that is predicted, and of no score."""
+"""Another unit of the labels scales predictions by a factor and leaves scores unchanged."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ NETWORK = {"model": "stacked", "epochs": 2, "width": 16, "heads": 2, "layers": 1
 
 
 def fitted(labels, **settings):
-    """A model, its prediction of the test part, and every number that a run tells of it."""
+    """Fit a model; return its prediction of the test part and the numbers a run reports."""
     model = MoleculeRegressor(**{"workers": 1, **settings})
     labelled = model.read(SMILES, labels)
     model.fit_labelled(labelled[TRAIN], labelled[VAL])

@@ -1,4 +1,4 @@
-"""Weights of parts and sizes of errors, against a search over a grid and known distributions."""
+"""Stacking weights and error sizes, against a grid search and known distributions."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A molecule has one prediction and one explanation however it is written."""
+"""Every SMILES of a molecule has the same prediction and the same explanation."""
 
 import random
 
@@ -42,7 +42,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def model():
-    """Two networks and a kernel ridge that know enough to disagree about stereoisomers."""
+    """Predictor of two networks and a kernel, trained enough to tell stereoisomers apart."""
     inputs = featurise(MOLECULES).inputs
     y = torch.tensor([[_target(text)] for text in MOLECULES]).double()
     settings = MoleculeSettings(epochs=6, width=32, layers=3, ensemble=2)
