@@ -1,4 +1,4 @@
-"""Splits: whole, without overlap, repeatable, and named."""
+"""Splits: complete, without overlap, reproducible, and chosen by name."""
 
 import pytest
 import torch

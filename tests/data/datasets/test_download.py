@@ -16,7 +16,7 @@ CONTENT = b"smiles,y\nC,1\n"
 
 @pytest.fixture
 def served(tmp_path):
-    """A data set of one file, which a file:// address serves."""
+    """Data set of one file that a file:// URL serves."""
     server = tmp_path / "server"
     server.mkdir()
     (server / "a.csv").write_bytes(CONTENT)

@@ -1,4 +1,4 @@
-"""Edges of files become the graph of the same edges, and wrong files one clear error."""
+"""Edge files give the graph of their edges; wrong files give one clear error."""
 
 from pathlib import Path
 

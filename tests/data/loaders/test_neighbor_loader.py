@@ -1,4 +1,4 @@
-"""NeighborLoader: PyG's fields, graphs that are ready, the same batches with any threads."""
+"""NeighborLoader: PyG's fields, prepared graphs, the same batches with any thread count."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_batches_have_the_fields_of_pyg(data):
 
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, TransformerConv])
 def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
-    """The layers' graphs give the seeds what PyG's ``trim_to_layer`` gives them."""
+    """The graph of each layer gives the seeds the outputs of PyG's ``trim_to_layer``."""
     torch.manual_seed(0)
     layers = [kind(8, 8), kind(8, 4)]
     for batch in loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64):

@@ -1,4 +1,4 @@
-"""Molecules: features that mean what their names say, and bad rows that are all reported."""
+"""Molecules: features match their names, and every bad row is reported."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Descriptors by remembered environments of atoms are those that RDKit computes afresh."""
+"""Descriptors from cached atom environments equal those that RDKit computes directly."""
 
 import numpy as np
 import pytest

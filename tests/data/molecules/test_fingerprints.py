@@ -1,4 +1,4 @@
-"""Fingerprints, their similarity, and what is built on it."""
+"""Fingerprints, their Tanimoto similarity, and the kernel ridge built on it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Atoms and bonds that are looked up by kind have the features that RDKit's tell one by one."""
+"""Features looked up by kind of atom or bond equal those computed one by one with RDKit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tables: every row in order, whatever the encoding, separator, quoting and number of cells."""
+"""Tables: every row in order, for any encoding, separator, quoting and number of cells."""
 
 import csv
 import io

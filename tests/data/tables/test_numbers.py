@@ -1,4 +1,4 @@
-"""Numbers in cells: the pattern of each, the decision over a column, and the sentence about it."""
+"""Numbers in cells: the pattern of each cell, the decision per column, and its message."""
 
 import math
 
