@@ -1,4 +1,4 @@
-"""The estimators of nodes: what they learn, keep, and refuse."""
+"""The node estimators: fitting, saving and loading, and errors for bad input."""
 
 import networkx
 import numpy as np
@@ -17,7 +17,7 @@ SMALL = {"width": 8, "heads": 2, "dropout": 0.2, "learning_rate": 0.02, "epochs"
 
 
 def _two_groups(nodes=60, seed=0):
-    """A graph of two groups that hardly touch, each with a word and a number of its own."""
+    """Return a graph of two groups with few edges between them and different attributes."""
     graph = networkx.planted_partition_graph(2, nodes // 2, 0.3, 0.02, seed=seed)
     draw = np.random.default_rng(seed)
     for node, attributes in graph.nodes(data=True):

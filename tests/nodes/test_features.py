@@ -1,4 +1,4 @@
-"""Columns as features, beside scikit-learn; receptive fields, beside the whole graph."""
+"""Features of columns compared with scikit-learn; receptive fields with the whole graph."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Which attribute holds the labels, and what they are as numbers."""
+"""Choice of the attribute that holds the labels, and their encoding as numbers."""
 
 import networkx
 import numpy as np
@@ -15,7 +15,7 @@ SMALL = {"width": 4, "heads": 2, "epochs": 2}
 
 
 def _graph(**columns):
-    """A circle of named nodes with these attributes."""
+    """Return a cycle of named nodes with these attributes."""
     nodes = len(next(iter(columns.values()), "abcd"))
     names = [str(node) for node in range(nodes)]
     edges = pd.DataFrame({"source": names, "target": names[1:] + names[:1]})

@@ -1,4 +1,4 @@
-"""Graphs as users hold them: from networkx, Data, tables and files, and bad ones told apart."""
+"""Reading graphs from networkx, Data, tables and files; bad graphs are rejected."""
 
 import networkx
 import pandas as pd
@@ -16,7 +16,7 @@ NODES = pd.DataFrame({"id": ["a", "b", "c", "d"], "age": [1.0, 2.0, None, 4.0]})
 
 
 def _pairs(graph):
-    """Edges by the names of their ends."""
+    """Return the edges as pairs of node names."""
     return {(graph.names[i], graph.names[j]) for i, j in graph.edge_index.T.tolist()}
 
 

@@ -1,4 +1,4 @@
-"""What a run is made of: parts, spreads, baselines, entropy."""
+"""Steps of a run: splits, standard deviations, baselines, entropy."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def test_small_classes_are_in_every_part():
 
 
 def _trials(table):
-    """Trainings whose accuracy is given, a row for each draw of parts."""
+    """Return trials with the given accuracies, one row per random split."""
     return [
         SimpleNamespace(plan=TrialPlan(part, 0), test={"accuracy": value})
         for part, row in enumerate(table)

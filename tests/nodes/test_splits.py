@@ -1,4 +1,4 @@
-"""Parts that masks and columns name, in part or in full, and labels that are missing."""
+"""Splits that masks and columns name, in part or in full, and missing labels."""
 
 import networkx
 import numpy as np

@@ -1,4 +1,4 @@
-"""Columns of tables: row numbers, names that stand for gaps, and the notation of numbers."""
+"""Columns of tables: row numbers, words for missing values, and number formats."""
 
 import re
 
