@@ -1,4 +1,4 @@
-"""Pictures of molecules: what is drawn, where, and that odd molecules and texts survive."""
+"""Pictures of molecules: shapes and positions, and unusual molecules and texts."""
 
 import io
 import re
@@ -33,7 +33,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def discs(picture):
-    """The discs of a picture in SVG: (atom, red, blue, radius) by the class RDKit gives them."""
+    """Return {atom: (red, blue, radius)} of an SVG's discs, found by RDKit's class names."""
     circles = {}
     for ellipse in ET.fromstring(picture).iter(f"{SVG}ellipse"):
         fill = re.search(r"fill:#(\w\w)(\w\w)(\w\w)", ellipse.get("style"))
@@ -116,7 +116,7 @@ def test_unsigned_weights_have_one_colour_and_numbers_without_a_sign():
 
 
 def contrast(one, other):
-    """How far two colours are apart in brightness, as WCAG 2 counts it."""
+    """Return the contrast ratio of two colours as defined by WCAG 2."""
 
     def light(colour):
         parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
@@ -235,7 +235,7 @@ SALTS = [
 
 @pytest.mark.parametrize("text", SALTS)
 def test_no_part_of_a_salt_lies_on_another(text):
-    """Circles of the fullest weights, and the boxes around whole parts, are apart."""
+    """Circles of the largest weights and boxes around the salt's parts do not overlap."""
     molecule = Chem.MolFromSmiles(text)
     picture = ET.fromstring(draw_molecule(text, [1.0] * molecule.GetNumAtoms(), scale=1.0))
     circles = {}

@@ -1,4 +1,4 @@
-"""Pictures of networks: which nodes are drawn, and that what does not fit is refused."""
+"""Pictures of networks: the nodes that are drawn, and errors for arguments that do not fit."""
 
 import io
 
@@ -20,13 +20,13 @@ RING = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch):
-    """Fewer pixels are drawn sooner."""
+    """Lower the resolution, which makes drawing faster."""
     monkeypatch.setattr(figure, "DOTS", 50)
 
 
 @pytest.fixture
 def axes(monkeypatch):
-    """The panels of what is drawn in the test."""
+    """List that receives the axes of every figure drawn in the test."""
     seen = []
 
     def watch(draw, **how):
@@ -39,7 +39,7 @@ def axes(monkeypatch):
 
 
 def _lines(axes):
-    """The thin lines, and the halves that are as thick as they weigh."""
+    """Return the line collections: thin edges, and half edges as thick as their weights."""
     return [
         collection for collection in axes[0].collections if isinstance(collection, LineCollection)
     ]
@@ -144,7 +144,7 @@ def test_classes_may_be_texts():
 
 
 def test_a_node_without_an_edge_leaves_the_others_their_room(axes):
-    """Springs alone would push the last node far away, and the ring into a corner."""
+    """A spring layout would push the last node far away and the ring into a corner."""
     draw_network(RING, colour=np.arange(7.0))
     dots = axes[0].collections[-1].get_offsets()
     room = np.ptp(dots, axis=0)
