@@ -1,4 +1,4 @@
-"""Intervals and sets of labels hold the truth as often as they promise, over many draws."""
+"""Intervals and label sets have the promised coverage over many random draws."""
 
 import json
 import math
@@ -18,7 +18,7 @@ DRAWS = 2000
 
 
 def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...]:
-    """Values with heavy-tailed errors, whose spread the model knows up to a factor of 3."""
+    """Return values with heavy-tailed errors, of three times the predicted scale."""
     generator = torch.Generator().manual_seed(seed)
     std = torch.rand(rows, targets, generator=generator, dtype=torch.float64) + 0.2
     mean, noise, *squares = torch.randn(5, rows, targets, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The loop: what it lowers, what it chooses, and that it leaves no trace."""
+"""The training loop: the loss, the chosen epoch, and no side effects."""
 
 import dataclasses
 import logging
@@ -17,7 +17,7 @@ SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5
 
 
 def test_it_is_a_bare_loop(toy) -> None:
-    """The same epochs in plain PyTorch, in the order of items that the loop takes."""
+    """The loop gives the losses of a plain PyTorch loop over the same order of items."""
     orders, original = [], toy.train.batch
     toy.train.batch = lambda positions: orders.append(positions) or original(positions)
     ours = toy.network(dropout=0.0)
@@ -64,7 +64,7 @@ def test_the_best_epoch_is_kept(toy) -> None:
 
 
 def test_a_missing_label_is_never_seen(toy) -> None:
-    """What the network gives where a label is missing changes nothing, infinite or not."""
+    """Outputs for missing labels, infinite ones included, do not change the training."""
 
     class Other(nn.Module):
         def __init__(self) -> None:

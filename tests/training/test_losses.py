@@ -1,4 +1,4 @@
-"""Losses element by element, and weights of classes, beside scikit-learn's and torch's."""
+"""Losses per element and class weights, compared with scikit-learn's and torch's."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Metrics beside scikit-learn's, target by target, with gaps."""
+"""Metrics compared with scikit-learn's, per target, with missing labels."""
 
 import math
 
@@ -45,7 +45,7 @@ def test_regression_is_that_of_scikit_learn(seed, targets) -> None:
 @pytest.mark.parametrize("offset", [0.0, 1.0, -1e6, 1e9])
 @pytest.mark.parametrize("scale", SCALES)
 def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets) -> None:
-    """Labels of spread ``scale`` around ``offset`` times as much."""
+    """Labels have standard deviation ``scale`` and mean ``offset * scale``."""
     y, p = draw(5, targets or 1)
     y, p = (scale * (values + offset) for values in (y, p))
     if targets is None:
@@ -67,7 +67,7 @@ def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets)
 
 @pytest.mark.parametrize("power", [-1000, -40, 0, 40, 1000])
 def test_r2_has_the_same_bits_in_every_unit(power) -> None:
-    """A power of two changes the exponents alone, also where squares leave float64."""
+    """Scaling by a power of two only changes exponents, even where squares overflow float64."""
     y, p = draw(6, 2)
     one, other = regression_metrics(y, p), regression_metrics(y * 2.0**power, p * 2.0**power)
     assert other["r2"] == one["r2"]

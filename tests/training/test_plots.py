@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what came in, gaps and empty columns are ordinary, nothing is global."""
+"""Plots: the drawn data equal the input, gaps are allowed, and no global state is used."""
 
 import io
 import sys
@@ -60,13 +60,13 @@ DRAWN = {
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer pixels are drawn sooner."""
+    """Lower the resolution, which makes drawing faster."""
     monkeypatch.setattr(figure, "DOTS", 50)
 
 
 @pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
-    """The panels of what is drawn in the test."""
+    """List that receives the axes of every figure drawn in the test."""
     seen: list[Axes] = []
 
     def watch(draw, **how):
@@ -104,7 +104,7 @@ def test_a_plot_leaves_no_trace_and_minds_no_setting_of_the_user() -> None:
 
 
 def test_no_plot_goes_through_pyplot() -> None:
-    """It keeps every figure, in a table of the whole process."""
+    """Pyplot keeps every figure in a global table of the process."""
     for path in Path(plots.__file__).parent.glob("*.py"):
         assert "pyplot" not in path.read_text("utf-8"), path
 
@@ -213,7 +213,7 @@ def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
 
 
 def test_threads_draw_the_same() -> None:
-    """Settings of matplotlib are those of the process: drawing takes turns."""
+    """Matplotlib's settings are global to the process, so threads draw one after another."""
     alone = DRAWN["parity"](dark=False), DRAWN["parity"](dark=True)
     pictures: dict[int, bytes] = {}
 

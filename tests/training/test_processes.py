@@ -1,4 +1,4 @@
-"""Work in several processes: in order, bounded, with one thread each, and with an end."""
+"""Work in several processes: ordered results, bounded queue, one thread each, clean end."""
 
 import contextlib
 import os
@@ -183,7 +183,7 @@ def test_a_signal_to_this_process_alone_ends_all(tmp_path, case, number):
 
 
 def wait_for(condition, seconds):
-    """Whether a condition becomes true in so many seconds."""
+    """Return True if a condition becomes true within this many seconds."""
     end = time.monotonic() + seconds
     while not (true := condition()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -191,7 +191,7 @@ def wait_for(condition, seconds):
 
 
 def runs(pid):
-    """Whether a process works: one that ended may wait for its parent to ask how."""
+    """Return True if a process is running: neither gone nor a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The report page: nothing from outside, everything escaped, every number in JSON too."""
+"""The report page: no external resources, all text escaped, every number also in JSON."""
 
 import base64
 import html.parser
@@ -42,12 +42,12 @@ PNG = base64.b64decode(
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer pixels are drawn sooner."""
+    """Lower the resolution, which makes drawing faster."""
     monkeypatch.setattr(figure, "DOTS", 50)
 
 
 class _Page(html.parser.HTMLParser):
-    """Elements with their attributes, and the text that is read."""
+    """Parser that collects elements with their attributes, and the visible text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def test_tables_of_facts_keep_their_types(tmp_path: Path) -> None:
 
 
 def _run(task: str, **changes: object) -> RunFacts:
-    """What a small run of either task knows."""
+    """Return the facts of a small run of either task."""
     y = torch.tensor([[0.0], [1.0], [math.nan], [1.0]])
     numbers = task == "regression"
     metrics = {"rmse": 0.5, "mae": 0.4, "r2": 0.8} if numbers else {"roc_auc": 0.9, "pr_auc": 0.8}

@@ -1,4 +1,4 @@
-"""The report page in a browser: nothing fails, every picture loads, and it reads at every width.
+"""The report page in a browser: no errors, every picture loads, and it fits every width.
 
 Chromium and its driver come with ``apt-get install chromium chromium-driver``.
 """
@@ -52,7 +52,7 @@ return [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll 
 
 
 def _facts(task: str) -> RunFacts:
-    """A run with all that can make a page too wide: long names, gaps, many targets, bad rows."""
+    """Return a run that can make a page too wide: long names, gaps, many targets, bad rows."""
     generator = torch.Generator().manual_seed(0)
     targets = 1 if task == "regression" else 12
     mean = torch.rand(150, targets, generator=generator, dtype=torch.float64)
@@ -90,7 +90,7 @@ def _facts(task: str) -> RunFacts:
 
 
 def _run_of_nodes(folder: Path) -> Path:
-    """The page of a run of nodes, with names that are long."""
+    """Write the page of a run of nodes with long names."""
     import networkx
 
     from gattn.nodes.runs.config import NodeRunSettings
@@ -153,7 +153,7 @@ def test_it_is_printed_dark_on_white(page: Path, browser: webdriver.Chrome) -> N
 
 
 def test_a_fault_is_seen(tmp_path: Path, browser: webdriver.Chrome) -> None:
-    """Each check finds what it is there for."""
+    """Each check detects the fault it checks for."""
     path = tmp_path / "bad.html"
     path.write_text(
         '<p style="width: 900px; font-size: 10px">small and wide</p><img src="data:image/png,x">'

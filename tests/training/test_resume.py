@@ -1,4 +1,4 @@
-"""An interrupted training goes on from its last whole epoch and ends with the same bits."""
+"""An interrupted training resumes after its last complete epoch and gives the same bits."""
 
 import dataclasses
 import os
@@ -20,12 +20,12 @@ SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]  # 5 epochs of 
 
 
 class Stopped(Exception):
-    """What ends a training from within."""
+    """Exception that ends a training from within."""
 
 
 @pytest.fixture
 def whole(toy):
-    """The network and the history of a training that nothing interrupted."""
+    """Network and history of an uninterrupted training."""
     network = toy.network()
     return network, fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
 
