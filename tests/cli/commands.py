@@ -1,4 +1,4 @@
-"""Commands run in this process, which has imported torch already."""
+"""Helpers that run commands in the test process, which saves importing torch again."""
 
 import sys
 
@@ -8,7 +8,7 @@ from gattn.cli import main
 
 
 def run_command(patch, *arguments):
-    """Run ``gattn`` with these arguments; gives its exit code."""
+    """Run ``gattn`` with these arguments and return the exit code."""
     patch.setattr(sys, "argv", ["gattn", *map(str, arguments)])
     with pytest.raises(SystemExit) as done:
         main()
@@ -16,7 +16,7 @@ def run_command(patch, *arguments):
 
 
 def runner(patch, capsys, *product):
-    """A function that runs a command, or those of a product: its exit code, and what it wrote."""
+    """Return a function that runs a command and returns its exit code and its output."""
 
     def run(*arguments):
         code = run_command(patch, *product, *arguments)

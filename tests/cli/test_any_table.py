@@ -1,4 +1,4 @@
-"""Whatever bytes a table holds: a row out for a row in, or one line that says what is wrong."""
+"""Tables of arbitrary bytes: one output row per input row, or an error of one line."""
 
 import csv
 import tempfile
@@ -60,12 +60,12 @@ def test_any_bytes(run, content):
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "in.csv", Path(folder) / "out.csv"
         path.write_bytes(b"smiles,b\n" + content)
-        told, counts = "", None
+        message, counts = "", None
         try:
             counts = predict_table(run, path, out, workers=1)
         except ValueError as error:
-            told = str(error)
-        assert (counts is None) == (str(path) in told) == (not out.exists())
+            message = str(error)
+        assert (counts is None) == (str(path) in message) == (not out.exists())
         if counts is not None:
             table = open_table(out, ["error"], on_bad_bytes="surrogateescape")
             assert table.count() == counts.rows

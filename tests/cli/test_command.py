@@ -1,4 +1,4 @@
-"""The command from outside: one line and exit code 2 for what cannot be done, no traceback."""
+"""The ``gattn`` command: an error is one line with exit code 2, without a traceback."""
 
 import math
 import os
@@ -23,15 +23,15 @@ def run(*arguments, code="import gattn.cli; gattn.cli.main()", cwd=None):
 
 
 def test_what_there_is(monkeypatch, capsys):
-    code, told = runner(monkeypatch, capsys, "molecules")("--help")
+    code, output = runner(monkeypatch, capsys, "molecules")("--help")
     assert code == 0
     for command in ("train", "predict", "explain", "embed", "evaluate"):
-        assert command in told
+        assert command in output
 
 
 def test_the_version(monkeypatch, capsys):
-    code, told = runner(monkeypatch, capsys)("--version")
-    assert (code, told) == (0, f"gattn {gattn.__version__}\n")
+    code, output = runner(monkeypatch, capsys)("--version")
+    assert (code, output) == (0, f"gattn {gattn.__version__}\n")
 
 
 def test_an_interruption_is_one_line(monkeypatch, capsys):
@@ -48,30 +48,30 @@ def test_an_interruption_of_a_command_is_one_line_too(monkeypatch, capsys, tmp_p
 
     monkeypatch.setattr("gattn.nodes.runs.predict.predict_graph", interrupt)
     run = runner(monkeypatch, capsys, "nodes", "predict")
-    told = run(tmp_path, "edges.csv", "--out", tmp_path / "out.csv")
-    assert told == (130, "gattn: interrupted\n")
+    result = run(tmp_path, "edges.csv", "--out", tmp_path / "out.csv")
+    assert result == (130, "gattn: interrupted\n")
 
 
 @pytest.mark.parametrize(("width", "is_told"), [(math.inf, True), (2.0, False)])
 def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
-    held = {"coverage": 0.9, "held": 1.0, "mean_width": width}
-    metrics = {"task": "regression", "test": {"rmse": 1.0}, "intervals": held,
+    intervals = {"coverage": 0.9, "held": 1.0, "mean_width": width}
+    metrics = {"task": "regression", "test": {"rmse": 1.0}, "intervals": intervals,
                "molecules": {"test": 6, "val": 6}}  # fmt: skip
     show_metrics(metrics, "molecules")
-    told = capsys.readouterr().out
-    assert ("6 validation molecules are too few" in told) == is_told
-    assert ("a --coverage of up to 0.85 has finite ones" in told) == is_told
+    output = capsys.readouterr().out
+    assert ("6 validation molecules are too few" in output) == is_told
+    assert ("a --coverage of up to 0.85 has finite ones" in output) == is_told
 
 
-@pytest.mark.parametrize(("classes", "told"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])
-def test_classes_in_every_set_are_told_with_the_reason(classes, told, capsys):
-    held = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": classes}
-    metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": held,
+@pytest.mark.parametrize(("classes", "note"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])
+def test_classes_in_every_set_are_told_with_the_reason(classes, note, capsys):
+    intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": classes}
+    metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": intervals,
                "nodes": {"test": 6, "val": 6}}  # fmt: skip
     show_metrics(metrics, "nodes")
-    said = capsys.readouterr().out
-    assert told in said
-    assert ("fewer than the 9 validation nodes" in said) == bool(classes)
+    output = capsys.readouterr().out
+    assert note in output
+    assert ("fewer than the 9 validation nodes" in output) == bool(classes)
 
 
 @pytest.mark.slow

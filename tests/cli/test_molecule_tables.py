@@ -1,4 +1,4 @@
-"""gattn molecules train and evaluate on tables as they are exported: numbers, cells and parts."""
+"""``gattn molecules`` on exported tables: number formats, bad cells and columns of parts."""
 
 import csv
 import json
@@ -16,15 +16,15 @@ PARTS = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
 
 @pytest.fixture
 def train(monkeypatch, capsys, tmp_path):
-    """Train on a text: the exit code, what was written, and the folder of the run."""
+    """Train on a table given as text; return the exit code, the output and the run folder."""
     leave_blank(monkeypatch)
     run = runner(monkeypatch, capsys, "molecules")
 
     def go(text, *options, name="run"):
         data = tmp_path / "data.csv"
         data.write_bytes(text if isinstance(text, bytes) else text.encode())
-        code, told = run("train", data, "--out", tmp_path / name, *GP, *options)
-        return code, told, tmp_path / name
+        code, output = run("train", data, "--out", tmp_path / name, *GP, *options)
+        return code, output, tmp_path / name
 
     go.run = run
     return go
@@ -41,57 +41,58 @@ def _table(header, *columns, separator=","):
 
 def test_thousands_separators_are_named_and_then_read(train):
     text = _table("smiles,ic50_nM", [f'"{48 * (n + 1):,}"' for n in range(60)])
-    code, told, folder = train(text, "--target", "ic50_nM")
+    code, output, folder = train(text, "--target", "ic50_nM")
     assert code == 2
-    assert "40 labels look like numbers with a thousands separator, as '1,008' in line 22" in told
-    assert "--thousands , reads them" in told
+    assert "40 labels look like numbers with a thousands separator, as '1,008' in line 22" in output
+    assert "--thousands , reads them" in output
     assert not folder.exists()
-    code, told, folder = train(text, "--target", "ic50_nM", "--thousands", ",")
-    assert code == 0, told
+    code, output, folder = train(text, "--target", "ic50_nM", "--thousands", ",")
+    assert code == 0, output
     assert _metrics(folder)["labels"]["ic50_nM"] == {
         "read": 60, "missing": 0, "left_out": 0, "censored": 0, "train": 48, "val": 6, "test": 6,
     }  # fmt: skip
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [48 * (row + 1) for row in table.row]
-    code, told = train.run("evaluate", folder, folder.parent / "data.csv")  # as trained
-    assert code == 0, told
-    code, told = train.run("evaluate", folder, folder.parent / "data.csv", "--thousands", " ")
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv")  # as trained
+    assert code == 0, output
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv", "--thousands", " ")
     assert code == 2
-    assert "40 labels look like numbers with a thousands separator" in told
+    assert "40 labels look like numbers with a thousands separator" in output
 
 
 def test_a_label_cut_in_two_by_the_separator_is_an_error(train):
-    code, told, _ = train(
+    code, output, _ = train(
         _table("smiles,y", [f"{5 * (n + 1) + 703:,}" for n in range(60)]), "--target", "y"
     )
     assert code == 2
     assert (
         "line 61 has 3 cells where the header has 2, and '1,003' in column 'y' looks like one"
-        in (told)
+        in output
     )
 
 
 def test_rows_that_do_not_fit_the_header_are_counted(train):
     text = _table("smiles,y", [f"{n},note" if n % 5 == 0 else n for n in range(60)])
-    code, told, _ = train(text, "--target", "y")
+    code, output, _ = train(text, "--target", "y")
     assert code == 2
-    assert "12 of 60 rows do not fit the header, the first in line 2: 3 cells where the header" in (
-        told
+    assert (
+        "12 of 60 rows do not fit the header, the first in line 2: 3 cells where the header"
+        in output
     )
-    code, told, folder = train(text, "--target", "y", "--skip-bad-labels")
-    assert code == 0, told
+    code, output, folder = train(text, "--target", "y", "--skip-bad-labels")
+    assert code == 0, output
     assert _metrics(folder)["molecules"]["left_out"] == 12
 
 
 def test_a_text_of_one_target_costs_that_cell_alone(train):
     a = [n / 10 for n in range(60)]
-    code, told, folder = train(
+    code, output, folder = train(
         _table("smiles,a,b", a, ["see note" if n % 4 == 0 else -n for n in range(60)]),
         *("--target", "a", "--target", "b"),
     )
-    assert code == 0, told
+    assert code == 0, output
     note = "Column 'b': 15 labels left out, the first 'see note' in line 2, which is not a number."
-    assert note in told
+    assert note in output
     metrics = _metrics(folder)
     assert metrics["molecules"]["left_out"] == 0
     assert metrics["labels"]["a"]["read"] == 60
@@ -122,8 +123,8 @@ def test_a_text_of_one_target_costs_that_cell_alone(train):
     ],
 )
 def test_tables_as_programs_write_them(train, text):
-    code, told, folder = train(text, "--target", "y")
-    assert code == 0, told
+    code, output, folder = train(text, "--target", "y")
+    assert code == 0, output
     assert _metrics(folder)["labels"]["y"]["read"] == 60
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [row / 10 for row in table.row]
@@ -131,18 +132,18 @@ def test_tables_as_programs_write_them(train, text):
 
 def test_zero_and_one_with_a_text_ask_for_the_task(train):
     text = _table("smiles,active", ["inconclusive" if n == 7 else n % 2 for n in range(60)])
-    code, told, _ = train(text, "--target", "active")
+    code, output, _ = train(text, "--target", "active")
     assert code == 2
-    assert "1 label is a text, the first 'inconclusive' in line 9: choose --task class" in told
-    code, told, folder = train(text, "--target", "active", "--task", "classification")
-    assert code == 0, told
+    assert "1 label is a text, the first 'inconclusive' in line 9: choose --task class" in output
+    code, output, folder = train(text, "--target", "active", "--task", "classification")
+    assert code == 0, output
     counts = _metrics(folder)["labels"]["active"]
     assert (counts["read"], counts["left_out"]) == (59, 1)
     assert counts["train"]["0"] + counts["val"]["0"] + counts["test"]["0"] == 30
 
 
 @pytest.mark.parametrize(
-    ("values", "options", "told"),
+    ("values", "options", "message"),
     [
         ([f"2021-03-{n % 28 + 1:02}" for n in range(60)], [], "60 labels are dates or times"),
         ([f"{n},5" for n in range(60)], [], "look like numbers with decimal commas"),
@@ -156,12 +157,12 @@ def test_zero_and_one_with_a_text_ask_for_the_task(train):
         (range(60), ["--unit", "5"], "unit must be letters or %"),
     ],
 )
-def test_labels_that_are_refused(train, values, options, told):
+def test_labels_that_are_refused(train, values, options, message):
     text = _table("smiles,y", [f'"{value}"' for value in values])
     code, error, folder = train(text, "--target", "y", *options)
     assert code == 2
     assert error.splitlines()[-1].startswith("gattn: ")
-    assert told in error
+    assert message in error
     assert not folder.exists()
 
 
@@ -179,8 +180,8 @@ def test_labels_that_are_refused(train, values, options, told):
 )  # fmt: skip
 def test_options_read_what_they_name(train, values, options, expected):
     text = _table("smiles,y", [f'"{value}"' for value in values])
-    code, told, folder = train(text, "--target", "y", *options)
-    assert code == 0, told
+    code, output, folder = train(text, "--target", "y", *options)
+    assert code == 0, output
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [expected(row) for row in table.row]
     config = (folder / "config.toml").read_text()
@@ -192,17 +193,17 @@ def test_a_part_without_labels_of_a_target_is_named(train):
     c = [n if part == "train" or n in (41, 42, 55, 56) else "" for n, part in enumerate(PARTS)]
     text = _table("smiles,a,b,c,split", range(60), b, c, PARTS)
     targets = ["--target", "a", "--target", "b", "--target", "c", "--split", "column:split"]
-    code, told, folder = train(text, *targets)
-    assert code == 0, told
+    code, output, folder = train(text, *targets)
+    assert code == 0, output
     note = "The test part has no label of 'b': it has no test metrics."
-    assert note in told
+    assert note in output
     assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
     assert (
         "2 validation labels of 'c' are too few to promise that: its intervals are infinite; a"
-        in (told)
+        in output
     )
-    assert "--coverage of up to 0.66 has finite ones" in told
-    assert "of 'a' are too few" not in told
+    assert "--coverage of up to 0.66 has finite ones" in output
+    assert "of 'a' are too few" not in output
     labels = _metrics(folder)["labels"]
     assert [labels["b"][part] for part in ("train", "val", "test")] == [40, 10, 0]
     assert [labels["c"][part] for part in ("train", "val", "test")] == [40, 2, 2]
@@ -211,50 +212,50 @@ def test_a_part_without_labels_of_a_target_is_named(train):
 def test_a_validation_part_without_labels_of_a_target_is_named(train):
     b = ["" if part == "val" else n for n, part in enumerate(PARTS)]
     text = _table("smiles,a,b,split", range(60), b, PARTS)
-    code, told, _ = train(text, "--target", "a", "--target", "b", "--split", "column:split")
-    assert code == 0, told
-    assert "The validation part has no label of 'b': its intervals or sets are unbounded." in told
-    assert "0 validation labels of 'b' are too few to promise that" in told
-    assert "0.0 has finite ones" not in told
+    code, output, _ = train(text, "--target", "a", "--target", "b", "--split", "column:split")
+    assert code == 0, output
+    assert "The validation part has no label of 'b': its intervals or sets are unbounded." in output
+    assert "0 validation labels of 'b' are too few to promise that" in output
+    assert "0.0 has finite ones" not in output
 
 
 def test_a_class_that_a_part_lacks_is_named(train):
     kind = ["idle" if part == "test" or n % 2 else "active" for n, part in enumerate(PARTS)]
-    code, told, folder = train(
+    code, output, folder = train(
         _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split"
     )
-    assert code == 0, told
+    assert code == 0, output
     note = "The test part has no label of class 'active' of 'kind': its ROC AUC and PR AUC are not "
     note += "defined."
-    assert note in told
+    assert note in output
     assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
     assert _metrics(folder)["labels"]["kind"]["test"] == {"active": 0, "idle": 10}
     kind = ["idle" if part == "train" or n % 2 else "active" for n, part in enumerate(PARTS)]
-    code, told, _ = train(
+    code, output, _ = train(
         _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split",
         name="other",
     )  # fmt: skip
     assert code == 2
-    assert "only class 'idle' and no label of class 'active' of 'kind': choose another" in told
+    assert "only class 'idle' and no label of class 'active' of 'kind': choose another" in output
 
 
 def test_evaluation_names_what_its_table_lacks(train, tmp_path):
     text = _table("smiles,a,b", range(60), range(60))
-    code, told, folder = train(text, "--target", "a", "--target", "b")
-    assert code == 0, told
+    code, output, folder = train(text, "--target", "a", "--target", "b")
+    assert code == 0, output
     new = tmp_path / "new.csv"
     rows = "".join(f"{'C' * n}F,{n},{note}\n" for n, note in zip(range(2, 22), ["?"] * 20))
     new.write_text("smiles,a,b\n" + rows.replace("?", "3", 1))
     out = tmp_path / "evaluation"
-    code, told = train.run("evaluate", folder, new, "--out", out)
-    assert code == 0, told
-    assert "Column 'b': 19 labels left out, the first '?' in line 3" in told
+    code, output = train.run("evaluate", folder, new, "--out", out)
+    assert code == 0, output
+    assert "Column 'b': 19 labels left out, the first '?' in line 3" in output
     labels = _metrics(out)["labels"]
     assert labels["a"]["test"] == 20
     assert (labels["b"]["left_out"], labels["b"]["test"]) == (19, 1)
     new.write_text("smiles,a,b\n" + rows.replace(",?", ",>1"))
-    code, told = train.run("evaluate", folder, new)
+    code, output = train.run("evaluate", folder, new)
     assert code == 2
-    assert "column 'b': 20 labels are censored values, as '>1' in line 2" in told
-    code, told = train.run("evaluate", folder, new, "--censored", "bound")
-    assert code == 0, told
+    assert "column 'b': 20 labels are censored values, as '>1' in line 2" in output
+    code, output = train.run("evaluate", folder, new, "--censored", "bound")
+    assert code == 0, output

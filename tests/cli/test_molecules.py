@@ -1,4 +1,4 @@
-"""gattn molecules: what the commands write, and what they refuse in one line."""
+"""``gattn molecules``: files and messages of the commands, and their errors of one line."""
 
 import csv
 import json
@@ -27,9 +27,9 @@ GP = ["--model", "gp", "--workers", 1]
 
 @pytest.fixture
 def gattn(monkeypatch, capsys):
-    """Run a command in this process: its exit code, and what it wrote to stderr.
+    """Return a function that runs a command and returns its exit code and output.
 
-    Without drawing its plots, which takes most of its time: a run of ``folder`` has them.
+    Plots are left blank, since drawing takes most of the time; the runs of ``folder`` draw them.
     """
     leave_blank(monkeypatch)
     return runner(monkeypatch, capsys, "molecules")
@@ -37,7 +37,7 @@ def gattn(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A table and two runs on it: numbers by a network, classes by the ridge."""
+    """Folder with a table and two runs: regression by a network, classification by a kernel."""
     folder = tmp_path_factory.mktemp("runs")
     data = folder / "data.csv"
     data.write_text(TABLE + "bad(,1.0,idle,3\nCCOCC,,,3\nCCOCCC,high,idle,3\n")
@@ -61,8 +61,8 @@ def _rows(path, encoding="utf-8"):
 
 
 def test_a_run_holds_what_it_should(folder):
-    held = {path.name for path in (folder / "numbers").iterdir()}
-    assert held == {
+    names = {path.name for path in (folder / "numbers").iterdir()}
+    assert names == {
         "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
         "predictions.csv", "left_out.csv", "plots", "report.html", "report.json",
     }  # fmt: skip
@@ -113,10 +113,10 @@ def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
     pairs = [(f"{'C' * n}O", f"O{'C' * n}") for n in range(1, 31)]
     rows = "".join(f"{a},{n}\n{b},{n}\n" for n, (a, b) in enumerate(pairs))
     data.write_text("smiles,y\n" + rows)
-    code, told = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *GP)
-    assert code == 0, told
-    assert "Gaussian process: 100%" in told
-    assert "and the report is written" in told
+    code, output = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *GP)
+    assert code == 0, output
+    assert "Gaussian process: 100%" in output
+    assert "and the report is written" in output
     splits = json.loads((tmp_path / "run" / "splits.json").read_text())
     for part in ("train", "val", "test"):
         molecules = {row // 2 for row in splits[part]}
@@ -128,8 +128,8 @@ def test_the_config_comes_back_and_the_command_line_wins(folder, tmp_path, gattn
     settings = read_toml(RunSettings, config)
     assert settings.target == ("y",)
     assert settings.model.epochs == 2
-    code, told = gattn("train", "--config", config, *GP, "--seed", 5, "--out", tmp_path / "run")
-    assert code == 0, told
+    code, output = gattn("train", "--config", config, *GP, "--seed", 5, "--out", tmp_path / "run")
+    assert code == 0, output
     again = read_toml(RunSettings, tmp_path / "run" / "config.toml")
     assert (again.model.model, again.model.seed, again.model.epochs) == ("gp", 5, 2)
     assert again.data == settings.data
@@ -138,13 +138,13 @@ def test_the_config_comes_back_and_the_command_line_wins(folder, tmp_path, gattn
 def test_the_same_command_again(folder, gattn):
     before = (folder / "classes" / "model.json").read_bytes()
     same = ["train", folder / "data.csv", "--target", "kind", "--out", folder / "classes", *GP]
-    code, told = gattn(*same)
+    code, output = gattn(*same)
     assert code == 0
-    assert "nothing to do" in told
+    assert "nothing to do" in output
     assert (folder / "classes" / "model.json").read_bytes() == before
-    code, told = gattn(*same, "--seed", 1)
-    assert (code, told.count("\n")) == (2, 1)
-    assert "holds another run (seed is 0 there and 1 here)" in told
+    code, output = gattn(*same, "--seed", 1)
+    assert (code, output.count("\n")) == (2, 1)
+    assert "holds another run (seed is 0 there and 1 here)" in output
     assert (folder / "classes" / "model.json").read_bytes() == before
 
 
@@ -155,10 +155,10 @@ def test_the_same_command_again(folder, gattn):
 def test_a_broken_record_is_told_by_its_name(folder, tmp_path, gattn, name, content):
     run = shutil.copytree(folder / "classes", tmp_path / "run")
     (run / name).write_text(content)
-    code, told = gattn("train", folder / "data.csv", "--target", "kind", "--out", run, *GP)
-    assert (code, told.count("\n")) == (2, 1)
-    assert f"{name} is damaged" in told
-    assert "remove" in told
+    code, output = gattn("train", folder / "data.csv", "--target", "kind", "--out", run, *GP)
+    assert (code, output.count("\n")) == (2, 1)
+    assert f"{name} is damaged" in output
+    assert "remove" in output
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "model.json", "metrics.json"])
@@ -172,10 +172,10 @@ def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name
         command = "predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv"
     for spoilt in (b"", content[:7], content[: len(content) // 2], content[:-2], b"smiles,y\n"):
         (run / name).write_bytes(spoilt)
-        code, told = gattn(*command)
-        assert (code, told.count("\n")) == (2, 1)
-        assert str(run / name) in told
-        assert ("remove it" if name == "metrics.json" else "copy the run once more") in told
+        code, output = gattn(*command)
+        assert (code, output.count("\n")) == (2, 1)
+        assert str(run / name) in output
+        assert ("remove it" if name == "metrics.json" else "copy the run once more") in output
 
 
 def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
@@ -186,10 +186,10 @@ def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
     content = cache.read_bytes()
     for spoilt in (b"", content[:5], content[:200], content[:-1], b"smiles,y\n", bytes(500)):
         cache.write_bytes(spoilt)
-        code, told = gattn(*train, tmp_path / "second")
-        assert (code, told.count("\n")) == (2, 1)
-        assert f"the cache {cache} is damaged" in told
-        assert "remove it" in told
+        code, output = gattn(*train, tmp_path / "second")
+        assert (code, output.count("\n")) == (2, 1)
+        assert f"the cache {cache} is damaged" in output
+        assert "remove it" in output
     cache.unlink()
     assert gattn(*train, tmp_path / "second")[0] == 0
     assert cache.read_bytes() == content
@@ -199,11 +199,11 @@ def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
-    code, told = gattn(*run, "--tune", 2)
+    code, output = gattn(*run, "--tune", 2)
     assert code == 2
-    assert "tune needs a model with a network" in told
-    code, told = gattn(*run)
-    assert code == 0, told
+    assert "tune needs a model with a network" in output
+    code, output = gattn(*run)
+    assert code == 0, output
 
 
 def test_other_data_under_the_same_name(tmp_path, gattn):
@@ -212,9 +212,9 @@ def test_other_data_under_the_same_name(tmp_path, gattn):
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
     assert gattn(*run)[0] == 0
     data.write_text(TABLE + "CCOCC,1.0,idle,3\n")
-    code, told = gattn(*run)
+    code, output = gattn(*run)
     assert code == 2
-    assert "on other content of" in told
+    assert "on other content of" in output
 
 
 def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
@@ -222,17 +222,17 @@ def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
     lines = TABLE.splitlines()
     named = "\n".join(f"{line},{part}" for line, part in zip(lines, ["part", *parts]))
     (tmp_path / "named.csv").write_text(named)
-    code, told = gattn("train", tmp_path / "named.csv", "--target", "y", "--split", "column:part",
+    code, output = gattn("train", tmp_path / "named.csv", "--target", "y", "--split", "column:part",
                        "--out", tmp_path / "a", *GP)  # fmt: skip
-    assert code == 0, told
+    assert code == 0, output
     splits = json.loads((tmp_path / "a" / "splits.json").read_text())
     assert splits["train"] == list(range(64))
     assert splits["test"] == list(range(72, 80))
-    code, told = gattn("train", folder / "data.csv", "--target", "y", "--out", tmp_path / "b",
+    code, output = gattn("train", folder / "data.csv", "--target", "y", "--out", tmp_path / "b",
                        "--split", tmp_path / "a" / "splits.json", *GP)  # fmt: skip
-    assert code == 0, told
+    assert code == 0, output
     assert json.loads((tmp_path / "b" / "splits.json").read_text())["val"] == splits["val"]
-    assert "counts the rows of other data" in told
+    assert "counts the rows of other data" in output
 
 
 HARD = '''id,smiles,note
@@ -253,10 +253,10 @@ break"
 
 def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text(HARD, encoding="latin-1")
-    code, told = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
+    code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
                        "--out", tmp_path / "out.csv", "--workers", 1)  # fmt: skip
-    assert code == 0, told
-    assert "10 rows, 4 of them with an error" in told
+    assert code == 0, output
+    assert "10 rows, 4 of them with an error" in output
     rows = _rows(tmp_path / "out.csv", encoding="latin-1")
     assert [row["id"] for row in rows] == [str(n) for n in range(1, 11)]
     assert [bool(row["error"]) for row in rows] == [n in (2, 3, 4, 5) for n in range(1, 11)]
@@ -270,25 +270,25 @@ def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
             assert numbers == [""] * 5
             continue
         lower, upper = model.predict_interval([row["smiles"]], coverage=0.5)
-        wanted = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
-        assert np.allclose([float(n) for n in numbers[:4]], wanted, rtol=1e-4)
+        expected = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
+        assert np.allclose([float(n) for n in numbers[:4]], expected, rtol=1e-4)
         assert 0 <= float(numbers[4]) <= 1
 
 
 def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\n")
     out = tmp_path / "out.csv"
-    code, told = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
+    code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
     assert code == 0
-    assert f"{tmp_path / 'in.csv'} has a header and no rows: there is nothing in {out}" in told
+    assert f"{tmp_path / 'in.csv'} has a header and no rows: there is nothing in {out}" in output
     assert _rows(out) == []
 
 
 def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\n")
-    code, told = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
+    code, output = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
                        tmp_path / "out.csv", "--workers", 1)  # fmt: skip
-    assert code == 0, told
+    assert code == 0, output
     first, second = _rows(tmp_path / "out.csv")
     assert first["prediction"] in ("active", "idle")
     assert (first["prediction"] == "idle") == (float(first["probability_idle"]) > 0.5)
@@ -302,9 +302,9 @@ def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
 def test_embeddings(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
     for name in ("x.npy", "x.parquet"):
-        code, told = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+        code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
                            tmp_path / name, "--workers", 1)  # fmt: skip
-        assert code == 0, told
+        assert code == 0, output
     model = MoleculeRegressor.load(folder / "numbers")
     array = np.load(tmp_path / "x.npy")
     assert np.isnan(array[1]).all()
@@ -328,20 +328,20 @@ def test_embeddings_that_find_no_room_leave_nothing(folder, tmp_path, gattn):
     for name in ("x.npy", "x.parquet"):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
         try:
-            code, told = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+            code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
                                tmp_path / name, "--workers", 1)  # fmt: skip
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert code == 2
-        assert "File too large" in told
+        assert "File too large" in output
         assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
 
 
 def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
-    code, told = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
-    assert code == 0, told
-    assert "72 rows (72 molecules) left out, since the model was trained or validated" in told
+    code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
+    assert code == 0, output
+    assert "72 rows (72 molecules) left out, since the model was trained or validated" in output
     metrics = json.loads((out / "metrics.json").read_text())
     run = json.loads((folder / "numbers" / "metrics.json").read_text())
     assert metrics["molecules"] == {"test": 8, "trained_on": 72, "left_out": 2}
@@ -349,29 +349,29 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
         assert metrics["test"][name] == pytest.approx(value, rel=1e-5)
     assert (out / "plots" / "parity.png").exists()
     (tmp_path / "seen.csv").write_text("smiles,y\n" + "CO,1.0\n")
-    code, told = gattn("evaluate", folder / "numbers", tmp_path / "seen.csv")
+    code, output = gattn("evaluate", folder / "numbers", tmp_path / "seen.csv")
     seen = json.loads((folder / "numbers" / "splits.json").read_text())
     if 0 not in seen["test"]:
         assert code == 2
-        assert "no labelled molecule that the model was not trained on" in told
+        assert "no labelled molecule that the model was not trained on" in output
 
 
 def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
-    """Concentrations in mol/L: terminal, metrics.json and report.json tell one R²."""
+    """Concentrations in mol/L have the same R² in the terminal, metrics.json and report.json."""
     draw = np.random.default_rng(0)
     rows = [f"{smiles},{10 ** draw.uniform(-9, -6)!r}" for smiles, *_ in ROWS]
     (tmp_path / "in.csv").write_text("smiles,Kd\n" + "\n".join(rows) + "\n")
-    code, told = gattn(
+    code, output = gattn(
         "train", tmp_path / "in.csv", "--target", "Kd", *GP, "--out", tmp_path / "run"
     )
-    assert code == 0, told
+    assert code == 0, output
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     test = pd.read_csv(tmp_path / "run" / "predictions.csv").query("part == 'test'")
     r2 = r2_score(test.measured, test.prediction)
     assert r2 < 0.5  # the labels are noise
     assert metrics["test"]["r2"] == pytest.approx(r2, rel=1e-4)
     assert -2 < metrics["baselines"]["mean"]["r2"] <= 0
-    assert f"{metrics['test']['r2']:.4g}" in told
+    assert f"{metrics['test']['r2']:.4g}" in output
     assert metrics["undefined"].keys() <= {"intervals"}
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     shown = dict(row[:2] for row in report["sections"][0]["tables"][0]["rows"])
@@ -404,12 +404,12 @@ def test_an_undefined_metric_says_why(tmp_path, gattn, labels, metric, name, rea
         for end in "ON"
     ]
     (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
-    code, told = gattn(
+    code, output = gattn(
         "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", *GP,
         "--out", tmp_path / "run",
     )  # fmt: skip
-    assert code == 0, told
-    assert f"{metric} of the test part: {reason}" in told
+    assert code == 0, output
+    assert f"{metric} of the test part: {reason}" in output
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["test"][metric] is None
     assert metrics["undefined"]["test"][metric] == reason
@@ -419,11 +419,11 @@ def test_an_undefined_metric_says_why(tmp_path, gattn, labels, metric, name, rea
     assert sentence in report["sections"][0]["text"]
     assert sentence in (tmp_path / "run" / "report.html").read_text("utf-8")
     (tmp_path / "new.csv").write_text(f"smiles,y\nCCOC,{labels(35)}\nCCCOC,{labels(35)}\n")
-    code, told = gattn(
+    code, output = gattn(
         "evaluate", tmp_path / "run", tmp_path / "new.csv", "--out", tmp_path / "evaluation"
     )
-    assert code == 0, told
-    assert f"{metric} of the test part: {reason.replace('12', '2')}" in told
+    assert code == 0, output
+    assert f"{metric} of the test part: {reason.replace('12', '2')}" in output
     evaluated = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
     assert evaluated["undefined"]["test"][metric] == reason.replace("12", "2")
 
@@ -435,21 +435,23 @@ def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
         for end in "ON"
     ]
     (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
-    code, told = gattn(
+    code, output = gattn(
         "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", "--tune", 2,
         "--epochs", 2, "--width", 64, "--layers", 2, "--workers", 1, "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 2
-    assert "tune compares settings by roc_auc on the validation part, where it is undefined" in told
+    assert (
+        "tune compares settings by roc_auc on the validation part, where it is undefined" in output
+    )
 
 
 def test_explanations(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
     out = tmp_path / "why"
-    code, told = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
+    code, output = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
                        "--method", "masking", "--method", "attention")  # fmt: skip
-    assert code == 0, told
-    assert "3 rows, 1 of them with an error" in told
+    assert code == 0, output
+    assert "3 rows, 1 of them with an error" in output
     assert {path.name for path in out.iterdir()} == {
         "atoms.csv", "molecules.csv", "errors.csv",
         *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "attention") for e in
@@ -469,14 +471,14 @@ def test_explanations(folder, tmp_path, gattn):
         ([tmp_path / "new", "--method", "guess"], "method must be one of"),
         ([tmp_path / "new", "--target", "z"], "target must be one of y"),
     ):
-        code, told = gattn(*table, *options)
+        code, output = gattn(*table, *options)
         assert code == 2
-        assert word in told.splitlines()[-1]
+        assert word in output.splitlines()[-1]
     assert not (tmp_path / "new").exists()
 
 
 def _with(**changes):
-    """The table with some columns exchanged, as text."""
+    """Return the table as text with some columns replaced."""
     table = pd.DataFrame(ROWS, columns=["smiles", "y", "kind"]).assign(constant=3, **changes)
     return table.to_csv(index=False)
 
@@ -514,7 +516,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_trained_on(case, tmp_path, gattn):
-    content, options, told = REFUSED[case]
+    content, options, message = REFUSED[case]
     data = tmp_path / "data.csv"
     data.write_bytes(content if isinstance(content, bytes) else content.encode())
     if options is not None and "--target" not in options:
@@ -523,7 +525,7 @@ def test_what_cannot_be_trained_on(case, tmp_path, gattn):
     assert code == 2
     last = error.splitlines()[-1]
     assert last.startswith("gattn: ")
-    assert told in last
+    assert message in last
     assert "Traceback" not in error
     assert not (tmp_path / "run").exists()
 
@@ -568,6 +570,8 @@ def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
 
 def test_a_column_that_predictions_add(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,error\nC,1\n")
-    code, told = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o")
+    code, output = gattn(
+        "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o"
+    )
     assert code == 2
-    assert "has a column 'error' already" in told
+    assert "has a column 'error' already" in output

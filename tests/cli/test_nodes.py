@@ -1,4 +1,4 @@
-"""gattn nodes: what the commands write, and what they refuse in one line."""
+"""``gattn nodes``: files and messages of the commands, and their errors of one line."""
 
 import csv
 import json
@@ -24,13 +24,13 @@ HELD = {
 
 @pytest.fixture
 def gattn(monkeypatch, capsys):
-    """Run a command in this process: its exit code, and what it wrote."""
+    """Return a function that runs a command and returns its exit code and its output."""
     return runner(monkeypatch, capsys, "nodes")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two tables with bad rows, and runs on them: of classes, drawn, and of numbers."""
+    """Folder with two tables that have bad rows, and runs of classification and regression."""
     folder = tmp_path_factory.mktemp("nodes")
     graph = networkx.planted_partition_graph(2, 30, 0.3, 0.02, seed=0)
     draw = np.random.default_rng(0)
@@ -111,16 +111,16 @@ def test_the_metrics_say_what_there_is_to_know(folder):
 
 
 def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
-    """A test part without a node of one class, and one of equal numbers."""
+    """The test part lacks a class, or all its labels are the same number."""
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
     table["score"] = table["score"].where(table["part"] != "test", 5e-9)
     table.to_csv(tmp_path / "nodes.csv", index=False)
     edges = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--split", "column:part"]
-    code, told = gattn("train", *edges, "--label", "group", "--out", tmp_path / "a", *NETWORK)
-    assert code == 0, told
+    code, output = gattn("train", *edges, "--label", "group", "--out", tmp_path / "a", *NETWORK)
+    assert code == 0, output
     reason = "undefined for all 2 classes: 'left' (every row has it), 'right' (no row has it)"
-    assert f"roc_auc of the test part: {reason}" in told
+    assert f"roc_auc of the test part: {reason}" in output
     metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert metrics["test"]["roc_auc"] is None
     assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
@@ -130,13 +130,13 @@ def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
     page = (tmp_path / "a" / "report.html").read_text("utf-8")
     assert "ROC-AUC of the test part: undefined for all 2 classes" in page
     assert f"recall of right: {absent}." in page
-    code, told = gattn(
+    code, output = gattn(
         "train", *edges, "--label", "score", "--task", "regression", "--out", tmp_path / "b",
         *NETWORK,
     )  # fmt: skip
-    assert code == 0, told
+    assert code == 0, output
     reason = "undefined: all 9 labels are 5e-09, and two different ones are needed"
-    assert f"r2 of the test part: {reason}" in told
+    assert f"r2 of the test part: {reason}" in output
     metrics = json.loads((tmp_path / "b" / "metrics.json").read_text())
     assert metrics["undefined"]["test"] == {"r2": reason}
 
@@ -147,7 +147,7 @@ def test_the_report_has_every_section(folder):
     for title in ("How good it is", "Runs", "Classes", "The network", "Attention", "Data"):
         assert title in titles
     (data,) = (section for section in content["sections"] if section["title"] == "Data")
-    assert any(told.startswith("1 edge left out") for told in data["text"])
+    assert any(text.startswith("1 edge left out") for text in data["text"])
     (table,) = (one["rows"] for one in content["sections"][-1]["tables"][:1])
     settings = dict(table)
     assert (settings["split"], settings["label"]) == ("column:part", "group")
@@ -163,31 +163,33 @@ def test_a_log_has_a_line_of_training_now_and_then(folder, gattn, tmp_path, monk
     leave_blank(monkeypatch)
     monkeypatch.setattr(console, "PAUSE", 0.0)
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
-    code, told = gattn("train", *tables, "--out", tmp_path / "run", "--features", "size", *NETWORK)
+    code, output = gattn(
+        "train", *tables, "--out", tmp_path / "run", "--features", "size", *NETWORK
+    )
     assert code == 0
-    assert "training, 0 of 1 done, epoch 12, validation loss " in told
-    assert "training, 1 of 1 done, test " in told
+    assert "training, 0 of 1 done, epoch 12, validation loss " in output
+    assert "training, 1 of 1 done, test " in output
 
 
 def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", folder / "classes"]
     same = [*tables, "--label", "group", "--split", "column:part", "--runs", 2, *NETWORK]
-    code, told = gattn("train", *same)
+    code, output = gattn("train", *same)
     assert code == 0
-    assert "nothing to do" in told
-    code, told = gattn("train", *same, "--seed", 1)
+    assert "nothing to do" in output
+    code, output = gattn("train", *same, "--seed", 1)
     assert code == 2
-    assert "holds another run (seed is 0 there and 1 here)" in told
+    assert "holds another run (seed is 0 there and 1 here)" in output
 
 
 def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
     (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
     (tmp_path / "edges.csv").write_text("from,to\na,b\n")
     graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
-    code, told = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
+    code, output = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
     assert code == 0
-    assert "2 nodes" in told
-    assert "Column 'about' holds what it did not in training, as 'left wing': 2 of 2" in told
+    assert "2 nodes" in output
+    assert "Column 'about' holds what it did not in training, as 'left wing': 2 of 2" in output
     rows = _rows(tmp_path / "made.csv")
     assert [row["node"] for row in rows] == ["a", "b"]
     assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
@@ -203,9 +205,9 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
     nodes = (folder / "nodes.csv").read_text().replace("wing", "flügel")
     (tmp_path / "nodes.csv").write_bytes(nodes.encode("latin-1"))
     tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "e.npy"]
-    code, told = gattn("embed", folder / "classes", *tables)
+    code, output = gattn("embed", folder / "classes", *tables)
     assert code == 2
-    assert "name its encoding" in told
+    assert "name its encoding" in output
     assert gattn("embed", folder / "classes", *tables, "--encoding", "latin-1")[0] == 0
     assert len(np.load(tmp_path / "e.npy")) == 60
 
@@ -226,9 +228,9 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
 )
 def test_what_cannot_be_trained_on_says_why(folder, gattn, tmp_path, options, message):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
-    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
     assert code == 2
-    assert message in told
+    assert message in output
 
 
 def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, monkeypatch):
@@ -249,9 +251,9 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, 
     nodes.to_csv(tmp_path / "nodes.csv", sep=";")
     tables = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
     options = ["--label", "group", "--features", "size", "--missing", "NA", *NETWORK]
-    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
     assert code == 0
-    words = " ".join(told.split())
+    words = " ".join(output.split())
     for line in (
         "60 nodes, 54 of them with a label (one of 2 classes), 120 edges in both directions, 1 fea",
         "Column '' of the edges numbers the rows",
@@ -269,14 +271,14 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, 
     assert not any(row["part"] in ("train", "val") for row in rows[40:])
     settings = read_toml(NodeRunSettings, tmp_path / "run" / "config.toml")
     assert settings.missing == ("NA",)
-    code, told = gattn("predict", tmp_path / "run", *tables, "--out", tmp_path / "made.csv")
+    code, output = gattn("predict", tmp_path / "run", *tables, "--out", tmp_path / "made.csv")
     assert code == 0
-    made = _rows(tmp_path / "made.csv")
-    assert [row["predicted"] for row in made] == [row["predicted"] for row in rows]
+    predictions = _rows(tmp_path / "made.csv")
+    assert [row["predicted"] for row in predictions] == [row["predicted"] for row in rows]
     drawn = [*tables, "--out", tmp_path / "other", *options, "--split", "random"]
-    code, told = gattn("train", *drawn)
+    code, output = gattn("train", *drawn)
     assert code == 0
-    assert "Split random does not read train_mask, test_mask." in " ".join(told.split())
+    assert "Split random does not read train_mask, test_mask." in " ".join(output.split())
 
 
 @pytest.mark.parametrize("split", ["public", "column:side"])
@@ -287,9 +289,9 @@ def test_a_training_part_of_one_class_is_refused(folder, gattn, tmp_path, split)
     table.to_csv(tmp_path / "nodes.csv", index=False)
     tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
     options = ["--features", "size", "--split", split, *NETWORK]
-    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
     assert code == 2
-    assert "are of class 'left' only, and the data hold the 2 classes 'left' (27)" in told
+    assert "are of class 'left' only, and the data hold the 2 classes 'left' (27)" in output
     assert not (tmp_path / "run").exists()
 
 
@@ -301,9 +303,9 @@ def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, mon
     table.to_csv(tmp_path / "nodes.csv", index=False)
     tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
     options = ["--features", "size", "--split", split, "--runs", 2, *NETWORK]
-    code, told = gattn("train", *tables, "--out", tmp_path / "run", *options)
-    assert code == 0, told
-    words = " ".join(told.split())
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 0, output
+    words = " ".join(output.split())
     for part in ("validation", "test"):
         sentence = f"The {part} part holds no node of class 'alone' (1 labelled node in the data)"
         assert words.count(sentence) == 1, words
@@ -316,9 +318,9 @@ def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, mon
 def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     for command in ("train", "predict", "embed"):
-        code, told = gattn(command, "--help")
+        code, output = gattn(command, "--help")
         assert code == 0
-        words = " ".join(told.replace("│", " ").split())
+        words = " ".join(output.replace("│", " ").split())
         assert "default: empty cells, and NA and the like in columns of numbers" in words
 
 

@@ -1,4 +1,4 @@
-"""Two processes under torchrun end with the metrics of one."""
+"""Training in two processes under torchrun gives the metrics of training in one."""
 
 import json
 import os
@@ -17,11 +17,11 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 
 def numbers(table):
-    """Every number of nested tables, by its name."""
+    """Return every number of nested tables by its dotted name."""
     if not isinstance(table, dict):
         return {"": table} if isinstance(table, int | float) else {}
-    found = {name: numbers(value) for name, value in table.items()}
-    return {f"{name}.{end}": value for name, ends in found.items() for end, value in ends.items()}
+    nested = {name: numbers(value) for name, value in table.items()}
+    return {f"{name}.{end}": value for name, ends in nested.items() for end, value in ends.items()}
 
 
 @pytest.mark.slow

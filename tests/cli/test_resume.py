@@ -1,4 +1,4 @@
-"""A run that is killed and started again ends with the numbers of one that was not."""
+"""A run that is killed and resumed ends with the metrics of an uninterrupted run."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A signal to the command's process alone ends it and all that it started, with one line."""
+"""A signal to the command's process ends it and its child processes, with one line on stderr."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ CODES = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "terminated"
 
 
 def nodes(folder):
-    """Trainings side by side, each of minutes."""
+    """Arguments of parallel trainings that take minutes each."""
     ring = [(node, (node + step) % 500) for node in range(500) for step in (1, 7, 31)]
     lines = "".join(f"{a},{b}\n" for a, b in ring)
     (folder / "edges.csv").write_text(f"source,target\n{lines}")
@@ -31,7 +31,7 @@ def nodes(folder):
 
 
 def read(folder):
-    """Molecules that take minutes to read."""
+    """Arguments of a run whose molecules take minutes to parse."""
     rows = (f"{'CCO' * (row % 97 + 20)}{'CN' * (row // 97)},{row}\n" for row in range(20_000))
     (folder / "in.csv").write_text("smiles,y\n" + "".join(rows))
     table = "molecules", "train", str(folder / "in.csv"), "--target", "y", "--max-atoms", "2000"
@@ -39,7 +39,7 @@ def read(folder):
 
 
 def network(folder):
-    """A network that learns for minutes, by one process."""
+    """Arguments of a training in one process that takes minutes."""
     rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))
     (folder / "in.csv").write_text("smiles,y\n" + "".join(rows))
     table = "molecules", "train", str(folder / "in.csv"), "--target", "y"
@@ -47,32 +47,32 @@ def network(folder):
 
 
 def tune(folder):
-    """A search over settings, by one process."""
+    """Arguments of a search over settings in one process."""
     return *network(folder), "--tune", "50"
 
 
 def has_begun(path):
-    """Whether a file shows work in progress: a log of a search has its first trial."""
+    """Return True if a file shows that work began: a search's log has its first trial."""
     return path.suffix != ".log" or path.read_bytes().count(b"\n") >= 2
 
 
 def descendants(pid):
-    """The processes that a process started, and those that they did."""
+    """Return the process ids of all descendants of a process."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        found = [int(one) for task in tasks for one in (task / "children").read_text().split()]
+        children = [int(one) for task in tasks for one in (task / "children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return found + [other for one in found for other in descendants(one)]
+    return children + [other for one in children for other in descendants(one)]
 
 
 def workers(pid):
-    """The processes of a process that have loaded torch, and so work or soon do."""
+    """Return the descendants of a process that have loaded torch: its worker processes."""
     return [one for one in descendants(pid) if "libtorch" in content(one, "maps")]
 
 
 def runs(pid):
-    """Whether a process works: one that ended may wait for its parent to ask how."""
+    """Return True if a process is running: neither gone nor a zombie."""
     return content(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
@@ -88,7 +88,7 @@ COMMANDS = {"nodes": nodes, "read": read, "network": network, "tune": tune}
 
 @pytest.mark.parametrize("number", CODES)
 def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
-    """Raised in the midst of a command, which reads a table."""
+    """The signal arrives while the command reads a table."""
     code, word = CODES[number]
 
     def interrupted(*args, **options):
@@ -106,7 +106,7 @@ def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [RuntimeError("no such lock"), KeyError("state")])
 def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, number, error):
-    """As Optuna's journal raises when it is interrupted while it releases its lock."""
+    """Optuna's journal raises such errors when it is interrupted while releasing its lock."""
     code, word = CODES[number]
 
     def interrupted(*args, **options):
@@ -134,8 +134,8 @@ def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, nu
     ],
 )
 def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun):
-    told = tmp_path / "stderr.txt"
-    with told.open("w") as file:
+    stderr = tmp_path / "stderr.txt"
+    with stderr.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "gattn.cli", *COMMANDS[command](tmp_path)],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
@@ -153,7 +153,7 @@ def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun)
         process.send_signal(number)
         code, word = CODES[number]
         assert process.wait(timeout=15) == code
-        assert told.read_text().splitlines()[-1] == f"gattn: {word}"
+        assert stderr.read_text().splitlines()[-1] == f"gattn: {word}"
         end = time.monotonic() + 5
         while (left := [pid for pid in others if runs(pid)]) and time.monotonic() < end:
             time.sleep(0.05)

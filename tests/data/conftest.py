@@ -1,4 +1,4 @@
-"""Small made-up Planetoid files, which the data tests share."""
+"""Small synthetic Planetoid files, shared by the data tests."""
 
 import struct
 from pathlib import Path
@@ -83,8 +83,11 @@ def pickles() -> type[Pickles]:
 
 @pytest.fixture
 def planetoid(tmp_path: Path) -> Path:
-    """A root with a made-up network in CiteSeer's files: 6 training papers, 510 in allx, a test
-    part of 8 places of which 2 are unused, self-loops and duplicate edges."""
+    """Root folder with a synthetic network in CiteSeer's files.
+
+    It has 6 training papers, 510 papers in allx, a test part of 8 places of which 2 are unused,
+    self-loops and duplicate edges.
+    """
     rng = np.random.default_rng(0)
     folder = tmp_path / "CiteSeer" / "raw"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Splits: whole, without overlap, repeatable, and named."""
+"""Splits: complete, without overlap, reproducible, and chosen by name."""
 
 import pytest
 import torch
@@ -121,8 +121,8 @@ def test_a_group_is_in_one_part_only(groups, seed):
     split = random_split(len(groups), seed=seed, groups=groups)
     parts = [split.train.tolist(), split.val.tolist(), split.test.tolist()]
     assert sorted(i for part in parts for i in part) == list(range(len(groups)))
-    held = [group for part in parts for group in {groups[i] for i in part}]
-    assert len(held) == len(set(groups))
+    part_groups = [group for part in parts for group in {groups[i] for i in part}]
+    assert len(part_groups) == len(set(groups))
     largest = max((groups.count(group) for group in groups), default=0)
     assert abs(len(parts[0]) - 0.8 * len(groups)) <= (largest + 1) / 2
 

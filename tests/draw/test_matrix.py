@@ -31,16 +31,16 @@ def test_no_edge_is_a_matrix_of_nothing():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"size": (1, 2)}, "sources below 1 and destinations below 2; got 1 and 1"),
         ({"queries": ["a"]}, "queries must have 2 names; got 1"),
         ({"keys": list("abc")}, "keys must have 2 names; got 3"),
     ],
 )
-def test_what_does_not_fit_is_told(given, told):
-    with pytest.raises(ValueError, match=told):
-        draw_matrix([[0, 1], [1, 0]], [1.0, 1.0], **given)
+def test_what_does_not_fit_is_told(options, message):
+    with pytest.raises(ValueError, match=message):
+        draw_matrix([[0, 1], [1, 0]], [1.0, 1.0], **options)
 
 
 def test_rows_and_columns_are_named(monkeypatch):

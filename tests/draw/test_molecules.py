@@ -1,4 +1,4 @@
-"""Pictures of molecules: what is drawn, where, and that odd molecules and texts survive."""
+"""Pictures of molecules: shapes and positions, and unusual molecules and texts."""
 
 import io
 import re
@@ -33,15 +33,15 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def discs(picture):
-    """The discs of a picture in SVG: (atom, red, blue, radius) by the class RDKit gives them."""
-    found = {}
+    """Return {atom: (red, blue, radius)} of an SVG's discs, found by RDKit's class names."""
+    circles = {}
     for ellipse in ET.fromstring(picture).iter(f"{SVG}ellipse"):
         fill = re.search(r"fill:#(\w\w)(\w\w)(\w\w)", ellipse.get("style"))
         atom = re.fullmatch(r"atom-(\d+)", ellipse.get("class", ""))
         if fill and atom:
             red, _, blue = (int(part, 16) for part in fill.groups())
-            found[int(atom[1])] = (red, blue, float(ellipse.get("rx")))
-    return found
+            circles[int(atom[1])] = (red, blue, float(ellipse.get("rx")))
+    return circles
 
 
 def texts(picture):
@@ -63,11 +63,11 @@ def test_odd_molecules_are_drawn_in_both_formats(name):
 
 
 def test_a_disc_tells_sign_and_size():
-    found = discs(draw_molecule("CCCO", [0.2, 0.8, -0.2, -0.8], scale=1.0))
-    orange = [red > blue for red, blue, _ in (found[i] for i in range(4))]
+    circles = discs(draw_molecule("CCCO", [0.2, 0.8, -0.2, -0.8], scale=1.0))
+    orange = [red > blue for red, blue, _ in (circles[i] for i in range(4))]
     assert orange == [True, True, False, False]
-    assert found[0][2] == found[2][2] < found[1][2] == found[3][2]
-    assert found[0][1] > found[1][1], "the smaller weight is paler"
+    assert circles[0][2] == circles[2][2] < circles[1][2] == circles[3][2]
+    assert circles[0][1] > circles[1][1], "the smaller weight is paler"
 
 
 def test_only_negative_weights_have_an_outline():
@@ -116,7 +116,7 @@ def test_unsigned_weights_have_one_colour_and_numbers_without_a_sign():
 
 
 def contrast(one, other):
-    """How far two colours are apart in brightness, as WCAG 2 counts it."""
+    """Return the contrast ratio of two colours as defined by WCAG 2."""
 
     def light(colour):
         parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
@@ -235,7 +235,7 @@ SALTS = [
 
 @pytest.mark.parametrize("text", SALTS)
 def test_no_part_of_a_salt_lies_on_another(text):
-    """Circles of the fullest weights, and the boxes around whole parts, are apart."""
+    """Circles of the largest weights and boxes around the salt's parts do not overlap."""
     molecule = Chem.MolFromSmiles(text)
     picture = ET.fromstring(draw_molecule(text, [1.0] * molecule.GetNumAtoms(), scale=1.0))
     circles = {}

@@ -1,4 +1,4 @@
-"""Pictures of networks: which nodes are drawn, and that what does not fit is refused."""
+"""Pictures of networks: the nodes that are drawn, and errors for arguments that do not fit."""
 
 import io
 
@@ -20,13 +20,13 @@ RING = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch):
-    """Fewer pixels are drawn sooner."""
+    """Lower the resolution, which makes drawing faster."""
     monkeypatch.setattr(figure, "DOTS", 50)
 
 
 @pytest.fixture
 def axes(monkeypatch):
-    """The panels of what is drawn in the test."""
+    """List that receives the axes of every figure drawn in the test."""
     seen = []
 
     def watch(draw, **how):
@@ -39,8 +39,10 @@ def axes(monkeypatch):
 
 
 def _lines(axes):
-    """The thin lines, and the halves that are as thick as they weigh."""
-    return [found for found in axes[0].collections if isinstance(found, LineCollection)]
+    """Return the line collections: thin edges, and half edges as thick as their weights."""
+    return [
+        collection for collection in axes[0].collections if isinstance(collection, LineCollection)
+    ]
 
 
 def test_an_edge_is_as_thick_as_it_weighs(axes):
@@ -82,11 +84,15 @@ def test_classes_have_a_legend_and_nodes_their_labels(axes):
 
 def test_more_classes_than_colours_differ_by_shape(axes):
     draw_network(RING, colour=[0, 8, 16, 1, 9, 17], names=[f"class {i}" for i in range(18)])
-    dots = [found for found in axes[0].collections if not isinstance(found, LineCollection)]
+    dots = [
+        collection
+        for collection in axes[0].collections
+        if not isinstance(collection, LineCollection)
+    ]
     looks = {(tuple(d.get_facecolor()[0]), len(d.get_paths()[0].vertices)) for d in dots}
     assert len(looks) == len(dots) == 6
-    told = [text.get_text() for text in axes[0].get_legend().get_texts()]
-    assert told == [f"class {i}" for i in (0, 1, 8, 9, 16, 17)]
+    labels = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert labels == [f"class {i}" for i in (0, 1, 8, 9, 16, 17)]
 
 
 @pytest.mark.parametrize(("dark", "paper"), [(False, LIGHT.paper), (True, DARK.paper)])
@@ -110,7 +116,7 @@ def test_a_sample_hangs_together():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"edge_index": RING.t()}, r"shape \(2, e\); got \(6, 2\)"),
         ({"edge_index": RING.float()}, "integers from 0 on"),
@@ -122,9 +128,9 @@ def test_a_sample_hangs_together():
         ({"colour": [0] * 6, "labels": ["a"]}, "of 6 nodes; got 1"),
     ],
 )
-def test_what_does_not_fit_is_told(given, told):
-    with pytest.raises(ValueError, match=told):
-        draw_network(**{"edge_index": RING, **given})
+def test_what_does_not_fit_is_told(options, message):
+    with pytest.raises(ValueError, match=message):
+        draw_network(**{"edge_index": RING, **options})
 
 
 def test_classes_may_be_texts():
@@ -138,7 +144,7 @@ def test_classes_may_be_texts():
 
 
 def test_a_node_without_an_edge_leaves_the_others_their_room(axes):
-    """Springs alone would push the last node far away, and the ring into a corner."""
+    """A spring layout would push the last node far away and the ring into a corner."""
     draw_network(RING, colour=np.arange(7.0))
     dots = axes[0].collections[-1].get_offsets()
     room = np.ptp(dots, axis=0)

@@ -1,4 +1,4 @@
-"""The colours can be read and told apart."""
+"""Colours of the theme have enough contrast and are distinguishable."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def _linear(colour: str) -> list[float]:
 
 
 def _contrast(one: str, other: str) -> float:
-    """The ratio of WCAG 2, from 1 to 21."""
+    """Return the contrast ratio of WCAG 2, from 1 to 21."""
     weights = (0.2126, 0.7152, 0.0722)
     light = sorted(sum(w * x for w, x in zip(weights, _linear(c))) for c in (one, other))
     return (light[1] + 0.05) / (light[0] + 0.05)

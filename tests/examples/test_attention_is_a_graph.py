@@ -1,4 +1,4 @@
-"""The example runs at a tiny size and shows what it is there to show."""
+"""The example runs at a tiny size and shows the claimed effect."""
 
 import json
 import runpy

@@ -17,7 +17,7 @@ NEED_SKLEARN = ("attention_is_a_graph", "link_prediction")
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run an example as from the command line; give its result and what it wrote to stderr."""
+    """Return a function that runs an example and returns its result and its stderr."""
 
     def run(name, *arguments):
         script = EXAMPLES / f"{name}.py"
@@ -47,7 +47,7 @@ def test_node_classification_learns(run):
 
 @pytest.fixture
 def cora(monkeypatch):
-    """Cora's raw files lie where examples look for them."""
+    """Put Cora's raw files where the examples look for them."""
     root = Path(os.environ.get("GATTN_DATA", EXAMPLES.parents[1] / "shared" / "data"))
     if not (root / "planetoid" / "Cora").is_dir():
         pytest.skip(f"needs Cora's raw files: set GATTN_DATA ({root} lacks them)")
@@ -61,7 +61,7 @@ def compounds():
 
 @pytest.fixture
 def few_molecules(compounds, monkeypatch):
-    """The 1,017 compounds, read once and thinned out so that an epoch is short."""
+    """Make ``load_molecules`` return the first 120 compounds, so that an epoch is short."""
     monkeypatch.setattr(gattn.data, "load_molecules", lambda name: compounds[:120])
 
 
@@ -74,7 +74,7 @@ def test_node_classification_on_cora(run, cora):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """An importable package of two parts with two modules each, and one part of one."""
+    """Importable package of two subpackages with two modules each, and one with one module."""
     files = {
         "birds/__init__.py": "",
         "birds/water/__init__.py": '"""Those that swim."""\nfrom . import duck\n',
@@ -93,9 +93,9 @@ def package(tmp_path, monkeypatch):
 
 def test_imports_are_a_network(run, package, tmp_path):
     out = tmp_path / "tables"
-    result, told, _ = run("imports", "--package", package, "--least", 2, "--out", out)
+    result, stderr, _ = run("imports", "--package", package, "--least", 2, "--out", out)
     assert (result["modules"], result["imports"], result["parts"]) == (5, 3, 2)
-    assert "land, water: 5 modules, 3 imports" in told
+    assert "land, water: 5 modules, 3 imports" in stderr
     assert (out / "imports.csv").read_text().split() == [
         "source,target", "birds.land.ostrich,birds.land.emu",
         "birds.land.ostrich,birds.water.duck", "birds.water,birds.water.duck",
@@ -113,7 +113,7 @@ def test_imports_need_a_package(run, tmp_path):
 
 @pytest.fixture
 def table(tmp_path):
-    """Thirty alkanes and alcohols, with two rows that cannot be read and one unlabelled."""
+    """Table of thirty alkanes and alcohols, with two unreadable rows and one unlabelled row."""
     rows = [f"{'C' * n}{end},{n}.5" for n in range(1, 16) for end in ("", "O")]
     path = tmp_path / "mine.csv"
     path.write_text("\n".join(["structure,value", *rows, "C1CC,1", "CC,high", "CCC,"]) + "\n")
@@ -145,7 +145,7 @@ def test_molecule_property_at_its_defaults(run, few_molecules):
 
 
 def test_result_tells_the_epochs_asked_for_beside_those_run(monkeypatch, capsys):
-    """A run that stops early must not pass its count off as the argument."""
+    """A run that stops early reports both the requested and the completed number of epochs."""
     script = str(EXAMPLES / "node_classification.py")
     monkeypatch.setattr(sys, "argv", [script, "--epochs", "60"])
     main = runpy.run_path(script)["main"]
@@ -209,7 +209,7 @@ def test_distributed_nodes_in_one_process(run, tmp_path):
 
 
 def refusal(run, capsys, name, *arguments):
-    """What an example writes as it exits because of its arguments."""
+    """Return the error message of an example that rejects its arguments."""
     with pytest.raises(SystemExit) as caught:
         run(name, *arguments)
     assert caught.value.code == 2
@@ -220,7 +220,7 @@ def refusal(run, capsys, name, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "message"),
     [
         ("node_classification", "--epochs 0", "--epochs must be at least 1 .* got 0"),
         ("node_classification", "--runs -2", "--runs must be at least 1 .* got -2"),
@@ -244,16 +244,16 @@ def refusal(run, capsys, name, *arguments):
         ("attention_is_a_graph", "--epochs many", "--epochs: invalid int value: 'many'"),
     ],
 )
-def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, said):
+def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, message):
     if name in NEED_SKLEARN:
         pytest.importorskip("sklearn")
-    assert re.search(f"error: .*{said}", refusal(run, capsys, name, *arguments.split()))
+    assert re.search(f"error: .*{message}", refusal(run, capsys, name, *arguments.split()))
 
 
 def test_a_missing_column_is_named_with_those_there(run, capsys):
     sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
-    said = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
-    assert "has no column 'kelvin'; its columns are 'name', 'smiles', 'celsius'" in said
+    message = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
+    assert "has no column 'kelvin'; its columns are 'name', 'smiles', 'celsius'" in message
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Weights of atoms: sums, exact cases, masking, and what does not depend on the batch."""
+"""Atom weights: their sums, exact cases, masking, and independence of the batch."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ def fitted(inputs, task="regression", **settings):
 
 @pytest.fixture(scope="module")
 def some(inputs):
-    """Rings and chains of few atoms, for what takes many predictions."""
+    """Small rings and chains, for tests that need many predictions."""
     return inputs[:6]
 
 
@@ -58,7 +58,7 @@ def stacked(inputs):
 
 
 def empty_of(inputs):
-    """The molecules that integrated gradients start from: nothing is known of any atom."""
+    """Return the baseline of integrated gradients: the same molecules with zero features."""
     arrays = dataclasses.replace(
         inputs.molecules.arrays, x=torch.zeros_like(inputs.molecules.arrays.x)
     )
@@ -125,19 +125,19 @@ def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
 def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
     one = featurise(["CCO"]).inputs
     mask = torch.tensor([[False, False, False], [True, False, False], [True, True, True]])
-    made = masked_inputs(one, atoms_of(one), [(0, mask)])
-    assert made.molecules.arrays.ptr.tolist() == [0, 3, 5, 5]
-    assert made.molecules[1].edge_index.tolist() == [[0, 1], [1, 0]]
-    assert torch.equal(made.molecules[1].x, one.molecules[0].x[1:])
-    assert torch.equal(made.counts[0], one.counts[0])
+    masked = masked_inputs(one, atoms_of(one), [(0, mask)])
+    assert masked.molecules.arrays.ptr.tolist() == [0, 3, 5, 5]
+    assert masked.molecules[1].edge_index.tolist() == [[0, 1], [1, 0]]
+    assert torch.equal(masked.molecules[1].x, one.molecules[0].x[1:])
+    assert torch.equal(masked.counts[0], one.counts[0])
     # Of CCO only the hydroxyl and the two carbons alone, of radius 0, hold not the first atom,
     # and the hydroxyl with its carbon; each is counted twice.
-    assert made.counts[1].sum() == 6
-    assert made.counts[2].sum() == 0
-    torch.testing.assert_close(made.descriptors[0], one.descriptors[0])
-    assert made.descriptors[1, DESCRIPTORS.index("NumHeavyAtoms")] == 2
+    assert masked.counts[1].sum() == 6
+    assert masked.counts[2].sum() == 0
+    torch.testing.assert_close(masked.descriptors[0], one.descriptors[0])
+    assert masked.descriptors[1, DESCRIPTORS.index("NumHeavyAtoms")] == 2
     torch.testing.assert_close(
-        made.descriptors[2], torch.zeros(len(DESCRIPTORS)), atol=1e-4, rtol=0
+        masked.descriptors[2], torch.zeros(len(DESCRIPTORS)), atol=1e-4, rtol=0
     )
 
 
@@ -149,16 +149,20 @@ def test_the_ridge_is_the_sum_of_its_contributions(inputs):
     for one in range(4):
         by_count = kernel.by_count(inputs.counts[one], 0).sum()
         smooth = kernel.smooth(inputs.descriptors[one : one + 1], 0)[0]
-        made = predictor.predict(inputs[[one]]).mean[0, 0]
-        torch.testing.assert_close(by_count + smooth - start + nothing, made, atol=1e-5, rtol=1e-5)
+        prediction = predictor.predict(inputs[[one]]).mean[0, 0]
+        torch.testing.assert_close(
+            by_count + smooth - start + nothing, prediction, atol=1e-5, rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_and_members_add_up(inputs, stacked, method):
-    for found in attributions(stacked, inputs[:4], method):
-        torch.testing.assert_close(sum(found.parts.values()), found.weights)
-        assert found.members.shape == (2, len(found.weights))
-        torch.testing.assert_close(found.members.mean(0), found.weights, atol=1e-6, rtol=1e-6)
+    for attribution in attributions(stacked, inputs[:4], method):
+        torch.testing.assert_close(sum(attribution.parts.values()), attribution.weights)
+        assert attribution.members.shape == (2, len(attribution.weights))
+        torch.testing.assert_close(
+            attribution.members.mean(0), attribution.weights, atol=1e-6, rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -173,11 +177,11 @@ def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, method, mon
 
 @pytest.mark.parametrize("method", METHODS)
 def test_odd_molecules_have_finite_weights(stacked, method):
-    found = featurise(ODD).inputs
-    weights = attribute(stacked, found, method)
-    assert [len(one) for one in weights] == found.molecules.arrays.ptr.diff().tolist()
+    inputs = featurise(ODD).inputs
+    weights = attribute(stacked, inputs, method)
+    assert [len(one) for one in weights] == inputs.molecules.arrays.ptr.diff().tolist()
     assert all(one.isfinite().all() for one in weights)
-    assert attribute(stacked, found[[]], method) == []
+    assert attribute(stacked, inputs[[]], method) == []
 
 
 def test_attention_is_a_distribution(inputs, stacked):
@@ -203,8 +207,8 @@ def test_masks_of_a_large_molecule_come_in_batches_of_bounded_size(stacked, monk
 
     monkeypatch.setattr(MoleculePredictor, "predict", predict)
     one = featurise(["C" * 120]).inputs
-    (found,) = predict_masked(stacked, one, [torch.eye(120, dtype=torch.bool)], 0)
-    assert len(found.mean) == 120
+    (prediction,) = predict_masked(stacked, one, [torch.eye(120, dtype=torch.bool)], 0)
+    assert len(prediction.mean) == 120
     assert max(sizes) <= 500
 
 

@@ -1,4 +1,4 @@
-"""The estimators keep scikit-learn's protocol, on texts, and say what they cannot read."""
+"""The estimators follow scikit-learn's protocol on SMILES and reject bad input clearly."""
 
 import inspect
 import warnings
@@ -92,7 +92,7 @@ FITTED = (
 
 
 def _written(X):
-    """Rows of numbers as chains of carbon; anything else as it is."""
+    """Convert rows of numbers to SMILES of carbon chains; return anything else unchanged."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiu":
         first = np.abs(1000 * X.reshape(len(X), -1)[:, 0]).astype(int)
         return ["C" * (1 + number % 29) + "ON"[number % 2] for number in first]
@@ -143,16 +143,16 @@ def _stripped(texts):
     ids=["list", "tuple", "array", "series", "labelled series", "objects", "column", "iterator"],
 )  # fmt: skip
 def test_texts_come_in_many_forms(regressor, form):
-    wanted = regressor.predict(["CCO", "CN"])
-    assert np.array_equal(regressor.predict(form(["CCO", "CN"])), wanted)
+    expected = regressor.predict(["CCO", "CN"])
+    assert np.array_equal(regressor.predict(form(["CCO", "CN"])), expected)
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "message"),
     [("CCO", "one text 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
 )
-def test_what_are_no_texts(regressor, texts, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_are_no_texts(regressor, texts, message):
+    with pytest.raises(ValueError, match=message):
         regressor.predict(texts)
 
 
@@ -219,9 +219,9 @@ def test_several_targets_with_gaps():
     y.iloc[5] = np.nan
     model = MoleculeRegressor(**TINY).fit(SMILES, y)
     assert model.targets_ == ["length", "twice"]
-    (named,), (placed,) = (model.explain(["CCO"], target=target) for target in ("twice", 1))
-    assert named.target == placed.target == 1
-    assert named.weights.tolist() == placed.weights.tolist()
+    (by_name,), (by_index,) = (model.explain(["CCO"], target=target) for target in ("twice", 1))
+    assert by_name.target == by_index.target == 1
+    assert by_name.weights.tolist() == by_index.weights.tolist()
     with pytest.raises(ValueError, match="target must be one of length, twice; got thrice"):
         model.explain(["CCO"], target="thrice")
     assert model.predict(["CCO"]).shape == (1, 2)
@@ -293,12 +293,12 @@ def test_classes_come_back_as_they_came(labels):
     ],
 )
 def test_numbers_of_every_type_are_read_exactly(y, expected):
-    found = as_numbers(as_table(y, len(expected)))[:, 0].tolist()
-    assert [None if value != value else value for value in found] == expected
+    numbers = as_numbers(as_table(y, len(expected)))[:, 0].tolist()
+    assert [None if value != value else value for value in numbers] == expected
 
 
 @pytest.mark.parametrize(
-    ("y", "told"),
+    ("y", "message"),
     [
         ([1.0], "30 rows"),
         (np.zeros((30, 0)), "shape"),
@@ -332,13 +332,13 @@ def test_numbers_of_every_type_are_read_exactly(y, expected):
         ([2.5, 2.5, *[np.nan] * 28], "y must hold different numbers; every label is 2.5"),
     ],
 )
-def test_labels_that_are_no_numbers(y, told):
-    with pytest.raises(ValueError, match=told):
+def test_labels_that_are_no_numbers(y, message):
+    with pytest.raises(ValueError, match=message):
         MoleculeRegressor(**TINY).fit(SMILES, y)
 
 
 @pytest.mark.parametrize(
-    ("y", "told"),
+    ("y", "message"),
     [
         ([0] * 30, "two classes; it has 1: 0"),
         ([None] * 30, "two classes; it has 0"),
@@ -346,18 +346,18 @@ def test_labels_that_are_no_numbers(y, told):
         ([1, "one"] * 15, "one type"),
     ],
 )
-def test_labels_that_are_not_two_classes(y, told):
-    with pytest.raises(ValueError, match=told):
+def test_labels_that_are_not_two_classes(y, message):
+    with pytest.raises(ValueError, match=message):
         MoleculeClassifier(**TINY).fit(SMILES, y)
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [({"epochs": 0}, "epochs"), ({"model": "gnn"}, "model"), ({"validation_fraction": 1.0}, "val")],
 )
-def test_a_wrong_setting_is_told_by_fit(setting, told):
+def test_a_wrong_setting_is_told_by_fit(setting, message):
     model = MoleculeRegressor(**setting)  # scikit-learn: nothing is checked before fit
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         model.fit(SMILES, LENGTH)
 
 
@@ -373,8 +373,8 @@ def test_a_validation_part_of_ones_own():
 def test_copies_of_a_molecule_are_not_parted():
     model = MoleculeRegressor(**TINY, validation_fraction=0.3)
     copies = [text for n in range(1, 9) for text in ("C" * n + "O", "O" + "C" * n)]
-    known = model.read(copies, np.arange(16.0))
-    train, val = model._split(known)
+    labelled = model.read(copies, np.arange(16.0))
+    train, val = model._split(labelled)
     assert not set(train.canonical) & set(val.canonical)
     assert len(train) + len(val) == 16
 

@@ -26,7 +26,7 @@ def inputs():
 
 
 def fitted(inputs, **settings):
-    """A model of how many carbons there are."""
+    """Return a model of the number of carbon atoms."""
     y = torch.tensor([[float(text.count("C"))] for text in CARBONS], dtype=torch.float64)
     chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, **settings})
     return MoleculePredictor.fit(inputs, y, inputs, y, "regression", chosen)
@@ -44,19 +44,19 @@ def pair(inputs):
 
 def test_explanations_are_of_the_prediction(inputs, pair):
     predicted = pair.predict(inputs)
-    for place, found in enumerate(explain(pair, inputs)):
-        assert found.smiles == CARBONS[place]
-        assert found.method == DEFAULT_METHOD
-        assert len(found.symbols) == len(found.weights) == len(found.spread)
-        assert found.prediction == pytest.approx(float(predicted.mean[place, 0]), abs=1e-5)
-        assert found.std == pytest.approx(float(predicted.std[place, 0]), abs=1e-5)
+    for place, explanation in enumerate(explain(pair, inputs)):
+        assert explanation.smiles == CARBONS[place]
+        assert explanation.method == DEFAULT_METHOD
+        assert len(explanation.symbols) == len(explanation.weights) == len(explanation.spread)
+        assert explanation.prediction == pytest.approx(float(predicted.mean[place, 0]), abs=1e-5)
+        assert explanation.std == pytest.approx(float(predicted.std[place, 0]), abs=1e-5)
         with pytest.raises(dataclasses.FrozenInstanceError):
-            found.target = 1
+            explanation.target = 1
 
 
 def test_faithful_weights_find_the_atoms_that_count(ridge):
-    found = explain(ridge, featurise(["CCCCCCO", "CCCCCCN"]).inputs, "masking")
-    for one in found:
+    explanations = explain(ridge, featurise(["CCCCCCO", "CCCCCCN"]).inputs, "masking")
+    for one in explanations:
         assert "C" in {one.symbols[atom] for atom in one.faithfulness.atoms}
         assert one.faithfulness.top > 0
         assert one.faithfulness.top > one.faithfulness.random
@@ -80,10 +80,10 @@ def test_the_spread_needs_two_networks(inputs, pair):
 
 
 def test_an_atom_alone_is_explained_by_its_absence(ridge):
-    (found,) = explain(ridge, featurise(["C"]).inputs, "masking")
-    assert found.faithfulness.atoms == (0,)
-    assert found.faithfulness.top == pytest.approx(float(found.weights[0]), abs=1e-6)
-    assert found.faithfulness.random_std == pytest.approx(0.0, abs=1e-9)
+    (explanation,) = explain(ridge, featurise(["C"]).inputs, "masking")
+    assert explanation.faithfulness.atoms == (0,)
+    assert explanation.faithfulness.top == pytest.approx(float(explanation.weights[0]), abs=1e-6)
+    assert explanation.faithfulness.random_std == pytest.approx(0.0, abs=1e-9)
 
 
 def test_no_molecules_have_no_explanations(inputs, ridge):
@@ -100,8 +100,8 @@ def test_tables_and_pictures_are_written(tmp_path, inputs, pair):
     assert [int(line["row"]) for line in atoms] == [3] * numbers[0] + [17] * numbers[1]
     assert [int(line["atom"]) for line in atoms] == [*range(numbers[0]), *range(numbers[1])]
     for method in METHODS:
-        wanted = torch.cat([one.weights for one in explained[method]]).tolist()
-        assert [float(line[method]) for line in atoms] == pytest.approx(wanted, rel=1e-6)
+        expected = torch.cat([one.weights for one in explained[method]]).tolist()
+        assert [float(line[method]) for line in atoms] == pytest.approx(expected, rel=1e-6)
         assert all(math.isfinite(float(line[f"{method}_spread"])) for line in atoms)
     with written.molecules.open(newline="", encoding="utf-8") as file:
         molecules = list(csv.DictReader(file))
@@ -155,14 +155,14 @@ def test_pictures_are_titled_by_name_or_smiles(tmp_path, ridge):
         return [text.partition("font-weight='bold'")[2].partition(">")[2][:60] for text in texts]
 
     write_explanations(tmp_path / "smiles", [3, 5, 8], explained)
-    found = titles(tmp_path / "smiles", [3, 5, 8])
-    for title, row, text in zip(found, (3, 5, 8), texts, strict=True):
+    headings = titles(tmp_path / "smiles", [3, 5, 8])
+    for title, row, text in zip(headings, (3, 5, 8), texts, strict=True):
         assert title.startswith(f"row {row}: {text}<")
     write_explanations(tmp_path / "names", [3, 5, 8], explained, titles=["ethanol", "", "<&>"])
-    found = titles(tmp_path / "names", [3, 5, 8])
-    assert found[0].startswith("row 3: ethanol<")
-    assert found[1].startswith(f"row 5: {texts[1]}<")
-    assert found[2].startswith("row 8: &lt;&amp;&gt;<")
+    headings = titles(tmp_path / "names", [3, 5, 8])
+    assert headings[0].startswith("row 3: ethanol<")
+    assert headings[1].startswith(f"row 5: {texts[1]}<")
+    assert headings[2].startswith("row 8: &lt;&amp;&gt;<")
     with pytest.raises(ValueError, match="titles must name 3 molecules; got 1"):
         write_explanations(tmp_path / "few", [3, 5, 8], explained, titles=["ethanol"])
 

@@ -1,4 +1,4 @@
-"""Folds: every group in one fold, folds of one size, a function of the seed."""
+"""Folds: every group is in one fold, sizes are balanced, the seed decides the folds."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The kernel part, against RDKit, explicit solutions and refitting without a molecule."""
+"""The Gaussian process, against RDKit, explicit solutions and leave-one-out refits."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from gattn.molecules.gaussian_process import GaussianProcess, count_tanimoto
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What the kernel reads of molecules."""
+    """Inputs of the kernel: fingerprint counts and descriptors."""
 
     counts: Tensor
     descriptors: Tensor
@@ -24,8 +24,8 @@ class Inputs:
         return Inputs(self.counts[positions], self.descriptors[positions])
 
 
-def made(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
-    """Molecules drawn at random, and two targets that depend on them."""
+def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
+    """Return random molecules and two targets that depend on them."""
     generator = torch.Generator().manual_seed(seed)
     counts = torch.poisson(torch.full((count, 30), 0.5), generator=generator).to(torch.uint8)
     descriptors = torch.randn(count, 4, generator=generator) * torch.tensor([1.0, 100.0, 0.01, 0.0])
@@ -43,8 +43,8 @@ def test_count_tanimoto_is_rdkits() -> None:
     sparse = [generator.GetCountFingerprint(Chem.MolFromSmiles(text)) for text in texts]
     arrays = [generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(text)) for text in texts]
     counts = torch.stack([torch.from_numpy(array).to(torch.uint8) for array in arrays])
-    wanted = [[DataStructs.TanimotoSimilarity(a, b) for b in sparse] for a in sparse]
-    torch.testing.assert_close(count_tanimoto(counts, counts), torch.tensor(wanted))
+    expected = [[DataStructs.TanimotoSimilarity(a, b) for b in sparse] for a in sparse]
+    torch.testing.assert_close(count_tanimoto(counts, counts), torch.tensor(expected))
 
 
 def test_nothing_in_common_and_nothing_at_all() -> None:
@@ -54,18 +54,18 @@ def test_nothing_in_common_and_nothing_at_all() -> None:
 
 
 def test_it_predicts_what_depends_on_the_features() -> None:
-    train, y = made(150)
-    test, wanted = made(60, seed=1)
+    train, y = random_molecules(150)
+    test, expected = random_molecules(60, seed=1)
     mean, variance = GaussianProcess.fit(train, y, rows=1000, seed=0).predict(test)
-    error = (mean - wanted).square().mean(0)
-    assert (error < 0.3 * wanted.var(0)).all()
+    error = (mean - expected).square().mean(0)
+    assert (error < 0.3 * expected.var(0)).all()
     assert (variance > 0).all()
-    standardised = (mean - wanted).square() / variance
+    standardised = (mean - expected).square() / variance
     assert 0.3 < float(standardised.mean()) < 3
 
 
 def test_gaps_cost_only_their_own_target() -> None:
-    train, y = made(60)
+    train, y = random_molecules(60)
     gaps = y.clone()
     gaps[::3, 1] = torch.nan
     whole, some = (GaussianProcess.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
@@ -75,7 +75,7 @@ def test_gaps_cost_only_their_own_target() -> None:
 
 
 def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
-    train, y = made(40)
+    train, y = random_molecules(40)
     first, rest = torch.arange(25), torch.arange(25, 40)
     y[3, 1] = y[30, 0] = torch.nan
     model = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0)
@@ -84,9 +84,9 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     assert (after - y[rest]).square().nanmean() < (before - y[rest]).square().nanmean()
     assert torch.equal(model.state()["theta"], more.state()["theta"])
     backwards = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0).state()
-    given = more.state()
+    state = more.state()
     order = torch.arange(39, -1, -1)
-    backwards |= {name: given[name][order] for name in ("counts", "descriptors", "y")}
+    backwards |= {name: state[name][order] for name in ("counts", "descriptors", "y")}
     torch.testing.assert_close(GaussianProcess(backwards).predict(train)[0], more.predict(train)[0])
     assert len(more.state()["counts"]) == 40
     assert model.with_more(train[rest[:0]], y[rest[:0]]) is model
@@ -94,7 +94,7 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
 
 @pytest.mark.parametrize("variance", [True, False])
 def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
-    train, y = made(40)
+    train, y = random_molecules(40)
     y[3, 1] = y[30, 0] = torch.nan
     model = GaussianProcess.fit(train, y, rows=1000, seed=0, variance=variance)
     rows, groups = torch.tensor([3, 8, 11, 30, 39]), torch.tensor([0, 1, 0, 2, 1])
@@ -119,7 +119,7 @@ def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
 
 
 def test_the_state_restores_it_and_the_rows_bound_it() -> None:
-    train, y = made(40)
+    train, y = random_molecules(40)
     model = GaussianProcess.fit(train, y, rows=30, seed=0)
     assert len(model.state()["counts"]) == 30
     again = GaussianProcess(model.state())
@@ -129,24 +129,24 @@ def test_the_state_restores_it_and_the_rows_bound_it() -> None:
 
 
 def test_no_molecules_are_no_rows() -> None:
-    train, y = made(10)
+    train, y = random_molecules(10)
     mean, variance = GaussianProcess.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
     assert mean.shape == variance.shape == (0, 2)
 
 
 def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, y = made(50)
-    test, _ = made(23, seed=1)
+    train, y = random_molecules(50)
+    test, _ = random_molecules(23, seed=1)
     model = GaussianProcess.fit(train, y, rows=100, seed=0)
-    wanted = model.predict(test)
+    expected = model.predict(test)
     monkeypatch.setattr(gaussian_process, "ASKED", 8)
     monkeypatch.setattr(gaussian_process, "BLOCK", 4)
-    for one, other in zip(model.predict(test), wanted):
+    for one, other in zip(model.predict(test), expected):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_without_variances_the_means_are_the_same() -> None:
-    train, y = made(30)
+    train, y = random_molecules(30)
     model = GaussianProcess.fit(train, y, rows=100, seed=0)
     means, variances = GaussianProcess(model.state(), variance=False).predict(train)
     assert torch.equal(means, model.predict(train)[0])
@@ -156,7 +156,7 @@ def test_without_variances_the_means_are_the_same() -> None:
 
 
 def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
-    """The diagonal is 0.05 too small, so that 0.1 is the first jitter that suffices."""
+    """The diagonal is 0.05 too small, so 0.1 is the first jitter that is large enough."""
     quiet = torch.full((8,), -40.0).double()
     kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
     with pytest.raises(torch.linalg.LinAlgError):

@@ -1,4 +1,4 @@
-"""Inputs in files: a cache that is mapped in place of parsing, and what may be wrong with it."""
+"""The cache of inputs: it is memory-mapped instead of parsing, and damage is detected."""
 
 import json
 import threading
@@ -23,8 +23,8 @@ def _same(ours, theirs):
     assert torch.equal(ours.counts, theirs.counts)
     assert torch.equal(ours.descriptors, theirs.descriptors)
     for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr"):
-        mine, wanted = (getattr(each.molecules.arrays, name) for each in (ours, theirs))
-        assert torch.equal(mine, wanted)
+        mine, expected = (getattr(each.molecules.arrays, name) for each in (ours, theirs))
+        assert torch.equal(mine, expected)
 
 
 @pytest.mark.parametrize("texts", [SMILES, [], ["(", ""], ["C"]])
@@ -73,7 +73,7 @@ def test_a_cache_that_is_something_else_is_left_alone(tmp_path):
 
 
 def _changed(content, name, place, value):
-    """The bytes of a cache with one number of one array changed."""
+    """Return the bytes of a cache with one number of one array changed."""
     size = int.from_bytes(content[:8], "little")
     begin, _ = json.loads(content[8 : 8 + size])[name]["data_offsets"]
     number = np.array([value], LAYOUT[name][0]).tobytes()
@@ -159,38 +159,38 @@ def test_an_interrupted_writing_leaves_nothing_that_is_read(tmp_path, monkeypatc
 
 def test_one_process_writes_and_the_others_wait(tmp_path, monkeypatch):
     cache = tmp_path / "inputs"
-    found = []
+    results = []
     with locked(cache):
-        other = threading.Thread(target=lambda: found.append(featurise(SMILES, cache=cache)))
+        other = threading.Thread(target=lambda: results.append(featurise(SMILES, cache=cache)))
         other.start()
         other.join(0.05)
-        assert not found
+        assert not results
         assert not cache.exists()
     other.join(60)
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 def test_the_file_is_mapped_and_some_of_it_is_viewed(tmp_path):
     cache = tmp_path / "inputs"
-    found = featurise(SMILES, cache=cache).inputs
+    inputs = featurise(SMILES, cache=cache).inputs
     maps = Path("/proc/self/maps")
     if maps.exists():  # Linux tells it
         assert str(cache.resolve()) in maps.read_text()
-    some = found[torch.tensor([4, 0])]
-    assert some.arrays is found.arrays
+    some = inputs[torch.tensor([4, 0])]
+    assert some.arrays is inputs.arrays
     assert some[[1]].molecules.smiles == ["CCO"]
 
 
 def test_training_does_not_tell_where_its_molecules_lie(tmp_path):
     texts = [f"{'C' * length}{end}" for length in range(1, 13) for end in ("O", "N", "Cl")]
     y = torch.arange(36.0)[:, None].double().sqrt()
-    held = featurise(texts).inputs
-    expanded = ExpandedInputs(held.molecules, held.counts, held.descriptors)
+    parsed = featurise(texts).inputs
+    expanded = ExpandedInputs(parsed.molecules, parsed.counts, parsed.descriptors)
     settings = MoleculeSettings(epochs=2, width=16, heads=2, layers=1, batch_size=8)
     means = []
-    for found in (held, featurise(texts, cache=tmp_path / "inputs").inputs, expanded):
-        train, val = found[:30], found[30:]
-        made = MoleculePredictor.fit(train, y[:30], val, y[30:], "regression", settings)
-        means.append(made.predict(found).mean)
+    for stored in (parsed, featurise(texts, cache=tmp_path / "inputs").inputs, expanded):
+        train, val = stored[:30], stored[30:]
+        predictor = MoleculePredictor.fit(train, y[:30], val, y[30:], "regression", settings)
+        means.append(predictor.predict(stored).mean)
     assert torch.equal(means[0], means[1])
     assert torch.equal(means[0], means[2])

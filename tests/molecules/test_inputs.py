@@ -1,4 +1,4 @@
-"""What models of molecules read: in order, bad texts told, the same numbers as gattn.data's."""
+"""Inputs of molecule models: in order, errors per row, the same numbers as gattn.data's."""
 
 import os
 import subprocess
@@ -22,37 +22,37 @@ GOOD = [0, 2, 4, 5, 7, 8]
 
 
 def test_bad_texts_cost_their_own_rows():
-    found = featurise(SMILES)
-    assert found.row_index.tolist() == GOOD
-    assert [i for i, error in enumerate(found.errors) if not error] == GOOD
+    result = featurise(SMILES)
+    assert result.row_index.tolist() == GOOD
+    assert [i for i, error in enumerate(result.errors) if not error] == GOOD
     bad = read_smiles(SMILES, on_error="skip").bad
     assert {row.row: row.reason for row in bad} == {
-        i: error for i, error in enumerate(found.errors) if error
+        i: error for i, error in enumerate(result.errors) if error
     }
-    assert found.canonical == [Chem.CanonSmiles(SMILES[i].strip()) for i in GOOD]
-    assert found.inputs.molecules.smiles == [SMILES[i].strip() for i in GOOD]
+    assert result.canonical == [Chem.CanonSmiles(SMILES[i].strip()) for i in GOOD]
+    assert result.inputs.molecules.smiles == [SMILES[i].strip() for i in GOOD]
 
 
 def test_the_numbers_are_those_of_gattn_data():
-    found = featurise(SMILES).inputs
+    inputs = featurise(SMILES).inputs
     graphs = read_smiles([SMILES[i] for i in GOOD])
-    for ours, theirs in zip(found.molecules, graphs, strict=True):
+    for ours, theirs in zip(inputs.molecules, graphs, strict=True):
         assert torch.equal(ours.x, theirs.x)
         assert torch.equal(ours.edge_index, theirs.edge_index)
         assert torch.equal(ours.edge_attr, theirs.edge_attr)
-    assert torch.equal(found.descriptors, molecule_descriptors(graphs.smiles))
-    assert found.descriptors.shape == (len(GOOD), len(DESCRIPTORS))
-    assert found.descriptors.isfinite().all()
+    assert torch.equal(inputs.descriptors, molecule_descriptors(graphs.smiles))
+    assert inputs.descriptors.shape == (len(GOOD), len(DESCRIPTORS))
+    assert inputs.descriptors.isfinite().all()
 
 
 def test_counts_are_twice_those_of_rdkit_up_to_255():
-    found = featurise(SMILES).inputs
+    inputs = featurise(SMILES).inputs
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-    for row, smiles in zip(found.counts, found.molecules.smiles, strict=True):
+    for row, smiles in zip(inputs.counts, inputs.molecules.smiles, strict=True):
         molecule = plain(Chem.MolFromSmiles(smiles), smiles)
         counts = generator.GetCountFingerprintAsNumPy(molecule)
         assert row.tolist() == (2 * counts).clip(max=255).tolist()
-    assert found.counts.max() == 255
+    assert inputs.counts.max() == 255
 
 
 def test_counts_tell_stereoisomers_apart():
@@ -65,30 +65,30 @@ def test_counts_tell_stereoisomers_apart():
     ):
         counts = featurise([one, other, flat]).inputs.counts.int()
         assert not torch.equal(counts[0], counts[1])
-        known = generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(flat))
-        known = torch.from_numpy(known.astype("int32"))
-        assert torch.equal(counts[2], 2 * known)
+        expected = generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(flat))
+        expected = torch.from_numpy(expected.astype("int32"))
+        assert torch.equal(counts[2], 2 * expected)
         for marked in counts[:2]:
-            assert (marked >= known).all()
-            assert marked.sum() == 2 * known.sum()
+            assert (marked >= expected).all()
+            assert marked.sum() == 2 * expected.sum()
 
 
 def test_inputs_are_taken_by_position():
-    found = featurise(SMILES).inputs
-    some = found[[3, 0]]
+    inputs = featurise(SMILES).inputs
+    some = inputs[[3, 0]]
     assert len(some) == 2
     assert some.molecules.smiles == ["*", "CCO"]
-    assert torch.equal(some.counts, found.counts[[3, 0]])
-    assert torch.equal(some.descriptors, found.descriptors[[3, 0]])
-    assert len(found[1]) == len(found[:1]) == 1
+    assert torch.equal(some.counts, inputs.counts[[3, 0]])
+    assert torch.equal(some.descriptors, inputs.descriptors[[3, 0]])
+    assert len(inputs[1]) == len(inputs[:1]) == 1
 
 
 @pytest.mark.parametrize("smiles", [[], ["C1CC"]])
 def test_nothing_readable_is_ordinary(smiles):
-    found = featurise(smiles)
-    assert len(found.inputs) == len(found.row_index) == len(found.canonical) == 0
-    assert found.inputs.counts.shape == (0, 2048)
-    assert found.inputs.descriptors.shape == (0, len(DESCRIPTORS))
+    result = featurise(smiles)
+    assert len(result.inputs) == len(result.row_index) == len(result.canonical) == 0
+    assert result.inputs.counts.shape == (0, 2048)
+    assert result.inputs.descriptors.shape == (0, len(DESCRIPTORS))
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 100])
@@ -151,9 +151,9 @@ def test_pieces_are_joined(monkeypatch):
     assert ours.molecules.smiles == theirs.molecules.smiles
     assert ours.molecules.rows == theirs.molecules.rows
     for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr"):
-        mine, wanted = (getattr(each.molecules.arrays, name) for each in (ours, theirs))
-        assert torch.equal(mine, wanted)
-        assert mine.dtype == wanted.dtype
+        mine, expected = (getattr(each.molecules.arrays, name) for each in (ours, theirs))
+        assert torch.equal(mine, expected)
+        assert mine.dtype == expected.dtype
 
 
 def test_wrong_arguments_are_named():
@@ -176,22 +176,22 @@ TEXTS = st.lists(st.lists(ATOM, max_size=8).map("".join) | st.text(max_size=8), 
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, st.integers(1, 5))
 def test_any_text_is_a_molecule_or_an_error_of_its_own_row(texts, chunk):
-    found = featurise(texts, max_atoms=30)
-    assert len(found.errors) == len(texts)
-    readable = [i for i, error in enumerate(found.errors) if not error]
-    assert found.row_index.tolist() == readable
-    assert found.inputs.molecules.smiles == [texts[i].strip() for i in readable]
-    assert len(found.canonical) == len(found.inputs.counts) == len(readable)
-    assert found.inputs.descriptors.isfinite().all()
-    assert found.inputs.molecules.arrays.x.isfinite().all()
+    result = featurise(texts, max_atoms=30)
+    assert len(result.errors) == len(texts)
+    readable = [i for i, error in enumerate(result.errors) if not error]
+    assert result.row_index.tolist() == readable
+    assert result.inputs.molecules.smiles == [texts[i].strip() for i in readable]
+    assert len(result.canonical) == len(result.inputs.counts) == len(readable)
+    assert result.inputs.descriptors.isfinite().all()
+    assert result.inputs.molecules.arrays.x.isfinite().all()
     pieces = list(stream(texts, chunk=chunk, max_atoms=30, workers=1))
-    assert [error for piece in pieces for error in piece.errors] == found.errors
+    assert [error for piece in pieces for error in piece.errors] == result.errors
 
 
 def test_a_long_polymer_is_read_where_it_may_be():
-    found = featurise(["CC(c1ccccc1)" * 625], max_atoms=5000)
-    assert found.inputs.molecules.arrays.ptr.tolist() == [0, 5000]
-    assert found.inputs.descriptors.isfinite().all()
+    result = featurise(["CC(c1ccccc1)" * 625], max_atoms=5000)
+    assert result.inputs.molecules.arrays.ptr.tolist() == [0, 5000]
+    assert result.inputs.descriptors.isfinite().all()
     assert featurise(["CCO" * 1666]).errors == ["4998 atoms are more than max_atoms=1000"]
 
 

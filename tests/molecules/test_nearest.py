@@ -1,4 +1,4 @@
-"""The nearest training molecule, beside the similarity of every pair."""
+"""Similarity to the nearest training molecule, compared with all pairwise similarities."""
 
 import pytest
 import torch
@@ -16,11 +16,11 @@ def test_it_is_the_largest_of_all_similarities(
     monkeypatch.setattr(nearest, "FEW", few)
     generator = torch.Generator().manual_seed(0)
     bits = (torch.rand(count, 2048, generator=generator) < density for count in (70, 30))
-    train, asked = (some.to(torch.uint8) for some in bits)
-    wanted = count_tanimoto(asked, train).amax(1)
+    train, queries = (some.to(torch.uint8) for some in bits)
+    expected = count_tanimoto(queries, train).amax(1)
     packed = pack_bits(train.split(21))  # no multiple of 8
     assert packed.shape == (2048, 3 + 3 + 3 + 1)
-    assert torch.equal(NearestMolecules(packed).similarity(3 * asked), wanted)
+    assert torch.equal(NearestMolecules(packed).similarity(3 * queries), expected)
 
 
 def test_nothing_is_near_where_there_is_nothing() -> None:

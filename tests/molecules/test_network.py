@@ -1,4 +1,4 @@
-"""The networks: one molecule's prediction depends on its graph and on nothing beside it."""
+"""The networks: a molecule's prediction depends on its graph alone, not on the batch."""
 
 import pytest
 import torch

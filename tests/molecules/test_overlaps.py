@@ -1,4 +1,4 @@
-"""Molecules in two parts, in several forms, and labels that contradict each other."""
+"""Molecules that occur in two parts, in several forms, and contradicting labels."""
 
 import json
 
@@ -22,12 +22,12 @@ PAIRS = ["train/val", "train/test", "val/test"]
 
 
 def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",)):
-    """Facts of three parts of (SMILES, label, ...), whose rows are lines from 2."""
+    """Return the duplicate facts of three parts of (SMILES, label, ...), with lines from 2."""
     rows = [*train, *val, *test]
     smiles, labels = [row[0] for row in rows], [row[1:] for row in rows]
     y = np.array([[np.nan if v is None else v for v in row] for row in labels], float)
     raw = np.array(labels, object) if task == "classification" else y
-    known = LabelledMolecules(
+    labelled = LabelledMolecules(
         featurise([]).inputs, torch.from_numpy(y), torch.arange(len(rows)),
         molecule_identities(smiles),
     )  # fmt: skip
@@ -37,7 +37,7 @@ def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",
     )  # fmt: skip
     cuts = [len(train), len(val), len(test)]
     first, second, third = torch.arange(len(rows)).split(cuts)
-    return duplicate_facts(Split(first, second, third, "by hand"), known, source, task)
+    return duplicate_facts(Split(first, second, third, "by hand"), labelled, source, task)
 
 
 def counts(facts, name):
@@ -198,7 +198,7 @@ CHAINS = [f"{'C' * n}{end}" for n in range(1, 13) for end in "ON"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of the ridge whose parts share molecules, by a column; its lines and its metrics."""
+    """A run whose parts, named by a column, share molecules: its output lines and metrics."""
     folder = tmp_path_factory.mktemp("overlaps")
     rows = [(text, 0.3 * i, "train") for i, text in enumerate(CHAINS)]
     rows += [("OCCCC", 99.0, "val"), ("CC(=O)O", 1.0, "val"), ("C1CCCCC1", 2.0, "val")]

@@ -1,4 +1,4 @@
-"""The predictor: what it promises of means, errors, parts, gaps and its own state."""
+"""The predictor: means, standard deviations, components, missing labels and its state."""
 
 from itertools import product
 
@@ -30,8 +30,8 @@ CHAINS = [
 TINY = {"width": 16, "layers": 2, "heads": 4, "epochs": 2}
 
 
-def made() -> tuple[MoleculeInputs, Tensor]:
-    """Chains, and two targets: how many atoms they have, and whether they begin with oxygen."""
+def chains_and_targets() -> tuple[MoleculeInputs, Tensor]:
+    """Return chains and two targets: the number of atoms, and 1 if the first is oxygen."""
     inputs = featurise(CHAINS).inputs
     first = torch.tensor([text.startswith("O") for text in CHAINS]).double()
     order = torch.randperm(len(CHAINS), generator=torch.Generator().manual_seed(0))
@@ -40,7 +40,7 @@ def made() -> tuple[MoleculeInputs, Tensor]:
 
 
 def fitted(y: Tensor, task: Task = "regression", **settings) -> MoleculePredictor:
-    inputs, _ = made()
+    inputs, _ = chains_and_targets()
     return MoleculePredictor.fit(
         inputs[:60], y[:60], inputs[60:], y[60:], task, MoleculeSettings(**(TINY | settings))
     )
@@ -58,47 +58,49 @@ def assert_equal(one: Prediction, other: Prediction) -> None:
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "gp"])
 def test_a_restored_model_predicts_the_same(model: str) -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     predictor = fitted(y, model=model, ensemble=2)
     tensors, facts = predictor.state()
     again = MoleculePredictor.from_state(tensors, facts)
-    found = predictor.predict(inputs)
-    assert_equal(found, again.predict(inputs))
-    assert found.mean.shape == found.std.shape == (len(CHAINS), 2)
-    assert found.member_predictions.shape == (0 if model == "gp" else 2, len(CHAINS), 2)
-    assert found.mean.dtype == found.std.dtype == torch.float64
-    assert (found.std > 0).all()
+    prediction = predictor.predict(inputs)
+    assert_equal(prediction, again.predict(inputs))
+    assert prediction.mean.shape == prediction.std.shape == (len(CHAINS), 2)
+    assert prediction.member_predictions.shape == (0 if model == "gp" else 2, len(CHAINS), 2)
+    assert prediction.mean.dtype == prediction.std.dtype == torch.float64
+    assert (prediction.std > 0).all()
     assert len(predictor.history) == len(predictor.networks)
 
 
 def test_the_mean_is_that_of_the_parts_and_the_part_that_knows_weighs_more() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     predictor = fitted(y)
-    found, weights = predictor.predict(inputs), predictor.weights
-    wanted = sum(weights[name] * part for name, part in found.component_means.items())
-    torch.testing.assert_close(found.mean, wanted)
+    prediction, weights = predictor.predict(inputs), predictor.weights
+    expected = sum(weights[name] * part for name, part in prediction.component_means.items())
+    torch.testing.assert_close(prediction.mean, expected)
     assert sum(weights.values()) == pytest.approx(1)
     assert weights["gp"] > 0.8  # the network has seen two epochs, and descriptors count atoms
-    assert (found.mean - y)[60:, 0].abs().max() < 0.5
-    torch.testing.assert_close(found.member_predictions.mean(0), found.component_means["attention"])
+    assert (prediction.mean - y)[60:, 0].abs().max() < 0.5
+    torch.testing.assert_close(
+        prediction.member_predictions.mean(0), prediction.component_means["attention"]
+    )
 
 
 def test_the_unit_of_a_target_is_that_of_mean_and_std() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     one, other = (fitted(y * scale + shift).predict(inputs) for scale, shift in ((1, 0), (1e3, 5)))
     torch.testing.assert_close(other.mean, 1e3 * one.mean + 5, rtol=1e-3, atol=1)
     torch.testing.assert_close(other.std, 1e3 * one.std, rtol=1e-2, atol=1)
 
 
 def test_same_seed_same_numbers() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     one, same, other = (fitted(y, seed=seed).predict(inputs) for seed in (0, 0, 1))
     assert_equal(one, same)
     assert not torch.equal(one.member_predictions, other.member_predictions)
 
 
 def test_members_differ_and_the_first_is_the_network_alone() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     several, alone = (
         fitted(y, ensemble=number).predict(inputs).member_predictions for number in (2, 1)
     )
@@ -108,19 +110,23 @@ def test_members_differ_and_the_first_is_the_network_alone() -> None:
 
 @pytest.mark.parametrize("class_weight", ["none", "balanced"])
 def test_classes_with_gaps_are_probabilities(class_weight: str) -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     y = torch.stack([y[:, 1], (y[:, 0] > 6).double()], 1)
     y[::4, 0] = torch.nan
     y[60:, 1] = torch.nan  # nothing of the second is known in the validation part
-    found = fitted(y, "classification", class_weight=class_weight).predict(inputs)
-    for probability in (found.mean, found.member_predictions, *found.component_means.values()):
+    prediction = fitted(y, "classification", class_weight=class_weight).predict(inputs)
+    for probability in (
+        prediction.mean,
+        prediction.member_predictions,
+        *prediction.component_means.values(),
+    ):
         assert ((probability >= 0) & (probability <= 1)).all()
-    assert ((found.mean > 0.5) == (y == 1))[y.isfinite()].double().mean() > 0.9
-    assert (found.std >= 0).all()
+    assert ((prediction.mean > 0.5) == (y == 1))[y.isfinite()].double().mean() > 0.9
+    assert (prediction.std >= 0).all()
 
 
 def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
-    _, y = made()
+    _, y = chains_and_targets()
     y = y[:, 1:].clone()
     y[60:] = 1
     predictor = fitted(y, "classification")
@@ -129,9 +135,9 @@ def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
 
 
 def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> None:
-    inputs, y = made()
-    found = fitted(y, model="gp").predict(inputs).max_train_similarity
-    assert (found == 1).all()  # the validation part was learned from, too
+    inputs, y = chains_and_targets()
+    similarity = fitted(y, model="gp").predict(inputs).max_train_similarity
+    assert (similarity == 1).all()  # the validation part was learned from, too
     bits = morgan_fingerprints(inputs.molecules)
     both = bits @ bits[:60].t()
     either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
@@ -141,7 +147,7 @@ def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> No
 
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
 def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
-    _, y = made()
+    _, y = chains_and_targets()
     settings = {"model": model, "seed": 1}
     folds = assign_folds(torch.arange(24), seed=1)
     row, other = 60 + int(folds.argmax()), y.clone()  # of the last fold
@@ -160,7 +166,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
 
 
 def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     val = MoleculeBatches(inputs[60:], y[60:, :1])
     network = make_network(MoleculeSettings(**TINY), 1)
     folds = torch.arange(len(val)) % 3
@@ -180,7 +186,7 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
 
 
 def test_rows_of_one_molecule_are_left_out_together() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
     settings = MoleculeSettings(model="gp")
     y = y[:, :1]
@@ -197,12 +203,12 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
 
 
 def test_no_molecules_and_embeddings() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     predictor = fitted(y)
-    found = predictor.predict(inputs[:0])
-    assert found.mean.shape == found.std.shape == (0, 2)
-    assert found.member_predictions.shape == (1, 0, 2)
-    assert found.max_train_similarity.shape == (0,)
+    prediction = predictor.predict(inputs[:0])
+    assert prediction.mean.shape == prediction.std.shape == (0, 2)
+    assert prediction.member_predictions.shape == (1, 0, 2)
+    assert prediction.max_train_similarity.shape == (0,)
     assert predictor.embed(inputs).shape == (len(CHAINS), 5 * TINY["width"])
     assert predictor.embed(inputs[:0]).shape == (0, 5 * TINY["width"])
     two = fitted(y, ensemble=2)
@@ -214,7 +220,7 @@ def test_no_molecules_and_embeddings() -> None:
 
 
 def test_wrong_shapes_and_missing_labels_are_told() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     for wrong in (y[:, 0], y[:3]):
         with pytest.raises(ValueError, match=r"y must be \(84, t\)"):
             MoleculePredictor.fit(inputs, wrong, inputs, y, "regression", MoleculeSettings())
@@ -223,7 +229,7 @@ def test_wrong_shapes_and_missing_labels_are_told() -> None:
 
 
 def test_a_wrong_state_is_told() -> None:
-    _, y = made()
+    _, y = chains_and_targets()
     tensors, facts = fitted(y).state()
     with pytest.raises(ValueError, match="not the tensors and facts of a model"):
         MoleculePredictor.from_state({}, facts)
@@ -246,12 +252,12 @@ def test_settings_are_checked() -> None:
 
 
 def test_baselines_are_the_mean_and_the_ridge_of_what_is_known() -> None:
-    inputs, y = made()
+    inputs, y = chains_and_targets()
     y[::3, 0] = torch.nan
-    found = baseline_predictions(inputs[:60], y[:60], inputs[60:], "regression")
-    torch.testing.assert_close(found["mean"][0], y[:60].nanmean(0))
-    bits, known = morgan_fingerprints(inputs.molecules), y[:60, 0].isfinite()
-    wanted = tanimoto_ridge(bits[:60][known], y[:60, 0][known], bits[60:])
-    torch.testing.assert_close(found["kernel_ridge"][:, 0], wanted)
+    baselines = baseline_predictions(inputs[:60], y[:60], inputs[60:], "regression")
+    torch.testing.assert_close(baselines["mean"][0], y[:60].nanmean(0))
+    bits, has_label = morgan_fingerprints(inputs.molecules), y[:60, 0].isfinite()
+    expected = tanimoto_ridge(bits[:60][has_label], y[:60, 0][has_label], bits[60:])
+    torch.testing.assert_close(baselines["kernel_ridge"][:, 0], expected)
     classes = baseline_predictions(inputs[:60], y[:60, 1:], inputs[60:], "classification")
     assert ((classes["kernel_ridge"] >= 0) & (classes["kernel_ridge"] <= 1)).all()

@@ -1,4 +1,4 @@
-"""The pieces of a run: labels from cells, settings from files, parts, a search for settings."""
+"""Steps of a run: labels from cells, settings from files, splits, search over settings."""
 
 import json
 import re
@@ -31,34 +31,36 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
     ],
 )
 def test_the_task_is_read_from_the_labels(cells, task, y):
-    found = read_labels([[cell] for cell in cells], ["y"])
-    assert found.task == task
-    told = [None if value is None or value != value else value for value in found.y[:, 0]]
-    assert told == y
-    assert found.problems == [""] * 3
+    labels = read_labels([[cell] for cell in cells], ["y"])
+    assert labels.task == task
+    values = [None if value is None or value != value else value for value in labels.y[:, 0]]
+    assert values == y
+    assert labels.problems == [""] * 3
 
 
 def test_whole_numbers_are_classes_where_that_is_asked():
-    found = read_labels([["1"], ["2"], ["1"]], ["y"], "classification")
-    assert found.y[:, 0].tolist() == [1, 2, 1]
+    labels = read_labels([["1"], ["2"], ["1"]], ["y"], "classification")
+    assert labels.y[:, 0].tolist() == [1, 2, 1]
 
 
 def test_infinity_and_numbers_of_python_alone_are_names_of_classes():
     for cells in (["inf", "1"], ["1_0", "2_0"]):
-        found = read_labels([[cell] for cell in cells], ["y"], "classification")
-        assert found.y[:, 0].tolist() == cells
+        labels = read_labels([[cell] for cell in cells], ["y"], "classification")
+        assert labels.y[:, 0].tolist() == cells
 
 
 def test_a_row_without_any_label_is_a_problem_and_one_with_a_label_is_none():
-    found = read_labels([["1", "2"], ["y", "x"], ["z", "3"], ["2", "4"]], ["a", "b"], skip_bad=True)
-    assert found.problems == [
+    labels = read_labels(
+        [["1", "2"], ["y", "x"], ["z", "3"], ["2", "4"]], ["a", "b"], skip_bad=True
+    )
+    assert labels.problems == [
         "",
         "a must be a number or empty; it is 'y'; b must be a number or empty; it is 'x'",
         *["", ""],
     ]
-    assert np.isnan(found.y[1]).all()
-    assert found.y[2, 1] == 3
-    assert [(lost.row, lost.target, lost.text) for lost in found.lost] == [
+    assert np.isnan(labels.y[1]).all()
+    assert labels.y[2, 1] == 3
+    assert [(lost.row, lost.target, lost.text) for lost in labels.lost] == [
         (1, "a", "y"), (1, "b", "x"), (2, "a", "z"),
     ]  # fmt: skip
 
@@ -67,7 +69,7 @@ MANY = [str(n + 0.5) for n in range(40)]
 
 
 @pytest.mark.parametrize(
-    ("extra", "told"),
+    ("extra", "message"),
     [
         (["1,008"], "may have a thousands separator .* as '1,008' in line 41 .--thousands ,"),
         (["3,25"], r"1 label looks like a number with a decimal comma.*no one decimal sign"),
@@ -96,15 +98,17 @@ MANY = [str(n + 0.5) for n in range(40)]
         (["１２", "1_000", "٣"], "3 labels are made of digits in a way that is not read"),
     ],
 )
-def test_a_loss_that_depends_on_the_value_is_an_error(extra, told):
-    told = told.replace("may have a thousands separator .*", "looks like a number with a th.*")
+def test_a_loss_that_depends_on_the_value_is_an_error(extra, message):
+    message = message.replace(
+        "may have a thousands separator .*", "looks like a number with a th.*"
+    )
     cells = [[cell] for cell in [*MANY, *extra]]
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_labels(cells, ["y"])
-    found = read_labels(cells, ["y"], skip_bad=True)
-    assert found.counts["y"]["left_out"] == len(extra) == len(found.lost)
-    assert np.isnan(found.y[40:]).all()
-    assert np.isfinite(found.y[:40]).all()
+    labels = read_labels(cells, ["y"], skip_bad=True)
+    assert labels.counts["y"]["left_out"] == len(extra) == len(labels.lost)
+    assert np.isnan(labels.y[40:]).all()
+    assert np.isfinite(labels.y[:40]).all()
 
 
 @pytest.mark.parametrize(
@@ -122,17 +126,17 @@ def test_a_loss_that_depends_on_the_value_is_an_error(extra, told):
     ],
 )
 def test_an_option_reads_the_pattern(settings, cell, value):
-    found = read_labels([[c] for c in [*MANY, cell]], ["y"], style=NumberFormat(**settings))
-    np.testing.assert_equal(found.y[40, 0], value)
-    assert found.lost == ()
+    labels = read_labels([[c] for c in [*MANY, cell]], ["y"], style=NumberFormat(**settings))
+    np.testing.assert_equal(labels.y[40, 0], value)
+    assert labels.lost == ()
 
 
 def test_a_decimal_comma_is_read_in_every_cell():
     cells = [[f"{n},25"] for n in range(9)] + [["7"]]
     with pytest.raises(ValueError, match=r"like numbers with decimal commas.*--decimal , read"):
         read_labels(cells, ["y"])
-    found = read_labels(cells, ["y"], style=NumberFormat(decimal=","))
-    assert found.y[:, 0].tolist() == [*(n + 0.25 for n in range(9)), 7]
+    labels = read_labels(cells, ["y"], style=NumberFormat(decimal=","))
+    assert labels.y[:, 0].tolist() == [*(n + 0.25 for n in range(9)), 7]
 
 
 def test_what_an_option_does_to_labels_is_noted():
@@ -148,7 +152,7 @@ def test_what_an_option_does_to_labels_is_noted():
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "message"),
     [
         (["48", "960", "1.008", "1.200", "5", "6"], "may have? a point|may separate thousands"),
         (["20210312", "20210413", "20210514", "20210615", "20210716", "20210817"], "like dates"),
@@ -156,25 +160,25 @@ def test_what_an_option_does_to_labels_is_noted():
         (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; classes are two"),
     ],
 )
-def test_numbers_that_may_mean_something_else_are_noted(cells, told):
+def test_numbers_that_may_mean_something_else_are_noted(cells, message):
     (note,) = read_labels([[cell] for cell in cells], ["y"]).notes
-    assert re.search(told, note)
+    assert re.search(message, note)
 
 
 def test_one_text_in_a_column_is_left_out_and_told():
-    found = read_labels([[c] for c in [*MANY, "see note"]], ["y"])
-    assert found.problems[40] == "y must be a number or empty; it is 'see note'"
-    assert found.notes == (
+    labels = read_labels([[c] for c in [*MANY, "see note"]], ["y"])
+    assert labels.problems[40] == "y must be a number or empty; it is 'see note'"
+    assert labels.notes == (
         "Column 'y': 1 label left out, the first 'see note' in line 41, which is not a number.",
     )
 
 
 def test_a_text_that_costs_no_row_is_left_out_whatever_its_share():
     cells = [[c, "see note" if i % 4 == 0 else c] for i, c in enumerate(MANY)]
-    found = read_labels(cells, ["a", "b"])
-    assert found.problems == [""] * 40
-    assert np.isfinite(found.y[:, 0]).all()
-    assert found.counts == {
+    labels = read_labels(cells, ["a", "b"])
+    assert labels.problems == [""] * 40
+    assert np.isfinite(labels.y[:, 0]).all()
+    assert labels.counts == {
         "a": {"read": 40, "missing": 0, "left_out": 0, "censored": 0},
         "b": {"read": 30, "missing": 0, "left_out": 10, "censored": 0},
     }
@@ -191,21 +195,23 @@ def test_a_text_that_costs_no_row_is_left_out_whatever_its_share():
 def test_zero_and_one_among_texts_ask_for_the_task(words):
     cells = [[c] for c in ["0", "1"] * 20 + words]
     first = re.escape(repr(words[0]))
-    told = f"every number is 0 or 1.*{first} in line 41.*--task classification or --task regression"
-    with pytest.raises(ValueError, match=told):
+    message = (
+        f"every number is 0 or 1.*{first} in line 41.*--task classification or --task regression"
+    )
+    with pytest.raises(ValueError, match=message):
         read_labels(cells, ["y"])
     if len(words) > 2:
         with pytest.raises(ValueError, match="9 of 49 labels are texts"):
             read_labels(cells, ["y"], "classification")
         return
     for task in ("classification", "regression"):
-        found = read_labels(cells, ["y"], task)
-        assert found.y[:40, 0].tolist() == [0, 1] * 20
-        assert found.counts["y"]["left_out"] == len(words)
+        labels = read_labels(cells, ["y"], task)
+        assert labels.y[:40, 0].tolist() == [0, 1] * 20
+        assert labels.counts["y"]["left_out"] == len(words)
 
 
 @pytest.mark.parametrize(
-    ("cells", "task", "told"),
+    ("cells", "task", "message"),
     [
         (["0", "1", "2"] * 4, "classification", r"it has 3: 0 \(4 labels, first in line 1\), 1"),
         (
@@ -219,27 +225,27 @@ def test_zero_and_one_among_texts_ask_for_the_task(words):
         (["NA", "NA"], "auto", r"no label at all \('NA' in 2 cells: read as missing\)"),
     ],
 )
-def test_what_is_wrong_with_classes_is_named_with_counts(cells, task, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_wrong_with_classes_is_named_with_counts(cells, task, message):
+    with pytest.raises(ValueError, match=message):
         read_labels([[cell] for cell in cells], ["y"], task)
 
 
 def test_a_word_for_a_missing_class_is_told():
-    found = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
-    assert found.task == "classification"
-    assert found.notes == (
+    labels = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
+    assert labels.task == "classification"
+    assert labels.notes == (
         "Column 'y': 'NA' in 3 cells, 'none' in 3 cells: read as missing and not as a class.",
     )
-    assert found.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
+    assert labels.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
 
 
 def test_censored_values_of_two_kinds_are_classes():
-    found = read_labels([[c] for c in ["<10", ">=10"] * 3], ["y"])
-    assert found.task == "classification"
+    labels = read_labels([[c] for c in ["<10", ">=10"] * 3], ["y"])
+    assert labels.task == "classification"
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "message"),
     [
         (["", "NA"], "'y' has no label at all"),
         (["1", "1"], "two classes; it has 1: 1"),
@@ -250,8 +256,8 @@ def test_censored_values_of_two_kinds_are_classes():
         (["a", "b", "c"], r"no numbers \(decimals have a point\) and 3 kinds of text.*: 'a', 'b'"),
     ],
 )
-def test_labels_that_cannot_be_learnt(cells, told):
-    with pytest.raises(ValueError, match=told):
+def test_labels_that_cannot_be_learnt(cells, message):
+    with pytest.raises(ValueError, match=message):
         read_labels([[cell] for cell in cells], ["y"])
 
 
@@ -274,7 +280,7 @@ def test_targets_of_two_tasks():
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ("CCF,1,008,2", "'1,008' in column 'a' looks like one number"),
         ("CCF,3,1,25", "looks like one number"),
@@ -282,11 +288,11 @@ def test_targets_of_two_tasks():
         ("CCF,1,2,3,4", ""),
     ],
 )
-def test_a_number_that_the_separator_cuts_is_an_error(tmp_path, row, told):
+def test_a_number_that_the_separator_cuts_is_an_error(tmp_path, row, message):
     path = tmp_path / "a.csv"
     path.write_text("smiles,a,b\n" + "".join(f"{s},{n},{n}\n" for n, s in enumerate(SMILES)) + row)
-    if told:
-        with pytest.raises(ValueError, match=told):
+    if message:
+        with pytest.raises(ValueError, match=message):
             read_source(str(path), "smiles", ["a", "b"], "auto")
         return
     source = read_source(str(path), "smiles", ["a", "b"], "auto")
@@ -294,19 +300,19 @@ def test_a_number_that_the_separator_cuts_is_an_error(tmp_path, row, told):
 
 
 def test_settings_come_back_from_their_file(tmp_path):
-    asked = override(None, {"data": "a.csv", "target": ("y", "z"), "epochs": 7, "split": "scaffold",
-                            "model": "attention", "encoding": "latin-1", "decimal": ",",
-                            "thousands": ".", "censored": "drop", "unit": "nM",
-                            "skip_bad_labels": True})  # fmt: skip
-    write_toml(tmp_path / "config.toml", asked)
-    assert read_toml(RunSettings, tmp_path / "config.toml") == asked
+    options = {"data": "a.csv", "target": ("y", "z"), "epochs": 7, "split": "scaffold",
+               "model": "attention", "encoding": "latin-1", "decimal": ",", "thousands": ".",
+               "censored": "drop", "unit": "nM", "skip_bad_labels": True}  # fmt: skip
+    settings = override(None, options)
+    write_toml(tmp_path / "config.toml", settings)
+    assert read_toml(RunSettings, tmp_path / "config.toml") == settings
     again = override(tmp_path / "config.toml", {"epochs": 8, "coverage": 0.8})
     assert (again.model.epochs, again.model.model) == (8, "attention")
     assert (again.coverage, again.split, again.target) == (0.8, "scaffold", ("y", "z"))
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"epoch": 3}, "no setting epoch"),
         ({"split": "magic"}, "split must be"),
@@ -323,28 +329,28 @@ def test_settings_come_back_from_their_file(tmp_path):
         ({"tune": 2, "width": 128, "heads": 128}, "which heads must divide; got heads 128"),
     ],
 )
-def test_settings_that_cannot_be(given, told):
-    with pytest.raises(ValueError, match=told):
-        override(None, given)
+def test_settings_that_cannot_be(options, message):
+    with pytest.raises(ValueError, match=message):
+        override(None, options)
 
 
 def test_a_search_goes_on_where_it_was_left(tmp_path):
     pytest.importorskip("optuna")
     small = {"epochs": 1, "width": 64, "layers": 2, "heads": 8}
     estimator = MoleculeRegressor(**small, model="attention")
-    known = estimator.read(SMILES, np.arange(30.0))
-    train, val = known[torch.arange(24)], known[torch.arange(24, 30)]
+    labelled = estimator.read(SMILES, np.arange(30.0))
+    train, val = labelled[torch.arange(24)], labelled[torch.arange(24, 30)]
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     whole.mkdir()
     parted.mkdir()
-    said = []
-    found = tune(estimator, train, val, 3, whole, said.append)
-    assert set(found) == {"width", "layers", "dropout", "learning_rate"}
-    assert [line.split(":")[0] for line in said[:3]] == [f"trial {n} of 3" for n in (1, 2, 3)]
+    lines = []
+    best = tune(estimator, train, val, 3, whole, lines.append)
+    assert set(best) == {"width", "layers", "dropout", "learning_rate"}
+    assert [line.split(":")[0] for line in lines[:3]] == [f"trial {n} of 3" for n in (1, 2, 3)]
     tune(estimator, train, val, 1, parted)
     again = []
-    assert tune(estimator, train, val, 3, parted, again.append) == found
-    assert again == said[1:]
+    assert tune(estimator, train, val, 3, parted, again.append) == best
+    assert again == lines[1:]
     log = whole / "tuning.log"
     log.write_text("smiles,y\n" * 3)
     with pytest.raises(RunError, match=r"tuning\.log is damaged .*: remove it"):

@@ -1,4 +1,4 @@
-"""A unit of the labels is a factor of everything that is predicted, and of no score."""
+"""Another unit of the labels scales predictions by a factor and leaves scores unchanged."""
 
 import numpy as np
 import pytest
@@ -19,16 +19,16 @@ NETWORK = {"model": "stacked", "epochs": 2, "width": 16, "heads": 2, "layers": 1
 
 
 def fitted(labels, **settings):
-    """A model, its prediction of the test part, and every number that a run tells of it."""
+    """Fit a model; return its prediction of the test part and the numbers a run reports."""
     model = MoleculeRegressor(**{"workers": 1, **settings})
-    known = model.read(SMILES, labels)
-    model.fit_labelled(known[TRAIN], known[VAL])
-    made, test = model.predictor_.predict(known[TEST].inputs), known[TEST]
+    labelled = model.read(SMILES, labels)
+    model.fit_labelled(labelled[TRAIN], labelled[VAL])
+    prediction, test = model.predictor_.predict(labelled[TEST].inputs), labelled[TEST]
     return (
-        made,
-        measure("regression", test.y, made.mean),
-        measure_baselines("regression", known[TRAIN], test, 0),
-        measure_intervals(model, test.y, made, 0.8),
+        prediction,
+        measure("regression", test.y, prediction.mean),
+        measure_baselines("regression", labelled[TRAIN], test, 0),
+        measure_intervals(model, test.y, prediction, 0.8),
         test.y,
     )
 
@@ -42,10 +42,10 @@ def of_one():
 @pytest.mark.parametrize("power", [-40, 40])
 def test_a_power_of_two_changes_the_exponents_alone(settings, power) -> None:
     scale = 2.0**power
-    made, scores, _, intervals, _ = fitted(LABELS, **settings)
+    prediction, scores, _, intervals, _ = fitted(LABELS, **settings)
     other, other_scores, _, other_intervals, _ = fitted(scale * LABELS, **settings)
-    assert torch.equal(other.mean, scale * made.mean)
-    assert torch.equal(other.std, scale * made.std)
+    assert torch.equal(other.mean, scale * prediction.mean)
+    assert torch.equal(other.std, scale * prediction.std)
     assert other_scores["r2"] == scores["r2"]
     assert other_scores["rmse"] == scale * scores["rmse"]
     assert other_intervals["held"] == intervals["held"]
@@ -54,10 +54,10 @@ def test_a_power_of_two_changes_the_exponents_alone(settings, power) -> None:
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-3, 1e6, 1e12])
 def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
-    made, scores, baselines, intervals, _ = of_one
+    prediction, scores, baselines, intervals, _ = of_one
     other, other_scores, other_baselines, other_intervals, y = fitted(scale * LABELS, **GP)
-    torch.testing.assert_close(other.mean / scale, made.mean, rtol=1e-6, atol=0)
-    torch.testing.assert_close(other.std / scale, made.std, rtol=1e-6, atol=0)
+    torch.testing.assert_close(other.mean / scale, prediction.mean, rtol=1e-6, atol=0)
+    torch.testing.assert_close(other.std / scale, prediction.std, rtol=1e-6, atol=0)
     assert other_scores["r2"] == pytest.approx(scores["r2"], rel=1e-6)
     assert other_scores["r2"] == pytest.approx(r2_score(y, other.mean), rel=1e-9)
     assert other_scores["rmse"] / scale == pytest.approx(scores["rmse"], rel=1e-6)
@@ -69,10 +69,10 @@ def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
 
 @pytest.mark.parametrize(("scale", "offset"), [(1e-3, 1e6), (1.0, -1e9), (1e6, 1e12)])
 def test_an_offset_moves_predictions_alone(of_one, scale, offset) -> None:
-    made, scores, baselines, *_ = of_one
+    prediction, scores, baselines, *_ = of_one
     other, other_scores, other_baselines, *_ = fitted(scale * LABELS + offset, **GP)
-    torch.testing.assert_close((other.mean - offset) / scale, made.mean, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(other.std / scale, made.std, rtol=1e-4, atol=0)
+    torch.testing.assert_close((other.mean - offset) / scale, prediction.mean, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(other.std / scale, prediction.std, rtol=1e-4, atol=0)
     assert other_scores["r2"] == pytest.approx(scores["r2"], rel=1e-4)
     assert other_baselines["mean"]["r2"] == pytest.approx(baselines["mean"]["r2"], rel=1e-4)
 

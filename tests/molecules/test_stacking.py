@@ -1,4 +1,4 @@
-"""Weights of parts and sizes of errors, against a search over a grid and known distributions."""
+"""Stacking weights and error sizes, against a grid search and known distributions."""
 
 import torch
 
@@ -11,20 +11,20 @@ def test_weights_are_the_best_on_a_grid() -> None:
     y[::5, 1] = torch.nan
     noise = torch.randn(3, 200, 2, generator=generator)
     parts = y.nan_to_num() + noise * torch.tensor([0.3, 0.5, 2.0])[:, None, None]
-    known = y.isfinite()
-    apart = (parts[:, known] - parts[:, known].mean(0)).square().mean()
+    has_label = y.isfinite()
+    apart = (parts[:, has_label] - parts[:, has_label].mean(0)).square().mean()
 
     def loss(w: torch.Tensor) -> float:
-        miss = (y - combine(parts, w))[known].square().sum() / apart
+        miss = (y - combine(parts, w))[has_label].square().sum() / apart
         return float(miss + EQUAL_ROWS * (w - 1 / 3).square().sum())
 
-    found = fit_weights(parts, y)
+    weights = fit_weights(parts, y)
     grid = [
         torch.tensor([a, b, 100 - a - b]).double() / 100 for a in range(101) for b in range(101 - a)
     ]
-    assert found.min() >= 0
-    torch.testing.assert_close(found.sum(), torch.tensor(1.0).double())
-    assert loss(found) <= min(map(loss, grid)) + 1e-9
+    assert weights.min() >= 0
+    torch.testing.assert_close(weights.sum(), torch.tensor(1.0).double())
+    assert loss(weights) <= min(map(loss, grid)) + 1e-9
 
 
 def test_without_labels_or_differences_weights_are_equal() -> None:
@@ -38,12 +38,12 @@ def test_without_labels_or_differences_weights_are_equal() -> None:
 def test_the_spread_is_that_of_the_errors() -> None:
     generator = torch.Generator().manual_seed(0)
     one, two = torch.rand(2, 3000, 1, generator=generator).double().unbind()
-    wanted = (0.5 * one + 2 * two).sqrt()
-    error = wanted * torch.randn(3000, 1, generator=generator).double()
+    expected = (0.5 * one + 2 * two).sqrt()
+    error = expected * torch.randn(3000, 1, generator=generator).double()
     error[::7] = torch.nan
     sources = torch.stack([one, two])
-    found = predicted_std(sources, fit_spread(sources, error))
-    assert float((found / wanted - 1).abs().mean()) < 0.05
+    predicted = predicted_std(sources, fit_spread(sources, error))
+    assert float((predicted / expected - 1).abs().mean()) < 0.05
 
 
 def test_no_errors_give_a_spread_all_the_same() -> None:

@@ -1,4 +1,4 @@
-"""Several networks in one call compute what each of them computes alone."""
+"""Several networks in one call give the outputs of each network on its own."""
 
 import pytest
 import torch

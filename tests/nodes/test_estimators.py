@@ -1,4 +1,4 @@
-"""The estimators of nodes: what they learn, keep, and refuse."""
+"""The node estimators: fitting, saving and loading, and errors for bad input."""
 
 import networkx
 import numpy as np
@@ -17,15 +17,15 @@ SMALL = {"width": 8, "heads": 2, "dropout": 0.2, "learning_rate": 0.02, "epochs"
 
 
 def _two_groups(nodes=60, seed=0):
-    """A graph of two groups that hardly touch, each with a word and a number of its own."""
+    """Return a graph of two groups with few edges between them and different attributes."""
     graph = networkx.planted_partition_graph(2, nodes // 2, 0.3, 0.02, seed=seed)
     draw = np.random.default_rng(seed)
-    for node, held in graph.nodes(data=True):
-        held.pop("block", None)
+    for node, attributes in graph.nodes(data=True):
+        attributes.pop("block", None)
         group = node >= nodes // 2
-        held["label"] = ("left", "right")[group]
-        held["size"] = float(group + draw.normal(0, 0.8))
-        held["kind"] = "xy"[int(draw.random() < 0.5)]
+        attributes["label"] = ("left", "right")[group]
+        attributes["size"] = float(group + draw.normal(0, 0.8))
+        attributes["kind"] = "xy"[int(draw.random() < 0.5)]
     graph.graph.pop("partition", None)
     return graph
 
@@ -75,7 +75,7 @@ def test_labels_that_are_missing_are_predicted():
 
 def test_labels_by_name_and_in_order_are_the_same():
     graph = _two_groups()
-    order = [held["label"] for _, held in graph.nodes(data=True)]
+    order = [attributes["label"] for _, attributes in graph.nodes(data=True)]
     by_name = NodeClassifier(**SMALL).fit(graph, dict(enumerate(order)))
     in_order = NodeClassifier(**SMALL).fit(graph, order)
     assert (by_name.predict_proba() == in_order.predict_proba()).all()
@@ -87,9 +87,12 @@ def test_the_label_is_no_feature(fitted):
 
 @pytest.mark.parametrize("model", ["gatv2", "transformer", "gps"])
 def test_other_models_learn_too(model):
-    made = NodeClassifier(model=model, **{**SMALL, "epochs": 25}).fit(_two_groups())
-    assert made.score(made.graph_, [(n >= 30 and "right") or "left" for n in range(60)]) > 0.8
-    for edges, weights in made.attention():
+    classifier = NodeClassifier(model=model, **{**SMALL, "epochs": 25}).fit(_two_groups())
+    assert (
+        classifier.score(classifier.graph_, [(n >= 30 and "right") or "left" for n in range(60)])
+        > 0.8
+    )
+    for edges, weights in classifier.attention():
         into = np.zeros((60, weights.shape[1]))
         np.add.at(into, edges[1], weights)
         assert np.allclose(into[np.unique(edges[1])], 1, atol=1e-5)

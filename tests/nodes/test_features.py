@@ -1,4 +1,4 @@
-"""Columns as features, beside scikit-learn; receptive fields, beside the whole graph."""
+"""Features of columns compared with scikit-learn; receptive fields with the whole graph."""
 
 import pickle
 
@@ -28,26 +28,26 @@ def _dense(values):
 
 
 def test_numbers_are_standardised_and_gaps_have_a_feature():
-    column, found, _ = _dense(["1", "3", None, "5"])
+    column, matrix, _ = _dense(["1", "3", None, "5"])
     assert column.kind == "number"
     scaled = (np.array([1, 3, 3, 5]) - 3) / np.std([1, 3, 5])
-    assert np.allclose(found, np.stack([scaled, [0, 0, 1, 0]], 1))
+    assert np.allclose(matrix, np.stack([scaled, [0, 0, 1, 0]], 1))
 
 
 def test_categories_are_one_hot_and_unknown_ones_have_no_feature():
-    column, found, _ = _dense(["b", "a", None, "b"])
-    assert found.tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
+    column, matrix, _ = _dense(["b", "a", None, "b"])
+    assert matrix.tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
     assert column.features(pd.Series(["c", "a"])).toarray().tolist() == [[0, 0], [1, 0]]
 
 
 def test_text_is_tf_idf():
     texts = [f"{text} {i}00 alone{i}" for i, text in enumerate(WORDS)]
-    column, found, _ = _dense(texts)
+    column, matrix, _ = _dense(texts)
     assert column.kind == "text"
     theirs = TfidfVectorizer(min_df=2).fit_transform(texts).toarray()
-    assert found.shape == theirs.shape  # no two words share a hash here
-    assert np.allclose(np.sort(found, 1), np.sort(theirs, 1), atol=1e-6)
-    assert np.allclose(found @ found.T, theirs @ theirs.T, atol=1e-6)
+    assert matrix.shape == theirs.shape  # no two words share a hash here
+    assert np.allclose(np.sort(matrix, 1), np.sort(theirs, 1), atol=1e-6)
+    assert np.allclose(matrix @ matrix.T, theirs @ theirs.T, atol=1e-6)
 
 
 def test_texts_that_do_not_come_again_are_no_categories():
@@ -168,7 +168,7 @@ DAYS = pd.date_range("2020-01-01", periods=40).to_series()
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "reason"),
     [
         (DAYS, "40 cells are dates or times, as '2020-01-01'"),
         (DAYS.dt.tz_localize("UTC"), "40 cells are dates or times, as '2020-01-01 00:00:00+00:00'"),
@@ -180,11 +180,11 @@ DAYS = pd.date_range("2020-01-01", periods=40).to_series()
         ((DAYS - DAYS.iloc[0]).astype(object), "40 cells are durations, as '0 days"),
     ],
 )
-def test_dates_and_durations_of_data_frames_are_texts_and_that_is_said(cells, told):
+def test_dates_and_durations_of_data_frames_are_texts_and_that_is_said(cells, reason):
     table = pd.DataFrame({"at": list(cells)} if cells.dtype == object else {"at": cells.array})
     columns, notes = learn_columns(table, ["at"])
     assert all(column.kind != "number" for column in columns)
-    assert notes[0].startswith(f"Column 'at' is read as texts, not as numbers: {told}")
+    assert notes[0].startswith(f"Column 'at' is read as texts, not as numbers: {reason}")
 
 
 def test_dates_of_data_frames_have_the_features_of_their_texts():
@@ -193,6 +193,6 @@ def test_dates_of_data_frames_have_the_features_of_their_texts():
     written, _ = learn_columns(pd.DataFrame({"at": texts.array}), ["at"])
     assert typed == written
     assert len(typed) == 1
-    found = write_features(typed, pd.DataFrame({"at": DAYS.array}))
+    matrix = write_features(typed, pd.DataFrame({"at": DAYS.array}))
     theirs = write_features(written, pd.DataFrame({"at": texts.array}))
-    assert (found != theirs).nnz == 0
+    assert (matrix != theirs).nnz == 0

@@ -1,4 +1,4 @@
-"""Which attribute holds the labels, and what they are as numbers."""
+"""Choice of the attribute that holds the labels, and their encoding as numbers."""
 
 import networkx
 import numpy as np
@@ -15,7 +15,7 @@ SMALL = {"width": 4, "heads": 2, "epochs": 2}
 
 
 def _graph(**columns):
-    """A circle of named nodes with these attributes."""
+    """Return a cycle of named nodes with these attributes."""
     nodes = len(next(iter(columns.values()), "abcd"))
     names = [str(node) for node in range(nodes)]
     edges = pd.DataFrame({"source": names, "target": names[1:] + names[:1]})
@@ -56,8 +56,8 @@ def test_an_attribute_that_may_hold_given_labels_is_no_feature():
     model = NodeClassifier(**SMALL).fit(graph, kinds)
     assert [column.name for column in model.predictor_.encoder.columns] == ["age"]
     assert "Attribute 'label' may hold the labels: it is no feature." in model.notes_
-    asked = NodeClassifier(features=["label"], **SMALL).fit(graph, kinds)
-    assert [column.name for column in asked.predictor_.encoder.columns] == ["label"]
+    classifier = NodeClassifier(features=["label"], **SMALL).fit(graph, kinds)
+    assert [column.name for column in classifier.predictor_.encoder.columns] == ["label"]
 
 
 def test_names_of_tables_may_be_given_as_numbers():
@@ -85,11 +85,11 @@ def test_names_of_tables_may_be_given_as_numbers():
 )
 def test_classes_are_sorted_and_missing_ones_are_nan(labels, classes, encoded):
     values = pd.Series(labels)
-    found = find_classes(values)
-    assert found.tolist() == classes
-    assert [type(kind) for kind in found.tolist()] == [type(kind) for kind in classes]
-    made = encode_classes(values, found)
-    assert torch.equal(made.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
+    result = find_classes(values)
+    assert result.tolist() == classes
+    assert [type(kind) for kind in result.tolist()] == [type(kind) for kind in classes]
+    numbers = encode_classes(values, result)
+    assert torch.equal(numbers.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
 
 
 def test_labels_that_do_not_fit_are_named_with_their_attribute():
@@ -115,7 +115,7 @@ NEGATIVE = (
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "note"),
     [
         (["-1", "0", "1"], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
         ([-1, 0, 1], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
@@ -130,13 +130,13 @@ NEGATIVE = (
         (["-a", "b", "c"], None),
     ],
 )
-def test_one_negative_label_stays_and_is_said(labels, told):
+def test_one_negative_label_stays_and_is_said(labels, note):
     values, notes = read_labels(read_graph(_graph(y=labels * 10)), classes=True)
     assert values.tolist() == labels * 10
-    expected = [] if told is None else [f"Label 'y' {told}"]
+    expected = [] if note is None else [f"Label 'y' {note}"]
     assert notes == ["The labels are attribute 'y'.", *expected]
     values, notes = read_labels(read_graph(_graph(age=range(30))), y=labels * 10, classes=True)
-    assert notes == ([] if told is None else [f"The label {told}"])
+    assert notes == ([] if note is None else [f"The label {note}"])
 
 
 def test_negative_labels_of_networkx_are_said_and_those_of_tensors_are_none():

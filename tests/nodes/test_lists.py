@@ -1,4 +1,4 @@
-"""Lists of edges as networkx, SNAP, KONECT and people write them."""
+"""Edge lists as networkx, SNAP, KONECT and users write them."""
 
 import networkx
 import pytest

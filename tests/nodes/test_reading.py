@@ -1,4 +1,4 @@
-"""Graphs as users hold them: from networkx, Data, tables and files, and bad ones told apart."""
+"""Reading graphs from networkx, Data, tables and files; bad graphs are rejected."""
 
 import networkx
 import pandas as pd
@@ -16,7 +16,7 @@ NODES = pd.DataFrame({"id": ["a", "b", "c", "d"], "age": [1.0, 2.0, None, 4.0]})
 
 
 def _pairs(graph):
-    """Edges by the names of their ends."""
+    """Return the edges as pairs of node names."""
     return {(graph.names[i], graph.names[j]) for i, j in graph.edge_index.T.tolist()}
 
 
@@ -49,9 +49,9 @@ def test_networkx_keeps_attributes_and_says_that_it_was_directed():
     assert _pairs(graph) == {("a", "b"), ("b", "a")}
     assert list(graph.table.columns) == ["age", "x.0", "x.1"]
     assert graph.table["x.1"].tolist() == [0.0, 0.0, 2.0]
-    told = " ".join(graph.notes)
-    assert "messages go both ways" in told
-    assert "1 self-loop dropped" in told
+    notes = " ".join(graph.notes)
+    assert "messages go both ways" in notes
+    assert "1 self-loop dropped" in notes
     assert _pairs(read_graph(source, directed=True)) == {("a", "b")}
 
 
@@ -147,10 +147,10 @@ def test_names_between_tabs_or_commas_hold_spaces(tmp_path, text):
 
 def test_what_edges_hold_is_told_not_to_be_read():
     edges = pd.DataFrame({"from": [0], "to": [1], "weight": [2.0], "since": [1999]})
-    told = "Not read of the edges: 'weight', 'since'."
-    assert told in read_graph(edges).notes
+    expected = "Not read of the edges: 'weight', 'since'."
+    assert expected in read_graph(edges).notes
     graph = networkx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"since": 1999})])
-    assert told in read_graph(graph).notes
+    assert expected in read_graph(graph).notes
     assert not any("Not read" in note for note in read_graph(networkx.path_graph(3)).notes)
 
 

@@ -1,4 +1,4 @@
-"""What a run is made of: parts, spreads, baselines, entropy."""
+"""Steps of a run: splits, standard deviations, baselines, entropy."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def test_small_classes_are_in_every_part():
 
 
 def _trials(table):
-    """Trainings whose accuracy is given, a row for each draw of parts."""
+    """Return trials with the given accuracies, one row per random split."""
     return [
         SimpleNamespace(plan=TrialPlan(part, 0), test={"accuracy": value})
         for part, row in enumerate(table)
@@ -74,14 +74,14 @@ def test_label_propagation_solves_the_harmonic_equations():
     pairs = torch.cat([pairs, pairs.flip(0)], 1)
     train = torch.tensor([0, 1, 2])
     labels = torch.tensor([[0.0], [1.0], [0.5]])
-    found = propagate_labels(pairs, labels, train, 12)
+    propagated = propagate_labels(pairs, labels, train, 12)
     matrix = torch.zeros(12, 12, dtype=torch.float64)
     matrix.index_put_((pairs[1], pairs[0]), torch.ones(80, dtype=torch.float64), accumulate=True)
     walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1)
     rest = torch.arange(3, 12)
-    known = walk[rest][:, train] @ labels.double()
-    exact = torch.linalg.solve(torch.eye(9).double() - walk[rest][:, rest], known)
-    assert torch.allclose(found[rest], exact, atol=1e-3)
+    right_side = walk[rest][:, train] @ labels.double()
+    exact = torch.linalg.solve(torch.eye(9).double() - walk[rest][:, rest], right_side)
+    assert torch.allclose(propagated[rest], exact, atol=1e-3)
 
 
 def test_entropy_is_one_for_a_mean_and_counts_each_head():

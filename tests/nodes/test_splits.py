@@ -1,4 +1,4 @@
-"""Parts that masks and columns name, in part or in full, and labels that are missing."""
+"""Splits that masks and columns name, in part or in full, and missing labels."""
 
 import networkx
 import numpy as np
@@ -79,7 +79,7 @@ def test_any_masks_are_parts_and_what_they_leave_open_is_said(kind, parts, drawn
     assert not {*train} & {*val}
     assert model.split_.test.tolist() == test
     if note is not None:
-        assert any(note in told for told in model.notes_), model.notes_
+        assert any(note in line for line in model.notes_), model.notes_
 
 
 def test_validation_alone_leaves_the_others_for_training():
@@ -114,7 +114,7 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
     none = torch.zeros(NODES, dtype=torch.bool)
     model = NodeClassifier(**SMALL).fit(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
     assert len(model.split_.val) == 6
-    assert any(told.startswith("val_mask marks no node: validation is") for told in model.notes_)
+    assert any(note.startswith("val_mask marks no node: validation is") for note in model.notes_)
     with pytest.raises(GraphError, match="train_mask marks no node: nothing is left to train on"):
         NodeClassifier(**SMALL).fit(_data(train_mask=none, val_mask=VAL, test_mask=TEST))
     with pytest.raises(GraphError, match="train_mask marks no node"):
@@ -193,7 +193,7 @@ def test_classes_that_parts_lack_are_named_with_their_counts():
     model = NodeClassifier(**SMALL).fit(
         _data(train_mask=TRAIN & (Y != 2), val_mask=VAL & (Y == 0), test_mask=TEST & (Y != 1))
     )
-    assert [told for told in model.notes_ if "part holds no node" in told] == [
+    assert [note for note in model.notes_ if "part holds no node" in note] == [
         "The training part holds no node of class 2 (20 labelled nodes in the data): the model "
         "does not learn to predict it.",
         "The validation part holds no node of the 2 classes 1 (20), 2 (20) (labelled nodes in the "
@@ -202,7 +202,7 @@ def test_classes_that_parts_lack_are_named_with_their_counts():
         "test part say nothing about it.",
     ]
     whole = NodeClassifier(**SMALL).fit(_data(**MASKS))
-    assert not [told for told in whole.notes_ if "part holds no node" in told]
+    assert not [note for note in whole.notes_ if "part holds no node" in note]
 
 
 def test_masks_over_nodes_without_a_label_are_counted():
@@ -260,7 +260,7 @@ def test_labels_of_data(y, classes, missing, note):
     model = NodeClassifier(**SMALL).fit(_data(y))
     assert model.classes_.tolist() == classes
     assert int(model.y_.isnan().sum()) == missing
-    assert note is None or any(note in told for told in model.notes_)
+    assert note is None or any(note in line for line in model.notes_)
 
 
 def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
@@ -311,10 +311,10 @@ def test_labels_that_are_not_needed_do_not_refuse_the_graph():
 @pytest.mark.parametrize("bad", ["years", "nested", "mixed"])
 def test_only_named_attributes_are_read(bad):
     graph = networkx.karate_club_graph()
-    for node, held in graph.nodes(data=True):
-        held["score"] = float(node)
-        held["at"] = [float(node), 1.0 / (node + 1)]
-        held[bad] = {"years": [0] * (node % 3 + 1), "nested": [[1], ["a"]], "mixed": 3}[bad]
+    for node, attributes in graph.nodes(data=True):
+        attributes["score"] = float(node)
+        attributes["at"] = [float(node), 1.0 / (node + 1)]
+        attributes[bad] = {"years": [0] * (node % 3 + 1), "nested": [[1], ["a"]], "mixed": 3}[bad]
     if bad == "mixed":
         graph.nodes[3][bad] = [1, 2]
     model = NodeClassifier(label="club", features=["score", "at"], **SMALL).fit(graph)
@@ -337,7 +337,7 @@ def _features(graph, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "cells", "told"),
+    ("name", "cells", "message"),
     [
         ("split", WORDS, "names the parts train, val, test: it is no feature."),
         ("stage", [word.title() for word in WORDS], "give --split column:stage"),
@@ -350,12 +350,12 @@ def _features(graph, **options):
         ("Dev_Mask", ["0", "1"] * 30, "Call it 'val_mask' to use it as the mask"),
     ],
 )
-def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, told):
+def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, message):
     graph = _table(**{name: cells})
     columns, notes = _features(graph)
     assert columns == ["size"]
     (note,) = (note for note in notes if f"Column {name!r}" in note)
-    assert told in note
+    assert message in note
     assert f"--features {name}" in note
     several = len({cell for cell in cells if cell is not None}) > 1  # a constant says nothing
     expected = ["size", name] if several else ["size"]

@@ -1,4 +1,4 @@
-"""Columns of tables: row numbers, names that stand for gaps, and the notation of numbers."""
+"""Columns of tables: row numbers, words for missing values, and number formats."""
 
 import re
 
@@ -50,8 +50,8 @@ ENDS = [("7", "8"), ("8", "9")]
 def test_a_column_of_row_numbers_is_no_end_of_edges(tmp_path, text, skipped):
     graph = _read(tmp_path, text)
     assert _pairs(graph) == ENDS
-    told = [note for note in graph.notes if "numbers the rows" in note]
-    assert [note.split()[1] for note in told] == [name.split()[0] for name in skipped]
+    notes = [note for note in graph.notes if "numbers the rows" in note]
+    assert [note.split()[1] for note in notes] == [name.split()[0] for name in skipped]
     parsed = read_graph(pd.read_csv(tmp_path / "edges.csv"), directed=True)
     assert _pairs(parsed) == ENDS
 
@@ -98,14 +98,14 @@ def test_an_index_without_a_name_names_nodes_where_edges_use_it():
 
 def test_names_that_the_table_does_not_have_are_counted(tmp_path):
     graph = _read(tmp_path, "source,target\n0,1\n1,2\n7,8\n9,\n", "id,x\n0,1\n1,2\n")
-    (told,) = (note for note in graph.notes if "left out" in note)
-    assert "3 edges left out of 4" in told
-    assert "Of the 6 names that edges use 4 are not in the table of nodes: '7', '9', '2'" in told
+    (message,) = (note for note in graph.notes if "left out" in note)
+    assert "3 edges left out of 4" in message
+    assert "Of the 6 names that edges use 4 are not in the table of nodes: '7', '9', '2'" in message
     assert graph.left_out[-1].text == "9 - (empty)"
 
 
 @pytest.mark.parametrize(
-    ("edges", "ids", "told"),
+    ("edges", "ids", "message"),
     [
         (["4.0", "5.0"], ["4", "5"], "'4.0' in the edges and '4' in the table are the same number"),
         (["4", "5"], ["04", "05"], "'4' in the edges and '04' in the table are the same number"),
@@ -113,19 +113,19 @@ def test_names_that_the_table_does_not_have_are_counted(tmp_path):
         (["Ann", "Bob"], ["ann", "bob"], "'Ann' in the edges and 'ann' in the table are the same"),
     ],
 )
-def test_names_that_are_written_differently_are_said(tmp_path, edges, ids, told):
+def test_names_that_are_written_differently_are_said(tmp_path, edges, ids, message):
     ends = f"source,target\n{edges[0]},{edges[1]}\n"
     nodes = f"id,x\n{ids[0]},4.0\n{ids[1]},5.0\n"
     with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
         _read(tmp_path, ends, nodes)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "written differently (2 names of the edges differ so): write the names" in str(
         caught.value
     )
     assert "call it 'id'" not in str(caught.value)
     graph = _read(tmp_path, ends + "k,m\n", nodes + "k,1\nm,2\n")
     (note,) = (note for note in graph.notes if "left out" in note)
-    assert told in note
+    assert message in note
 
 
 def test_a_column_is_hinted_at_only_where_it_holds_most_absent_names(tmp_path):
@@ -191,8 +191,8 @@ def test_a_word_among_numbers_is_a_gap_of_labels():
     model = NodeClassifier(label="group", **SMALL).fit((edges, nodes))
     assert model.classes_.tolist() == ["0", "1"]
     assert int(model.y_.isnan().sum()) == 10
-    told = "Label 'group' is missing for 10 of 30 nodes: the cell is empty, or one of 'NA' (10)."
-    assert told in model.notes_
+    note = "Label 'group' is missing for 10 of 30 nodes: the cell is empty, or one of 'NA' (10)."
+    assert note in model.notes_
     nodes["score"] = ["1.5", "2", "NA"] * 10
     model = NodeRegressor(label="score", **SMALL).fit((edges, nodes.drop(columns="group")))
     assert int(model.y_.isnan().sum()) == 10
@@ -235,8 +235,8 @@ COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 )
 def test_what_keeps_a_column_from_being_numbers_is_said(cells, pattern):
     _, notes = learn_columns(pd.DataFrame({"c": cells}), ["c"])
-    (told,) = (note for note in notes if "is read as texts, not as numbers" in note)
-    assert re.search(pattern, told), told
+    (message,) = (note for note in notes if "is read as texts, not as numbers" in note)
+    assert re.search(pattern, message), message
 
 
 @pytest.mark.parametrize(
@@ -252,18 +252,18 @@ def test_what_keeps_a_column_from_being_numbers_is_said(cells, pattern):
 def test_cells_that_no_option_reads_have_a_remedy(tmp_path, cells):
     nodes = "id,c\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))
     graph = _read(tmp_path, "source,target\n0,1\n", nodes)
-    _, (told, *_) = learn_columns(graph.table, ["c"], graph.where)
-    assert "write numbers there, or leave the column out with --features" in told, told
+    _, (message, *_) = learn_columns(graph.table, ["c"], graph.where)
+    assert "write numbers there, or leave the column out with --features" in message, message
     place = next(i for i, cell in enumerate(cells) if not cell.isdigit())
-    assert f"at node '{place}' (line {place + 2})" in told
+    assert f"at node '{place}' (line {place + 2})" in message
     with pytest.raises(GraphError, match=rf"at node '{place}' \(line {place + 2}\).*leave these"):
         NodeRegressor(label="c", features=[], **SMALL).fit(graph)
 
 
 def test_cells_that_an_option_reads_have_the_option_alone():
-    _, (told,) = learn_columns(pd.DataFrame({"c": COMMAS}), ["c"])
-    assert "--decimal ," in told
-    assert "--features" not in told
+    _, (message,) = learn_columns(pd.DataFrame({"c": COMMAS}), ["c"])
+    assert "--decimal ," in message
+    assert "--features" not in message
 
 
 def test_percents_and_unicode_minus_are_numbers():

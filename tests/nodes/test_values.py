@@ -1,4 +1,4 @@
-"""Attributes that hold several values for a node."""
+"""Attributes with several values per node."""
 
 import re
 

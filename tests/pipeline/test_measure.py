@@ -1,4 +1,4 @@
-"""Coverage of intervals and label sets, against counts by hand."""
+"""Coverage of intervals and label sets, compared with hand counts."""
 
 import math
 

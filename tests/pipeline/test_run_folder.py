@@ -1,4 +1,4 @@
-"""Which folders a run may take."""
+"""Folders that a run may use, and folders that it rejects."""
 
 import pytest
 

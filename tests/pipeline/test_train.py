@@ -1,4 +1,4 @@
-"""The six stages of a run, with a product that only writes down what is called."""
+"""The six stages of a run, with a product that only records the calls."""
 
 import json
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ METRICS = {"task": "regression", "test": {"rmse": 1.0}, "intervals": {}}
 
 
 class Recorder(Product):
-    """Records the stages in their order, with the files that exist when each begins."""
+    """Record the stages in order, with the files that exist when each begins."""
 
     def __init__(self, out, settings=None, fail_at=None):
         self.lines, self.stages, self.fail_at = [], {}, fail_at

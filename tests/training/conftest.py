@@ -1,4 +1,4 @@
-"""A small data set and a small network for the tests of training, and for their scripts."""
+"""Small data set and small network for the training tests and their scripts."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
 
 
 def same(one: nn.Module, other: nn.Module) -> bool:
-    """Whether two networks have the same weights, bit for bit."""
+    """Return True if two networks have the same weights, bit for bit."""
     pairs = zip(one.state_dict().values(), other.state_dict().values())
     return all(torch.equal(a, b) for a, b in pairs)
 

@@ -1,4 +1,4 @@
-"""Train alone or under torchrun, and write what came out; a script of test_distributed.py.
+"""Train alone or under torchrun and write the results; a script of test_distributed.py.
 
 python distributed.py OUT
 """
@@ -19,7 +19,7 @@ TOYS = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
 
 
 class Case(NamedTuple):
-    """How many points are trained on, how often, and in what precision."""
+    """Number of training points, number of epochs, and precision of a training."""
 
     items: int
     epochs: int
@@ -34,7 +34,7 @@ CASES = {
 
 
 def train(case: Case, folder: Path) -> dict[str, object]:
-    """Train, end, and take the training up again: what was recorded, and the outputs."""
+    """Train, then resume the finished training; return its records and outputs."""
     points, validate = TOYS["Points"](case.items, 0), TOYS["Points"](41, 1)
     settings = LoopSettings(
         epochs=case.epochs, batch_size=32, learning_rate=0.03, average=0.5, precision=case.precision
@@ -51,9 +51,9 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     processes = os.environ.get("WORLD_SIZE", "1")
     for name, case in CASES.items():
-        found = train(case, folder / processes / name)
+        results = train(case, folder / processes / name)
         if os.environ.get("RANK", "0") == "0":
-            (folder / f"{name}-of-{processes}.json").write_text(json.dumps(found))
+            (folder / f"{name}-of-{processes}.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SETTINGS = LoopSettings(epochs=5, batch_size=32, learning_rate=0.03, average=0.5
 
 
 class Deadly(TOYS["Points"]):
-    """Points of which only so many batches are taken."""
+    """Points that kill the process after a number of batches."""
 
     def __init__(self, batches: int) -> None:
         super().__init__(150, 0)

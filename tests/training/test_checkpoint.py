@@ -1,4 +1,4 @@
-"""A checkpoint is one file that is read without executing anything."""
+"""A checkpoint is one file, and loading it executes no code from it."""
 
 import collections
 import math

@@ -1,4 +1,4 @@
-"""Intervals and sets of labels hold the truth as often as they promise, over many draws."""
+"""Intervals and label sets have the promised coverage over many random draws."""
 
 import json
 import math
@@ -18,7 +18,7 @@ DRAWS = 2000
 
 
 def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...]:
-    """Values with heavy-tailed errors, whose spread the model knows up to a factor of 3."""
+    """Return values with heavy-tailed errors, of three times the predicted scale."""
     generator = torch.Generator().manual_seed(seed)
     std = torch.rand(rows, targets, generator=generator, dtype=torch.float64) + 0.2
     mean, noise, *squares = torch.randn(5, rows, targets, generator=generator, dtype=torch.float64)
@@ -36,8 +36,8 @@ def test_intervals_hold_the_truth_as_often_as_promised(rows, coverage) -> None:
     low, high = calibrator.interval(mean[-1:], std[-1:], coverage=coverage)
     shares = ((low <= y[-1:]) & (y[-1:] <= high)).double().reshape(2, DRAWS).mean(1)
     noise = 4 * math.sqrt(coverage * (1 - coverage) / DRAWS)
-    for share, known in zip(shares, (rows, rows - rows // 5)):
-        assert coverage - noise <= share <= coverage + 1 / (known + 1) + noise
+    for share, labelled in zip(shares, (rows, rows - rows // 5)):
+        assert coverage - noise <= share <= coverage + 1 / (labelled + 1) + noise
 
 
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
@@ -90,8 +90,8 @@ def test_the_rank_is_that_of_the_finite_sample() -> None:
     for n in range(1, 300):
         for percent in range(1, 100):
             rank = -(-(n + 1) * percent // 100)
-            wanted = float(rank) if rank <= n else math.inf
-            assert quantile(range(1, n + 1), percent / 100) == wanted
+            expected = float(rank) if rank <= n else math.inf
+            assert quantile(range(1, n + 1), percent / 100) == expected
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])

@@ -1,4 +1,4 @@
-"""Two processes under torchrun train what one process trains."""
+"""Training in two processes under torchrun gives the result of training in one."""
 
 import json
 import os
@@ -18,7 +18,7 @@ APART = {"32": 1e-4, "64": 1e-9}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What every case came to, in one process, which is this one, and in two."""
+    """Folder with the results of every case, trained in this process and in two processes."""
     folder, threads = tmp_path_factory.mktemp("distributed"), torch.get_num_threads()
     try:
         MODULE["main"](folder)

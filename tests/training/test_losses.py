@@ -1,4 +1,4 @@
-"""Losses element by element, and weights of classes, beside scikit-learn's and torch's."""
+"""Losses per element and class weights, compared with scikit-learn's and torch's."""
 
 import math
 
@@ -14,11 +14,11 @@ from gattn.training.losses import class_weights, cross_entropy, squared_error
 def test_weights_of_classes_are_those_of_scikit_learn(classes) -> None:
     y = torch.randint(classes, (50, 2), generator=torch.Generator().manual_seed(0)).double()
     y[::7, 0] = math.nan
-    found = class_weights(y, classes=classes)
-    for column, weights in zip(y.T, found.T):
-        known = column[~column.isnan()].numpy()
-        wanted = compute_class_weight("balanced", classes=np.arange(classes), y=known)
-        np.testing.assert_allclose(weights, wanted)
+    result = class_weights(y, classes=classes)
+    for column, weights in zip(y.T, result.T):
+        labels = column[~column.isnan()].numpy()
+        expected = compute_class_weight("balanced", classes=np.arange(classes), y=labels)
+        np.testing.assert_allclose(weights, expected)
     assert class_weights(torch.zeros(4, 1)).tolist() == [[0.5], [2.0]]
     assert class_weights(torch.full((4, 1), math.nan)).tolist() == [[0.0], [0.0]]
 
@@ -28,9 +28,9 @@ def test_cross_entropy_is_that_of_the_probabilities() -> None:
     label = torch.tensor([[0.0, 1.0]] * 6, dtype=torch.float64)
     weights = torch.tensor([[0.5, 2.0], [3.0, 0.25]])
     p = torch.sigmoid(logits)
-    wanted = -(label * p.log() + (1 - label) * (1 - p).log())
-    torch.testing.assert_close(cross_entropy()(logits, label), wanted)
-    weighted = wanted * torch.tensor([0.5, 0.25])
+    expected = -(label * p.log() + (1 - label) * (1 - p).log())
+    torch.testing.assert_close(cross_entropy()(logits, label), expected)
+    weighted = expected * torch.tensor([0.5, 0.25])
     torch.testing.assert_close(cross_entropy(weights)(logits, label), weighted)
 
 

@@ -1,4 +1,4 @@
-"""Metrics beside scikit-learn's, target by target, with gaps."""
+"""Metrics compared with scikit-learn's, per target, with missing labels."""
 
 import math
 
@@ -31,21 +31,21 @@ def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, tor
 @given(st.integers(0, 2**31), st.integers(1, 4))
 def test_regression_is_that_of_scikit_learn(seed, targets) -> None:
     y, p = draw(seed, targets)
-    found = regression_metrics(y, p)
+    result = regression_metrics(y, p)
     columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
-    wanted = {
+    expected = {
         "rmse": np.mean([metrics.root_mean_squared_error(a, b) for a, b in columns]),
         "mae": np.mean([metrics.mean_absolute_error(a, b) for a, b in columns]),
         "r2": np.mean([metrics.r2_score(a, b) for a, b in columns]),
     }
-    assert found == pytest.approx(wanted, rel=1e-9)
+    assert result == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("targets", [None, 1, 3])
 @pytest.mark.parametrize("offset", [0.0, 1.0, -1e6, 1e9])
 @pytest.mark.parametrize("scale", SCALES)
 def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets) -> None:
-    """Labels of spread ``scale`` around ``offset`` times as much."""
+    """Labels have standard deviation ``scale`` and mean ``offset * scale``."""
     y, p = draw(5, targets or 1)
     y, p = (scale * (values + offset) for values in (y, p))
     if targets is None:
@@ -67,7 +67,7 @@ def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets)
 
 @pytest.mark.parametrize("power", [-1000, -40, 0, 40, 1000])
 def test_r2_has_the_same_bits_in_every_unit(power) -> None:
-    """A power of two changes the exponents alone, also where squares leave float64."""
+    """Scaling by a power of two only changes exponents, even where squares overflow float64."""
     y, p = draw(6, 2)
     one, other = regression_metrics(y, p), regression_metrics(y * 2.0**power, p * 2.0**power)
     assert other["r2"] == one["r2"]
@@ -127,17 +127,17 @@ def test_classification_is_that_of_scikit_learn(seed, targets, levels) -> None:
     y, p = draw(seed, targets)
     y = torch.where(y.isnan(), y, (y > 0.3).double())
     p = (torch.sigmoid(p) * levels).round() / levels  # with ties
-    found = classification_metrics(y, p)
+    result = classification_metrics(y, p)
     columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
     both = [(a, b) for a, b in columns if len(a.unique()) == 2]
-    wanted = {
+    expected = {
         "roc_auc": np.mean([metrics.roc_auc_score(a, b) for a, b in both]) if both else math.nan,
         "pr_auc": np.mean([metrics.average_precision_score(a, b) for a, b in both])
         if both
         else math.nan,
         "accuracy": np.mean([metrics.accuracy_score(a, b > 0.5) for a, b in columns]),
     }
-    assert found == pytest.approx(wanted, rel=1e-12, nan_ok=True)
+    assert result == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
 
 def test_a_row_of_one_target_may_be_flat() -> None:
@@ -205,16 +205,18 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
         "'c' (it has no label)",
     }
     one_class = torch.zeros(2, 5)
-    told = undefined_metrics(one_class, "classification", list("abcde"))
-    assert list(told) == ["roc_auc", "pr_auc"]
-    assert told["pr_auc"].startswith("undefined for all 5 targets: 'a' (all 2 labels are of class")
-    assert told["pr_auc"].endswith(", 2 more")
+    undefined = undefined_metrics(one_class, "classification", list("abcde"))
+    assert list(undefined) == ["roc_auc", "pr_auc"]
+    assert undefined["pr_auc"].startswith(
+        "undefined for all 5 targets: 'a' (all 2 labels are of class"
+    )
+    assert undefined["pr_auc"].endswith(", 2 more")
 
 
 def test_a_class_that_no_row_has_is_named() -> None:
     y, kinds = torch.tensor([0, 1, 1]), ["red", "green", "blue"]
-    told = "a mean over 2 of 3 classes, undefined for 'blue' (no row has it)"
-    assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": told, "pr_auc": told}
+    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has it)"
+    assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": message, "pr_auc": message}
     every = undefined_metrics(torch.ones(2), "multiclass", ["red", "green"])
     assert every["roc_auc"] == (
         "undefined for all 2 classes: 'red' (no row has it), 'green' (every row has it)"

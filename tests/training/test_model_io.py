@@ -1,4 +1,4 @@
-"""A model's folder: read as it was written, or refused in one line."""
+"""A model's folder: loading restores what was saved; bad folders give one-line errors."""
 
 import json
 import math

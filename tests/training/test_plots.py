@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what came in, gaps and empty columns are ordinary, nothing is global."""
+"""Plots: the drawn data equal the input, gaps are allowed, and no global state is used."""
 
 import io
 import sys
@@ -60,13 +60,13 @@ DRAWN = {
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer pixels are drawn sooner."""
+    """Lower the resolution, which makes drawing faster."""
     monkeypatch.setattr(figure, "DOTS", 50)
 
 
 @pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
-    """The panels of what is drawn in the test."""
+    """List that receives the axes of every figure drawn in the test."""
     seen: list[Axes] = []
 
     def watch(draw, **how):
@@ -104,7 +104,7 @@ def test_a_plot_leaves_no_trace_and_minds_no_setting_of_the_user() -> None:
 
 
 def test_no_plot_goes_through_pyplot() -> None:
-    """It keeps every figure, in a table of the whole process."""
+    """Pyplot keeps every figure in a global table of the process."""
     for path in Path(plots.__file__).parent.glob("*.py"):
         assert "pyplot" not in path.read_text("utf-8"), path
 
@@ -112,14 +112,14 @@ def test_no_plot_goes_through_pyplot() -> None:
 def test_parity_holds_the_known_rows_and_their_errors(axes: list[Axes]) -> None:
     plots.parity(Y, GUESS, np.full(5, 0.3), name="solubility")
     (points,) = [one for one in axes[0].collections if len(one.get_offsets()) == 4]
-    known = ~np.isnan(Y)
-    assert np.allclose(points.get_offsets(), np.stack([Y[known], GUESS[known]], 1))
-    error = GUESS[known] - Y[known]
+    has_label = ~np.isnan(Y)
+    assert np.allclose(points.get_offsets(), np.stack([Y[has_label], GUESS[has_label]], 1))
+    error = GUESS[has_label] - Y[has_label]
     title = axes[0].get_title(loc="left")
     assert title.startswith("solubility\n")
     assert f"RMSE {np.sqrt((error**2).mean()):#.3g}" in title
     assert f"MAE {np.abs(error).mean():#.3g}" in title
-    assert f"R² {1 - (error**2).mean() / Y[known].var():#.3g}" in title
+    assert f"R² {1 - (error**2).mean() / Y[has_label].var():#.3g}" in title
 
 
 def test_residuals_are_counted(axes: list[Axes]) -> None:
@@ -170,7 +170,7 @@ def test_rows_behind_each_frequency_are_shown(axes: list[Axes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("draw", "told"),
+    ("draw", "message"),
     [
         (lambda: plots.parity([1, 2], [1]), r"one length \[k\]; got \(2,\), \(1,\)"),
         (lambda: plots.parity([[1]], [[1]]), r"one length \[k\]; got \(1, 1\)"),
@@ -178,8 +178,8 @@ def test_rows_behind_each_frequency_are_shown(axes: list[Axes]) -> None:
         (lambda: plots.roc([0, 1], [0.1]), r"got \(2,\) and \(1,\)"),
     ],
 )
-def test_what_does_not_fit_is_told(draw, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_does_not_fit_is_told(draw, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         draw()
 
 
@@ -213,16 +213,16 @@ def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
 
 
 def test_threads_draw_the_same() -> None:
-    """Settings of matplotlib are those of the process: drawing takes turns."""
+    """Matplotlib's settings are global to the process, so threads draw one after another."""
     alone = DRAWN["parity"](dark=False), DRAWN["parity"](dark=True)
-    found: dict[int, bytes] = {}
+    pictures: dict[int, bytes] = {}
 
     def work(i: int) -> None:
-        found[i] = DRAWN["parity"](dark=bool(i % 2))
+        pictures[i] = DRAWN["parity"](dark=bool(i % 2))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found[i] == alone[i % 2] for i in range(4)] == [True] * 4
+    assert [pictures[i] == alone[i % 2] for i in range(4)] == [True] * 4

@@ -1,4 +1,4 @@
-"""Work in several processes: in order, bounded, with one thread each, and with an end."""
+"""Work in several processes: ordered results, bounded queue, one thread each, clean end."""
 
 import contextlib
 import os
@@ -59,19 +59,19 @@ import work
 from gattn.training.processes import WINDOW, in_order
 
 os.environ["PARENT"] = str(os.getpid())
-taken, found, ahead = 0, [], 0
+started, finished, ahead = 0, [], 0
 
 def tasks(count):
-    global taken
+    global started
     for number in range(count):
-        taken += 1
+        started += 1
         yield f"key {number}", number
 
 threads = torch.get_num_threads()
 for result in in_order(work.square, tasks(2000), 2):
-    found.append(result)
-    ahead = max(ahead, taken - len(found))
-keys, results = zip(*found)
+    finished.append(result)
+    ahead = max(ahead, started - len(finished))
+keys, results = zip(*finished)
 squares, processes, counts = zip(*results)
 print(list(keys) == [f"key {number}" for number in range(2000)])
 print(list(squares) == [number**2 for number in range(2000)], len(set(processes)), set(counts))
@@ -183,7 +183,7 @@ def test_a_signal_to_this_process_alone_ends_all(tmp_path, case, number):
 
 
 def wait_for(condition, seconds):
-    """Whether a condition becomes true in so many seconds."""
+    """Return True if a condition becomes true within this many seconds."""
     end = time.monotonic() + seconds
     while not (true := condition()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -191,7 +191,7 @@ def wait_for(condition, seconds):
 
 
 def runs(pid):
-    """Whether a process works: one that ended may wait for its parent to ask how."""
+    """Return True if a process is running: neither gone nor a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The report page in a browser: nothing fails, every picture loads, and it reads at every width.
+"""The report page in a browser: no errors, every picture loads, and it fits every width.
 
 Chromium and its driver come with ``apt-get install chromium chromium-driver``.
 """
@@ -29,13 +29,13 @@ PICTURE = b"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 200">
 
 TEXT_HEIGHTS = """
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-const found = [];
+const texts = [];
 while (walker.nextNode()) {
   const parent = walker.currentNode.parentElement;
   if (walker.currentNode.textContent.trim() && parent.getClientRects().length)
-    found.push([parseFloat(getComputedStyle(parent).fontSize), walker.currentNode.textContent]);
+    texts.push([parseFloat(getComputedStyle(parent).fontSize), walker.currentNode.textContent]);
 }
-return found;
+return texts;
 """
 PICTURES = """
 return [...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width]);
@@ -52,7 +52,7 @@ return [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll 
 
 
 def _facts(task: str) -> RunFacts:
-    """A run with all that can make a page too wide: long names, gaps, many targets, bad rows."""
+    """Return a run that can make a page too wide: long names, gaps, many targets, bad rows."""
     generator = torch.Generator().manual_seed(0)
     targets = 1 if task == "regression" else 12
     mean = torch.rand(150, targets, generator=generator, dtype=torch.float64)
@@ -90,7 +90,7 @@ def _facts(task: str) -> RunFacts:
 
 
 def _run_of_nodes(folder: Path) -> Path:
-    """The page of a run of nodes, with names that are long."""
+    """Write the page of a run of nodes with long names."""
     import networkx
 
     from gattn.nodes.runs.config import NodeRunSettings
@@ -98,9 +98,9 @@ def _run_of_nodes(folder: Path) -> Path:
     from gattn.nodes.settings import NodeSettings
 
     graph = networkx.planted_partition_graph(9, 8, 0.6, 0.02, seed=0)
-    for node, held in graph.nodes(data=True):
-        held.clear()
-        held["label"] = f"a class of <b>long</b> names, number {node // 8}"
+    for node, attributes in graph.nodes(data=True):
+        attributes.clear()
+        attributes["label"] = f"a class of <b>long</b> names, number {node // 8}"
     graph.graph.clear()
     path = folder / "a_network_with_a_very_long_name_that_nobody_ever_broke.gexf"
     networkx.write_gexf(graph, path)
@@ -153,7 +153,7 @@ def test_it_is_printed_dark_on_white(page: Path, browser: webdriver.Chrome) -> N
 
 
 def test_a_fault_is_seen(tmp_path: Path, browser: webdriver.Chrome) -> None:
-    """Each check finds what it is there for."""
+    """Each check detects the fault it checks for."""
     path = tmp_path / "bad.html"
     path.write_text(
         '<p style="width: 900px; font-size: 10px">small and wide</p><img src="data:image/png,x">'

@@ -1,4 +1,4 @@
-"""An interrupted training goes on from its last whole epoch and ends with the same bits."""
+"""An interrupted training resumes after its last complete epoch and gives the same bits."""
 
 import dataclasses
 import os
@@ -20,12 +20,12 @@ SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]  # 5 epochs of 
 
 
 class Stopped(Exception):
-    """What ends a training from within."""
+    """Exception that ends a training from within."""
 
 
 @pytest.fixture
 def whole(toy):
-    """The network and the history of a training that nothing interrupted."""
+    """Network and history of an uninterrupted training."""
     network = toy.network()
     return network, fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
 
@@ -46,11 +46,11 @@ def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
     saved = load_checkpoint(tmp_path / "checkpoint.pt")
     assert [record["epoch"] for record in saved["records"]] == [0, 1]  # of 5 batches each
-    taken, network = [], toy.network()
+    batches, network = [], toy.network()
     original = toy.train.batch
-    toy.train.batch = lambda positions: taken.append(positions) or original(positions)
+    toy.train.batch = lambda positions: batches.append(positions) or original(positions)
     history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    assert len(taken) == 3 * 5  # the two whole epochs are not repeated
+    assert len(batches) == 3 * 5  # the two whole epochs are not repeated
     assert toy.same(network, whole[0])
     assert without_seconds(history) == without_seconds(whole[1])
     assert history.chosen == whole[1].chosen

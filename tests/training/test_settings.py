@@ -1,4 +1,4 @@
-"""Settings go through TOML, and a wrong key is named with what was wanted and what came."""
+"""Settings are saved as TOML; a wrong key gives an error with the expected and actual value."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ ALLOWED = {"__future__", "gattn", "msgspec", "rich", "typer", *sys.stdlib_module
 
 
 def test_a_command_can_reject_its_arguments_without_torch() -> None:
-    """What is imported with the commands needs msgspec, Typer and Rich alone."""
+    """Importing the commands needs only msgspec, Typer and Rich."""
     package = Path(gattn.__file__).parent
     light = [path for name in LIGHT for path in (package / name).glob("*.py")]
     light += [package / name for name in LIGHT if name.endswith(".py")]

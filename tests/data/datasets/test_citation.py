@@ -1,4 +1,4 @@
-"""Citation networks: equal to PyG's reading of the same files, and strict about broken ones."""
+"""Citation networks: equal to PyG's result for the same files; broken files are rejected."""
 
 import shutil
 import warnings

@@ -16,7 +16,7 @@ CONTENT = b"smiles,y\nC,1\n"
 
 @pytest.fixture
 def served(tmp_path):
-    """A data set of one file, which a file:// address serves."""
+    """Data set of one file that a file:// URL serves."""
     server = tmp_path / "server"
     server.mkdir()
     (server / "a.csv").write_bytes(CONTENT)
@@ -75,7 +75,7 @@ def test_a_failed_download_leaves_nothing(served, tmp_path):
 
 
 def test_reads_no_more_than_it_expects(served, tmp_path, monkeypatch):
-    asked = []
+    sizes = []
 
     class Response:
         def __enter__(self):
@@ -85,12 +85,12 @@ def test_reads_no_more_than_it_expects(served, tmp_path, monkeypatch):
             return None
 
         def read(self, size):
-            asked.append(size)
+            sizes.append(size)
             return CONTENT
 
     monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response())
     raw_files(served, tmp_path / "root")
-    assert asked == [len(CONTENT) + 1]
+    assert sizes == [len(CONTENT) + 1]
 
 
 def test_without_download_a_missing_file_is_named(served, tmp_path):

@@ -1,4 +1,4 @@
-"""Edges of files become the graph of the same edges, and wrong files one clear error."""
+"""Edge files give the graph of their edges; wrong files give one clear error."""
 
 from pathlib import Path
 
@@ -43,9 +43,9 @@ def test_a_graph_of_a_mapped_array_is_that_of_the_array(tmp_path: Path, pairs: n
     path = tmp_path / "edges.npy"
     np.save(path, pairs)
     mapped = open_edges(path)
-    graph, wanted = Graph(mapped, NODES), Graph(torch.from_numpy(pairs), NODES)
-    for found, layout in zip(graph.layout[:6], wanted.layout[:6]):
-        assert torch.equal(found, layout)
+    graph, expected = Graph(mapped, NODES), Graph(torch.from_numpy(pairs), NODES)
+    for array, layout in zip(graph.layout[:6], expected.layout[:6]):
+        assert torch.equal(array, layout)
     mapped.zero_()
     assert np.array_equal(np.load(path), pairs)  # the file is not written to
 

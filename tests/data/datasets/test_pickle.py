@@ -1,4 +1,4 @@
-"""The reader of pickles takes numbers, and nothing else."""
+"""The pickle reader accepts numbers and rejects everything else."""
 
 import pickle
 import struct
@@ -33,7 +33,7 @@ def test_agrees_with_pickle_on_a_graph(pickles):
 
 
 class _Runs:
-    """Its pickle calls a function when it is loaded."""
+    """Object whose pickle calls a function when it is loaded."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments

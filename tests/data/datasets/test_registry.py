@@ -1,4 +1,4 @@
-"""The registry: complete, the same inside the wheel and in the source tree, and true."""
+"""The registry: complete, correct, and the same in the wheel and in the source tree."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""NeighborLoader: PyG's fields, graphs that are ready, the same batches with any threads."""
+"""NeighborLoader: PyG's fields, prepared graphs, the same batches with any thread count."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_batches_have_the_fields_of_pyg(data):
 
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, TransformerConv])
 def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
-    """The layers' graphs give the seeds what PyG's ``trim_to_layer`` gives them."""
+    """The graph of each layer gives the seeds the outputs of PyG's ``trim_to_layer``."""
     torch.manual_seed(0)
     layers = [kind(8, 8), kind(8, 4)]
     for batch in loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64):
@@ -131,12 +131,12 @@ def test_batches_of_given_positions_and_of_no_seeds(data):
 def test_edges_may_be_laid_out_and_features_lie_on_disk(data, tmp_path):
     np.save(tmp_path / "x.npy", data.x.numpy())
     x = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
-    held = Data(x=x, y=data.y)
+    stored = Data(x=x, y=data.y)
     graph = Graph(data.edge_index, NODES)
-    given = next(iter(loader_of(held, graph=graph)))
+    batch = next(iter(loader_of(stored, graph=graph)))
     plain = next(iter(loader_of(data)))
-    assert torch.equal(given.edge_index, plain.edge_index)
-    assert torch.equal(given.x, plain.x)
+    assert torch.equal(batch.edge_index, plain.edge_index)
+    assert torch.equal(batch.x, plain.x)
 
 
 def test_batches_move_with_their_graphs(data):
@@ -167,8 +167,8 @@ def test_types_of_nodes_and_edges():
         assert torch.equal(batch["paper"].n_id[:seeds], batch["paper"].input_id)
         for kind in kinds:
             nodes = batch[kind[0]].n_id, batch[kind[2]].n_id
-            found = torch.stack([ids[row] for ids, row in zip(nodes, batch[kind].edge_index)])
-            assert torch.equal(data[kind].edge_index[:, batch[kind].e_id], found)
+            edges = torch.stack([ids[row] for ids, row in zip(nodes, batch[kind].edge_index)])
+            assert torch.equal(data[kind].edge_index[:, batch[kind].e_id], edges)
             assert torch.equal(batch.graph[kind].edge_index, batch[kind].edge_index)
         last = batch.layer_graphs[-1]["author", "writes", "paper"]
         out = GATConv((4, 4), 2, add_self_loops=False)(

@@ -1,4 +1,4 @@
-"""Molecules: features that mean what their names say, and bad rows that are all reported."""
+"""Molecules: features match their names, and every bad row is reported."""
 
 import math
 
@@ -133,21 +133,24 @@ def test_the_cap_is_the_caller_s():
 
 
 def test_a_batch_equals_pyg_s():
-    found = read_smiles(AWKWARD, range(len(AWKWARD)))
-    ours, theirs = batch_molecules(found), Batch.from_data_list(found.graphs)
+    molecules = read_smiles(AWKWARD, range(len(AWKWARD)))
+    ours, theirs = batch_molecules(molecules), Batch.from_data_list(molecules.graphs)
     for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
         assert torch.equal(ours[key], theirs[key]), key
     assert ours.y.shape == (len(AWKWARD), 1)
-    assert torch.equal(batch_molecules(found.graphs).y, theirs.y)
+    assert torch.equal(batch_molecules(molecules.graphs).y, theirs.y)
     chosen = [5, 0, 5, -1]
-    ours, theirs = batch_molecules(found[chosen]), Batch.from_data_list([found[i] for i in chosen])
+    ours, theirs = (
+        batch_molecules(molecules[chosen]),
+        Batch.from_data_list([molecules[i] for i in chosen]),
+    )
     for key in ("x", "edge_index", "edge_attr", "batch", "ptr", "y"):
         assert torch.equal(ours[key], theirs[key]), key
 
 
 def test_a_batch_takes_what_was_read_and_refuses_the_rest():
-    found = read_smiles(["CC", "O"])
-    assert torch.equal(batch_molecules(found).x, batch_molecules(found.graphs).x)
+    molecules = read_smiles(["CC", "O"])
+    assert torch.equal(batch_molecules(molecules).x, batch_molecules(molecules.graphs).x)
     with pytest.raises(TypeError, match="molecules must hold Data objects; got str"):
         batch_molecules(["CC"])
 
@@ -268,12 +271,12 @@ def test_torch_and_pyg_take_it_as_a_data_set(five):
 
 
 def test_a_gap_stays_and_is_masked():
-    found = read_smiles(["C", "CC", "CCC"])
+    molecules = read_smiles(["C", "CC", "CCC"])
     y = torch.tensor([[1, math.nan], [math.nan, math.nan], [2, 3]])
-    found = Molecules(found.smiles, found.arrays, y, ("a", "b"), found.rows)
-    assert found.mask.tolist() == [[True, False], [False, False], [True, True]]
-    kept = found.labelled()
-    assert kept.smiles == ["C", "CCC"]
-    assert int(kept.mask.sum()) == 3
-    batch = batch_molecules(kept)
-    assert torch.equal(batch.y.isfinite(), kept.mask)
+    molecules = Molecules(molecules.smiles, molecules.arrays, y, ("a", "b"), molecules.rows)
+    assert molecules.mask.tolist() == [[True, False], [False, False], [True, True]]
+    labelled = molecules.labelled()
+    assert labelled.smiles == ["C", "CCC"]
+    assert int(labelled.mask.sum()) == 3
+    batch = batch_molecules(labelled)
+    assert torch.equal(batch.y.isfinite(), labelled.mask)

@@ -1,4 +1,4 @@
-"""Descriptors by remembered environments of atoms are those that RDKit computes afresh."""
+"""Descriptors from cached atom environments equal those that RDKit computes directly."""
 
 import numpy as np
 import pytest
@@ -27,10 +27,10 @@ def keys_of(*smiles: str) -> np.ndarray:
 
 def test_descriptors_are_those_of_rdkit():
     smiles = [*load_molecules("chembl2321810").smiles[::4], *ODD]
-    found = featurise(smiles)
-    assert not any(found.errors)
-    wanted = molecule_descriptors(smiles).numpy()
-    np.testing.assert_allclose(found.inputs.descriptors.numpy(), wanted, rtol=1e-6, atol=1e-6)
+    result = featurise(smiles)
+    assert not any(result.errors)
+    expected = molecule_descriptors(smiles).numpy()
+    np.testing.assert_allclose(result.inputs.descriptors.numpy(), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_the_order_of_atoms_does_not_matter():
@@ -68,10 +68,10 @@ def test_codes_of_atoms_and_bonds_are_not_mixed_up():
 @pytest.mark.parametrize("most", [0, 100])
 def test_an_environment_is_described_once_until_there_are_too_many(most, monkeypatch):
     monkeypatch.setattr("gattn.data.molecules.environments.MOST", most)
-    asked = []
+    described = []
 
     def describe(molecule):
-        asked.append(Chem.MolToSmiles(molecule))
+        described.append(Chem.MolToSmiles(molecule))
         return [(float(atom.GetAtomicNum()),) for atom in molecule.GetAtoms()]
 
     memory, smiles = AtomMemory(describe, 1), ["CCO", "OCC", "C#N"]
@@ -79,4 +79,4 @@ def test_an_environment_is_described_once_until_there_are_too_many(most, monkeyp
     for _ in range(2):
         rows = memory.rows(keys_of(*smiles), molecules, np.array([3, 3, 2]))
         assert rows.ravel().tolist() == [6, 6, 8, 8, 6, 6, 6, 7]
-    assert sorted(asked) == sorted(["C#N", "CCO"] * (1 if most else 2))
+    assert sorted(described) == sorted(["C#N", "CCO"] * (1 if most else 2))

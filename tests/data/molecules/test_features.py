@@ -1,4 +1,4 @@
-"""What atoms and bonds are described by."""
+"""Features of atoms and bonds."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_bonds_are_described_by_name():
 
 
 def _naive(smiles):
-    """Atoms, edges and bonds one by one."""
+    """Compute atom features, edges and bond features one by one."""
     molecule = plain(Chem.MolFromSmiles(smiles), smiles)
     atoms = [atom_features(atom) for atom in molecule.GetAtoms()]
     edges, bonds = [], []

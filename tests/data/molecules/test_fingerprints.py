@@ -1,4 +1,4 @@
-"""Fingerprints, their similarity, and what is built on it."""
+"""Fingerprints, their Tanimoto similarity, and the kernel ridge built on it."""
 
 import numpy as np
 import pytest
@@ -43,11 +43,11 @@ def test_ridge_is_scikit_learn_s():
 
 
 def test_ridge_beats_the_mean_on_measured_activity():
-    found = load_molecules("chembl2321810")
+    molecules = load_molecules("chembl2321810")
     split, prints, y = (
-        random_split(len(found), seed=0),
-        morgan_fingerprints(found.smiles),
-        found.y[:, 0],
+        random_split(len(molecules), seed=0),
+        morgan_fingerprints(molecules.smiles),
+        molecules.y[:, 0],
     )
     got = tanimoto_ridge(prints[split.train], y[split.train], prints[split.test])
     error = (got - y[split.test]).square().mean().sqrt().item()

@@ -1,4 +1,4 @@
-"""One identity for every writing of a molecule, and another one for every other molecule."""
+"""Identities: equal for every SMILES of a molecule, different between molecules."""
 
 import csv
 import random
@@ -12,7 +12,7 @@ from gattn.data.molecules.smiles import parse_smiles
 
 
 def writings(molecule, rng):
-    """Ten texts of one molecule: random, with hydrogens, with atom maps, in Kekulé's form."""
+    """Yield ten SMILES of a molecule: random, with hydrogens, with atom maps, Kekulé form."""
     mapped, full, kekule = Chem.Mol(molecule), Chem.AddHs(molecule), Chem.Mol(molecule)
     mapped_full = Chem.Mol(full)
     for some in (mapped, mapped_full):
@@ -61,7 +61,7 @@ def test_molecules_of_medicinal_chemistry_have_one_identity():
 
 @pytest.mark.parametrize("name", ["bbbp", "esol", "freesolv", "tox21", "hiv"])
 def test_molecules_of_moleculenet_have_one_identity(real_data, name):
-    """A hundred molecules of each set, ten writings of each."""
+    """A hundred molecules of each data set, ten SMILES of each."""
     record = get_dataset(name)
     rng = random.Random(2)
     with (real_data / record.folder / record.files[0].name).open(newline="") as file:

@@ -1,4 +1,4 @@
-"""Atoms and bonds that are looked up by kind have the features that RDKit's tell one by one."""
+"""Features looked up by kind of atom or bond equal those computed one by one with RDKit."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def packed(smiles):
 def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
     monkeypatch.setattr(building, "READ", read)
     builder, molecules = packed([*ODD, *load_molecules("chembl2321810").smiles[::20], *ODD])
-    held = builder.pack()
+    result = builder.pack()
     atoms = [atom_features(atom) for molecule in molecules for atom in molecule.GetAtoms()]
     bonds = [bond_features(bond) for molecule in molecules for bond in molecule.GetBonds()]
     ends = [
@@ -41,11 +41,11 @@ def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
         for molecule in molecules
         for bond in molecule.GetBonds()
     ]
-    np.testing.assert_array_equal(held.atoms.table[held.atoms.order], np.float32(atoms))
-    np.testing.assert_array_equal(held.bonds.table[held.bonds.order], np.float32(bonds))
-    np.testing.assert_array_equal(held.ends, np.int32(ends))
+    np.testing.assert_array_equal(result.atoms.table[result.atoms.order], np.float32(atoms))
+    np.testing.assert_array_equal(result.bonds.table[result.bonds.order], np.float32(bonds))
+    np.testing.assert_array_equal(result.ends, np.int32(ends))
     sizes = [(molecule.GetNumAtoms(), molecule.GetNumBonds()) for molecule in molecules]
-    np.testing.assert_array_equal(held.sizes, np.int32(sizes).T)
+    np.testing.assert_array_equal(result.sizes, np.int32(sizes).T)
 
 
 def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
@@ -53,23 +53,23 @@ def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
     molecule.GetAtomWithIdx(2).SetIsAromatic(True)  # as between rings that are so together
     builder.add(Chem.MolFromSmiles("C1CCCCC1"), "C1CCCCC1")
     builder.add(molecule, "C1CCCCC1.c1ccccc1")
-    held = builder.pack().atoms
-    wanted = np.float32([atom_features(atom) for atom in molecule.GetAtoms()])
-    np.testing.assert_array_equal(held.table[held.order][6:], wanted)
+    atoms = builder.pack().atoms
+    expected = np.float32([atom_features(atom) for atom in molecule.GetAtoms()])
+    np.testing.assert_array_equal(atoms.table[atoms.order][6:], expected)
 
 
 def test_counted_descriptors_are_rdkits_also_of_a_polymer():
     builder, molecules = packed([*ODD, "CC" * 400, "NC(=O)" * 200])
     columns = [DESCRIPTORS.index(name) for name in COUNTED]
-    found = descriptor_rows(molecules, builder.skeletons())[:, columns]
-    wanted = np.float32([descriptor_row(molecule) for molecule in molecules])[:, columns]
-    np.testing.assert_array_equal(found, wanted)
+    rows = descriptor_rows(molecules, builder.skeletons())[:, columns]
+    expected = np.float32([descriptor_row(molecule) for molecule in molecules])[:, columns]
+    np.testing.assert_array_equal(rows, expected)
 
 
 def test_no_molecules_are_no_rows():
     builder, _ = packed([])
-    held, skeletons = builder.pack(), builder.skeletons()
-    assert held.atoms.order.shape == (0,)
-    assert held.ends.shape == skeletons.ends.shape == (0, 2)
-    assert held.sizes.shape == (2, 0)
-    assert held.unpack().smiles == []
+    result, skeletons = builder.pack(), builder.skeletons()
+    assert result.atoms.order.shape == (0,)
+    assert result.ends.shape == skeletons.ends.shape == (0, 2)
+    assert result.sizes.shape == (2, 0)
+    assert result.unpack().smiles == []

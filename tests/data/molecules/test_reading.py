@@ -31,13 +31,13 @@ def test_a_long_report_is_cut_but_not_lost():
 
 
 def test_skipped_rows_leave_targets_in_step():
-    found = read_smiles(["C", "C1", "CC", "N"], [1, 2, None, 4], on_error="skip")
-    assert found.smiles == ["C", "CC", "N"]
-    assert found.rows == (0, 2, 3)
-    assert found.y[:, 0].tolist()[::2] == [1, 4]
-    assert math.isnan(found.y[1, 0])
-    assert found.labelled().smiles == ["C", "N"]
-    assert [bad.row for bad in found.bad] == [1]
+    molecules = read_smiles(["C", "C1", "CC", "N"], [1, 2, None, 4], on_error="skip")
+    assert molecules.smiles == ["C", "CC", "N"]
+    assert molecules.rows == (0, 2, 3)
+    assert molecules.y[:, 0].tolist()[::2] == [1, 4]
+    assert math.isnan(molecules.y[1, 0])
+    assert molecules.labelled().smiles == ["C", "N"]
+    assert [bad.row for bad in molecules.bad] == [1]
 
 
 def test_options_are_checked():
@@ -50,8 +50,8 @@ def test_options_are_checked():
 
 
 def test_targets_that_are_texts_are_read_as_cells_are(tmp_path):
-    found = read_smiles(["C", "CC", "CCC"], ["1.5", "−2", "NA"])  # type: ignore[list-item]
-    assert found.y[:2, 0].tolist() == [1.5, -2]
+    molecules = read_smiles(["C", "CC", "CCC"], ["1.5", "−2", "NA"])  # type: ignore[list-item]
+    assert molecules.y[:2, 0].tolist() == [1.5, -2]
     for text in ("1,008", "1_000", ">10"):
         with pytest.raises(ValueError, match=f"None or NaN; row 1 is {text!r}"):
             read_smiles(["C", "CC"], ["1", text])  # type: ignore[list-item]
@@ -62,10 +62,10 @@ def test_targets_that_are_texts_are_read_as_cells_are(tmp_path):
 
 
 def test_an_empty_list_is_ordinary():
-    found = read_smiles([])
-    assert len(found) == 0
-    assert found.y.shape == (0, 0)
-    batch = batch_molecules(found.graphs)
+    molecules = read_smiles([])
+    assert len(molecules) == 0
+    assert molecules.y.shape == (0, 0)
+    batch = batch_molecules(molecules.graphs)
     assert batch.x.shape == (0, len(ATOM_FEATURES))
     assert batch.edge_index.shape == (2, 0)
     assert batch.ptr.tolist() == [0]
@@ -77,20 +77,20 @@ CSV = "id,smiles,a,b\n1,CCO,1.5,\n\n2, CC ,NaN,-2e3\n3,C,na,0\n"
 def test_reads_a_csv(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode())
-    found = read_csv(path, smiles="smiles", targets=["b", "a"])
-    assert found.smiles == ["CCO", "CC", "C"]
-    assert found.targets == ("b", "a")
+    molecules = read_csv(path, smiles="smiles", targets=["b", "a"])
+    assert molecules.smiles == ["CCO", "CC", "C"]
+    assert molecules.targets == ("b", "a")
     expected = torch.tensor([[math.nan, 1.5], [-2000, math.nan], [0, math.nan]])
-    torch.testing.assert_close(found.y, expected, equal_nan=True)
+    torch.testing.assert_close(molecules.y, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_recognises_what_separates_the_columns(tmp_path, separator):
     path = tmp_path / "a.csv"
     path.write_text(CSV.replace(",", separator))
-    found = read_csv(path, smiles="smiles", targets=["b"])
-    assert found.smiles == ["CCO", "CC", "C"]
-    assert found.y[1:].flatten().tolist() == [-2000, 0]
+    molecules = read_csv(path, smiles="smiles", targets=["b"])
+    assert molecules.smiles == ["CCO", "CC", "C"]
+    assert molecules.y[1:].flatten().tolist() == [-2000, 0]
 
 
 def test_a_quoted_header_and_separators_inside_cells_are_read(tmp_path):
@@ -131,9 +131,9 @@ def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
     assert "broken.csv" in str(caught.value)
     (bad,) = caught.value.bad
     assert (bad.row, bad.line) == (row, line)
-    found = read_csv(path, smiles="smiles", targets=["y"], on_error="skip")
-    assert [bad.row for bad in found.bad] == [row]
-    assert row not in found.rows
+    molecules = read_csv(path, smiles="smiles", targets=["y"], on_error="skip")
+    assert [bad.row for bad in molecules.bad] == [row]
+    assert row not in molecules.rows
 
 
 @pytest.mark.parametrize(
@@ -168,32 +168,32 @@ def test_csv_options_are_checked(tmp_path):
 
 
 def test_chembl2321810_is_whole():
-    found = load_molecules("CHEMBL2321810")
-    assert len(found) == 1017
-    assert found.y.shape == (1017, 1)
-    assert found.y.isfinite().all()
-    assert found.y.mean().item() == pytest.approx(7.03, abs=2)
+    molecules = load_molecules("CHEMBL2321810")
+    assert len(molecules) == 1017
+    assert molecules.y.shape == (1017, 1)
+    assert molecules.y.isfinite().all()
+    assert molecules.y.mean().item() == pytest.approx(7.03, abs=2)
     # The first line of each file of the pair: compound 1520012 and its activity.
-    assert found.smiles[0] == "O=S(=O)(Nc1cccs1)c2ccc(Oc3ccccc3c4ccccc4)c(c2)C#N"
-    assert found.y[0, 0].item() == pytest.approx(5.48)
+    assert molecules.smiles[0] == "O=S(=O)(Nc1cccs1)c2ccc(Oc3ccccc3c4ccccc4)c(c2)C#N"
+    assert molecules.y[0, 0].item() == pytest.approx(5.48)
 
 
 @pytest.mark.parametrize(
     ("name", "count", "bad", "tasks"), [("esol", 1128, 0, 1), ("freesolv", 642, 0, 1)]
 )
 def test_moleculenet(real_data, name, count, bad, tasks):
-    found = load_molecules(name, real_data, download=False)
-    assert (len(found), len(found.bad), found.y.shape[1]) == (count, bad, tasks)
-    assert found.y.isfinite().all()
+    molecules = load_molecules(name, real_data, download=False)
+    assert (len(molecules), len(molecules.bad), molecules.y.shape[1]) == (count, bad, tasks)
+    assert molecules.y.isfinite().all()
     if name == "esol":
-        assert [g.smiles for g in found.graphs if g.edge_index.shape == (2, 0)] == ["C"]
+        assert [g.smiles for g in molecules.graphs if g.edge_index.shape == (2, 0)] == ["C"]
 
 
 def test_moleculenet_with_molecules_that_rdkit_refuses(real_data):
     with pytest.raises(MoleculeError, match="11 bad"):
         load_molecules("bbbp", real_data, download=False)
-    found = load_molecules("bbbp", real_data, download=False, on_error="skip")
-    assert (len(found), len(found.bad)) == (2039, 11)
+    molecules = load_molecules("bbbp", real_data, download=False, on_error="skip")
+    assert (len(molecules), len(molecules.bad)) == (2039, 11)
 
 
 def test_a_citation_network_holds_no_molecules():

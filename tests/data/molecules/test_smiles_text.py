@@ -1,4 +1,4 @@
-"""What a cell of SMILES holds: a name, a CXSMILES extension, a second molecule, or no SMILES."""
+"""Cells of SMILES that hold a name, a CXSMILES extension, a second molecule or no SMILES."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Configurations: the same label however a molecule is written, another one for another isomer."""
+"""Configurations: equal for every SMILES of a molecule, different between stereoisomers."""
 
 import itertools
 
@@ -29,7 +29,7 @@ PAIRS = {
 
 
 def _rows(smiles):
-    """The atoms of a molecule, and its bonds, whatever their order."""
+    """Return the sorted features of a molecule's atoms and bonds."""
     graph = smiles_to_data(smiles)
     return sorted(graph.x.tolist()), sorted(graph.edge_attr.tolist())
 
@@ -62,16 +62,16 @@ def test_symmetric_atoms_have_one_label():
 
 
 def test_nine_inositols_have_nine_graphs():
-    """The isomers of six centres that differ in nothing but configurations, as a ring of labels."""
-    found = set()
+    """Isomers that differ only in the configurations of six centres, as rings of labels."""
+    rings = set()
     for tags in itertools.product(("@", "@@"), repeat=6):
         text = "O[C{}H]1[C{}H](O)[C{}H](O)[C{}H](O)[C{}H](O)[C{}H]1O".format(*tags)
         molecule = Chem.MolFromSmiles(text)
         labels = configurations(molecule).atoms
         ring = [labels.get(i, "none") for i in molecule.GetRingInfo().AtomRings()[0]]
         turns = [ring[i:] + ring[:i] for i in range(6)]
-        found.add(min(map(tuple, turns + [turn[::-1] for turn in turns])))
-    assert len(found) == 9
+        rings.add(min(map(tuple, turns + [turn[::-1] for turn in turns])))
+    assert len(rings) == 9
 
 
 def test_groups_that_say_what_is_unknown_have_no_label():

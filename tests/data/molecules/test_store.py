@@ -1,4 +1,4 @@
-"""Molecules in a file: equal when they come back, refused when stale, broken or something else."""
+"""Saved molecules: equal after loading; stale, damaged and foreign files are rejected."""
 
 import hashlib
 import json
@@ -52,9 +52,9 @@ def _same(ours, theirs):
 
 
 def test_what_was_saved_comes_back(path, tmp_path):
-    found = _read(path)
-    assert found.bad
-    for i, mols in enumerate((found, found[:0], read_smiles([]), found[[2, 2]])):
+    molecules = _read(path)
+    assert molecules.bad
+    for i, mols in enumerate((molecules, molecules[:0], read_smiles([]), molecules[[2, 2]])):
         mols.save(tmp_path / f"{i}.any")
         _same(Molecules.load(tmp_path / f"{i}.any"), mols)
     names = sorted(file.name for file in tmp_path.iterdir())
@@ -62,7 +62,7 @@ def test_what_was_saved_comes_back(path, tmp_path):
 
 
 def _without(monkeypatch):
-    """Parsing fails from here on: what is read comes from the cache."""
+    """Make parsing fail, so that molecules can only come from the cache."""
 
     def refuse(*_):
         raise AssertionError("it was parsed again")
@@ -142,7 +142,7 @@ def test_registered_data_are_cached(tmp_path, monkeypatch):
 
 
 def _altered(content, metadata=None, **changes):
-    """Write a saved file again with some arrays changed, and with the checksums of the new ones."""
+    """Rewrite a saved file with some arrays changed and their checksums updated."""
     arrays = load(content)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "altered")
@@ -246,7 +246,7 @@ def test_loading_needs_no_rdkit(path, tmp_path):
 
 
 def test_features_that_change_get_a_new_version():
-    """Whoever changes what an atom or a bond is described by raises FEATURISER, then this pair."""
+    """A change of the atom or bond features needs a new FEATURISER and an update of this pair."""
     digest = hashlib.sha256()
     for text in ("C[C@H](N)C(=O)[O-]", "F/C=C/F", "c1cc[nH]c1", "C#N", "[Na+].[Cl-]"):
         graph = smiles_to_data(text)

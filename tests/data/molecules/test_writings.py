@@ -1,4 +1,4 @@
-"""A molecule is the same however it is written: atoms, bonds, fingerprints and descriptors."""
+"""Every SMILES of a molecule has the same atoms, bonds, fingerprints and descriptors."""
 
 import random
 
@@ -36,7 +36,7 @@ MOLECULES = [
 
 
 def _differences(molecules, count):
-    """The number of writings read, and what differs in any: exactly, nothing may."""
+    """Return the number of SMILES read, and every exact difference between them."""
     groups = [writings(text, count) for text in molecules]
     texts = [writing.text for group in groups for writing in group]
     packed = read_packed(texts, max_atoms=1000, canonical=False)
@@ -44,13 +44,13 @@ def _differences(molecules, count):
     graphs, counts = packed.molecules.unpack(), packed.counts.unpack()
     wrong, start = [], 0
     for group in groups:
-        known = graphs[start]
-        bonds = _bonds(known, range(len(known["x"])))
+        reference = graphs[start]
+        bonds = _bonds(reference, range(len(reference["x"])))
         for place, (text, atoms) in enumerate(group[1:], start + 1):
             graph = graphs[place]
             same = {
                 "atoms": len(atoms) == len(graph["x"])
-                and torch.equal(graph["x"], known["x"][atoms]),
+                and torch.equal(graph["x"], reference["x"][atoms]),
                 "bonds": _bonds(graph, atoms) == bonds,
                 "counts": torch.equal(counts[place], counts[start]),
                 "descriptors": (packed.descriptors[place] == packed.descriptors[start]).all(),
@@ -61,7 +61,7 @@ def _differences(molecules, count):
 
 
 def _bonds(graph, atoms):
-    """What each pair of atoms, under their numbers in the source, is joined by."""
+    """Return the bond features of each pair of atoms, numbered as in the source."""
     ends = [(atoms[i], atoms[j]) for i, j in graph["edge_index"].t().tolist()]
     return dict(zip(ends, graph["edge_attr"].tolist(), strict=True))
 

@@ -1,4 +1,4 @@
-"""Tables: every row in order, whatever the encoding, separator, quoting and number of cells."""
+"""Tables: every row in order, for any encoding, separator, quoting and number of cells."""
 
 import csv
 import io
@@ -44,14 +44,14 @@ def test_what_csv_writes_is_read_back(
     table = open_table(path, ["smiles", "b"])
     assert table.columns == ("smiles", "b", "c")
     assert table.separator == separator
-    found = list(table.rows())
-    assert len(found) == len(rows) == table.count()
-    for made, row in zip(found, rows, strict=True):
+    parsed = list(table.rows())
+    assert len(parsed) == len(rows) == table.count()
+    for parsed_row, row in zip(parsed, rows, strict=True):
         is_filled = bool("".join(row[3:]).strip())
-        assert bool(made.problem) == (len(row) < 3 or is_filled)
+        assert bool(parsed_row.problem) == (len(row) < 3 or is_filled)
         last = separator.join(row[2:]) if is_filled else (*row, "")[2]
-        assert made.cells == [*row[:2], last]
-        assert len(made.cells) == 3
+        assert parsed_row.cells == [*row[:2], last]
+        assert len(parsed_row.cells) == 3
 
 
 @settings(deadline=None)
@@ -61,11 +61,11 @@ def test_bytes_of_any_kind_are_a_table_or_one_clear_error(tmp_path_factory, cont
     try:
         rows = list(open_table(path, ["smiles"], encoding=encoding).rows())
     except ValueError as error:
-        said = str(error)
+        message = str(error)
     else:
         assert all(len(row.cells) == 2 for row in rows)
-        said = f"{path}: {rows[0].cells[0]}"
-    assert said.startswith(str(path))
+        message = f"{path}: {rows[0].cells[0]}"
+    assert message.startswith(str(path))
 
 
 @settings(deadline=None)
@@ -144,13 +144,13 @@ def test_what_cannot_be_a_table_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is a folder; wanted a CSV file"):
         open_table(tmp_path)
     path = tmp_path / "table.csv"
-    for content, told in {
+    for content, message in {
         b"PK\x03\x04\x14\0": "a zip archive, as workbooks of Excel are; save it as a CSV file",
         b"\xd0\xcf\x11\xe0\xa1": "a workbook of an old Excel",
         b"\x1f\x8b\x08": "compressed by gzip",
     }.items():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             open_table(path, ["smiles"])
     path.write_text("smiles,error\nC,1\n")
     with pytest.raises(ValueError, match="there is no encoding 'base64'"):  # it is none of text
@@ -186,8 +186,8 @@ def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline
     path = tmp_path / "table.csv"
     lines = [declared, f"smiles{separator}y", f"CO{separator}1", "", f"CN{separator}2", ""]
     path.write_bytes(newline.join(lines).encode(encoding))
-    for wanted in ([], ["smiles", "y"]):
-        table = open_table(path, wanted)
+    for columns in ([], ["smiles", "y"]):
+        table = open_table(path, columns)
         assert (table.columns, table.separator) == (("smiles", "y"), separator)
         assert [(row.line, row.cells) for row in table.rows()] == [
             (3, ["CO", "1"]),
@@ -216,7 +216,7 @@ def test_lines_of_spaces_are_no_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("a.feather", b"ARROW1\0\0", r"a Feather file; .*CSV.*read_feather\(FILE\).to_csv"),
         ("a.csv", b"ARROW1\0\0", r"is a Feather file; write pandas.read_feather"),
@@ -235,9 +235,9 @@ def test_lines_of_spaces_are_no_rows(tmp_path):
     ],
 )
 @pytest.mark.parametrize("encoding", [None, "latin-1"])
-def test_files_of_other_kinds_are_named(tmp_path, name, content, told, encoding):
+def test_files_of_other_kinds_are_named(tmp_path, name, content, message, encoding):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         open_table(tmp_path / name, ["smiles"], encoding=encoding)
 
 

@@ -1,4 +1,4 @@
-"""Numbers in cells: the pattern of each, the decision over a column, and the sentence about it."""
+"""Numbers in cells: the pattern of each cell, the decision per column, and its message."""
 
 import math
 
@@ -158,21 +158,21 @@ def test_a_column_names_its_pattern_and_the_option_that_reads_it(cells, kind, op
     column = read_numbers(cells)
     pattern = next(pattern for pattern in column.patterns if pattern.kind == kind)
     assert cells[pattern.place] == pattern.example
-    told = pattern.sentence("in line {}".format, command_option, "label")
-    assert f"as {pattern.example!r} in line {pattern.place}" in told
+    sentence = pattern.sentence("in line {}".format, command_option, "label")
+    assert f"as {pattern.example!r} in line {pattern.place}" in sentence
     if options is None:
-        assert "--" not in told
+        assert "--" not in sentence
     else:
-        assert options in told
+        assert options in sentence
 
 
 def test_points_among_decimal_commas_are_named():
     column = read_numbers(["1.5", "2"], NumberFormat(decimal=","))
-    told = column.patterns[0].sentence("in line {}".format, command_option)
-    assert "as '1.5' in line 0 (--decimal . reads it)" in told
+    sentence = column.patterns[0].sentence("in line {}".format, command_option)
+    assert "as '1.5' in line 0 (--decimal . reads it)" in sentence
     column = read_numbers(["1.008", "2,5"], NumberFormat(decimal=","))
-    told = column.patterns[0].sentence("in line {}".format, command_option)
-    assert "as '1.008' in line 0 (--decimal , --thousands . reads it)" in told
+    sentence = column.patterns[0].sentence("in line {}".format, command_option)
+    assert "as '1.008' in line 0 (--decimal , --thousands . reads it)" in sentence
 
 
 def test_what_an_option_reads_is_read_to_the_end():
@@ -224,9 +224,9 @@ def test_points_that_may_be_thousands_are_a_doubt():
     column = read_numbers(["48", "960", "1.008", "1.200"])
     assert column.values.tolist() == [48, 960, 1.008, 1.2]
     (doubt,) = column.doubts
-    told = doubt.sentence("in line {}".format, command_option, "label")
-    assert "2 labels have a point that may separate thousands, as '1.008' in line 2" in told
-    assert "it was read as 1.008; --decimal , --thousands . reads them" in told
+    sentence = doubt.sentence("in line {}".format, command_option, "label")
+    assert "2 labels have a point that may separate thousands, as '1.008' in line 2" in sentence
+    assert "it was read as 1.008; --decimal , --thousands . reads them" in sentence
     for cells in (["48.000", "960.000", "1.200"], ["48", "960", "1.2"], ["48", "1960", "1.200"]):
         assert not read_numbers(cells).doubts
 
