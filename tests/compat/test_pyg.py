@@ -16,11 +16,11 @@ X, EDGES = torch.randn(4, 8), torch.tensor([[0, 1, 2], [1, 2, 2]])
 
 def _without(monkeypatch, name):
     """Layers that are made from now on lack the name, as those of another PyG would."""
-    given = MessagePassing.__init__
+    original = MessagePassing.__init__
 
-    @functools.wraps(given)
+    @functools.wraps(original)
     def init(self, *args, **options):
-        given(self, *args, **options)
+        original(self, *args, **options)
         del self.__dict__[name]
 
     monkeypatch.setattr(MessagePassing, "__init__", init)
@@ -56,9 +56,9 @@ def test_what_is_not_there_is_not_carried_along(monkeypatch, name):
 def test_every_kind_of_hook_is_seen():
     """PyG lets users register a hook on each of these; a copy of a layer has those of the first."""
     registers = [name for name in dir(MessagePassing) if name.startswith("register_")]
-    own = [name for name in registers if name not in dir(torch.nn.Module)]
-    assert len(own) == len(pyg_internals.EDGE_HOOKS)
-    for register in own:
+    edge_hooks = [name for name in registers if name not in dir(torch.nn.Module)]
+    assert len(edge_hooks) == len(pyg_internals.EDGE_HOOKS)
+    for register in edge_hooks:
         layer = nn.GATConv(8, 4)
         handle = getattr(layer, register)(lambda *args: None)
         equation = register.removeprefix("register_").split("_forward_")[0]

@@ -161,25 +161,25 @@ def test_indices_are_32_bit_where_they_fit(sizes, dtype):
 @CASES
 def test_incidence(case):
     graph = case.graph()
-    found = graph.incidence()
-    assert graph.incidence() is found
+    incidence = graph.incidence()
+    assert graph.incidence() is incidence
     number = torch.arange(graph.num_edges)
-    wanted = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
-    assert found.size == wanted.size
-    assert torch.equal(found.edge_index, wanted.edge_index)
-    assert torch.equal(found.transpose().transpose().edge_index, wanted.edge_index)
-    assert torch.equal(found.in_degree(), wanted.in_degree())
+    expected = Graph(torch.stack([number, graph.edge_index[1]]), (graph.num_edges, graph.num_dst))
+    assert incidence.size == expected.size
+    assert torch.equal(incidence.edge_index, expected.edge_index)
+    assert torch.equal(incidence.transpose().transpose().edge_index, expected.edge_index)
+    assert torch.equal(incidence.in_degree(), expected.in_degree())
 
 
 @CASES
 def test_by_destination(case):
     """The same edges: only their numbers are others, and a second time not even these."""
     graph = case.graph()
-    found = graph.by_destination()
-    assert graph.by_destination() is found
-    assert_same_graph(found, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
-    assert torch.equal(found.layout.perm.long(), torch.arange(graph.num_edges))
-    assert found.by_destination() is found
+    ordered = graph.by_destination()
+    assert graph.by_destination() is ordered
+    assert_same_graph(ordered, Graph(case.edge_index[:, graph.layout.perm.long()], case.size))
+    assert torch.equal(ordered.layout.perm.long(), torch.arange(graph.num_edges))
+    assert ordered.by_destination() is ordered
     part = Graph.from_layout(graph.layout, edge_offset=5)
     assert part.by_destination().edge_offset == 5
 
@@ -545,8 +545,8 @@ def test_with_self_loops(case):
     rest = case.edge_index[:, source != destination]
     assert torch.equal(looped.edge_index, torch.cat([rest, nodes.expand(2, -1)], dim=1))
     assert looped.size == graph.size
-    kept = torch.arange(graph.num_edges) if looped.kept_edges is None else looped.kept_edges
-    assert torch.equal(case.edge_index[:, kept], rest)
+    kept_edges = torch.arange(graph.num_edges) if looped.kept_edges is None else looped.kept_edges
+    assert torch.equal(case.edge_index[:, kept_edges], rest)
     again = looped.with_self_loops()
     assert torch.equal(again.edge_index, looped.edge_index)
 
@@ -585,13 +585,13 @@ def elsewhere(monkeypatch):
 
 @CASES
 def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
-    wanted = Graph(case.edge_index, case.size)
+    expected = Graph(case.edge_index, case.size)
     monkeypatch.setattr(cpu, "serves", lambda device: False)
-    found = Graph(case.edge_index, case.size)
-    assert_same_graph(found, wanted)
-    looped = found.with_self_loops()
-    assert torch.equal(looped.edge_index, wanted.with_self_loops().edge_index)
-    for graph in (found, looped, found.transpose(), looped.transpose()):
+    result = Graph(case.edge_index, case.size)
+    assert_same_graph(result, expected)
+    looped = result.with_self_loops()
+    assert torch.equal(looped.edge_index, expected.with_self_loops().edge_index)
+    for graph in (result, looped, result.transpose(), looped.transpose()):
         layout = graph.layout
         for transposed, offsets in ((False, layout.rowptr), (True, layout.colptr)):
             assert stats.max_degree(layout, transposed) >= int(stats.largest(offsets))
@@ -629,10 +629,10 @@ def test_the_largest_degrees_go_along_to_a_device():
 def test_the_largest_degrees_are_bounds(case):
     graph = case.graph()
     others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
-    for known in (graph, *others, graph.with_self_loops().transpose(), graph.to("meta").to("meta")):
-        if known.device.type == "cpu":
-            bounds = known.in_degree(), known.out_degree()
-            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(known))] == [1, 1]
+    for each in (graph, *others, graph.with_self_loops().transpose(), graph.to("meta").to("meta")):
+        if each.device.type == "cpu":
+            bounds = each.in_degree(), each.out_degree()
+            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(each))] == [1, 1]
     blocks = gattn.graphs.bipartite([2, 0, 1], [3, 9, 4])
     assert blocks.layout.stats[:2].tolist() == [4, 2]
     assert gattn.graphs.complete([0, 0]).layout.stats[:2].tolist() == [0, 0]
@@ -657,9 +657,9 @@ def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
 
 def test_compiled_code_tells_nothing_of_its_layouts():
     source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
-    made = torch.ops.gattn.build_layout(source, destination, 3, 3)
-    assert len(made) == len(Layout._fields)
-    assert made[6].numel() == made[7].numel() == 0
+    fields = torch.ops.gattn.build_layout(source, destination, 3, 3)
+    assert len(fields) == len(Layout._fields)
+    assert fields[6].numel() == fields[7].numel() == 0
 
 
 @pytest.mark.parametrize(("edges", "message"), [
@@ -758,10 +758,10 @@ def with_and_without_kernels(request, monkeypatch):
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("write", UNCOUNTED)
 def test_writes_that_torch_does_not_count_are_seen(write, view, with_and_without_kernels):
-    given = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
-    edges, version = VIEWS[view](given), None
+    edge_index = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
+    edges, version = VIEWS[view](edge_index), None
     layer, x = gattn.nn.GATConv(5, 3), torch.randn(4, 5)
-    for new in (given.flip(0), given.roll(1), given, given[:, [1, 0, 2, 3, 4]]):
+    for new in (edge_index.flip(0), edge_index.roll(1), edge_index, edge_index[:, [1, 0, 2, 3, 4]]):
         before = as_graph(edges, 4)
         assert as_graph(edges, 4) is before
         version = edges._version
@@ -793,8 +793,8 @@ def test_uncounted_writes_to_what_names_segments_are_seen():
     for name, named, new in (("index", index, [1, 0, 0, 0]), ("ptr", ptr, [0, 1, 4])):
         readout(x, **{name: named}, dim_size=2)
         named.numpy()[:] = new
-        found = readout(x, **{name: named}, dim_size=2)
-        assert torch.equal(found, readout(x, **{name: named.clone()}, dim_size=2)), name
+        result = readout(x, **{name: named}, dim_size=2)
+        assert torch.equal(result, readout(x, **{name: named.clone()}, dim_size=2)), name
 
 
 def test_uncounted_writes_to_edge_types_are_seen():
@@ -1035,8 +1035,8 @@ def test_threads_share_the_memory():
                 for k, tensor in enumerate(tensors):
                     graph = as_graph(tensor, 4, self_loops=k % 2 == 0)
                     assert graph.size == (4, 4)
-                    own = torch.tensor([[k % 4], [0]])
-                    assert as_graph(own, 4).edge_index.tolist() == own.tolist()
+                    edge_index = torch.tensor([[k % 4], [0]])
+                    assert as_graph(edge_index, 4).edge_index.tolist() == edge_index.tolist()
         except Exception as error:
             errors.append(error)
 

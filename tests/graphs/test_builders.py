@@ -38,9 +38,9 @@ def assert_consistent(graph):
     """The layout is the one that sorting its edges gives."""
     source, destination = graph.edge_index
     expected = reference.build(source, destination, graph.num_src, graph.num_dst)
-    for name, got, wanted in zip(expected._fields[:6], graph.layout, expected):
-        assert got.dtype == wanted.dtype, name
-        assert torch.equal(got, wanted), name
+    for name, index, expected_index in zip(expected._fields[:6], graph.layout, expected):
+        assert index.dtype == expected_index.dtype, name
+        assert torch.equal(index, expected_index), name
     assert graph.num_edges == source.numel()
 
 
@@ -135,15 +135,15 @@ def test_band_and_bipartite_are_checked():
 def brute_grid(shape, offsets, batch):
     cells = list(itertools.product(*map(range, shape)))
     number = {cell: position for position, cell in enumerate(cells)}
-    found, kinds = [], []
+    edges, kinds = [], []
     for b in range(batch):
         for cell in cells:
             for kind, offset in enumerate(offsets):
                 other = tuple(c + o for c, o in zip(cell, offset))
                 if other in number:
-                    found.append((b * len(cells) + number[other], b * len(cells) + number[cell]))
+                    edges.append((b * len(cells) + number[other], b * len(cells) + number[cell]))
                     kinds.append(kind)
-    return found, kinds
+    return edges, kinds
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])
@@ -284,16 +284,16 @@ def test_knn_and_radius_are_checked():
 def test_networkx_both_ways():
     for case in awkward_graphs():
         graph = case.graph()
-        made = graphs.to_networkx(graph)
+        converted = graphs.to_networkx(graph)
         if case.size[0] != case.size[1]:
-            sources = [node for node, part in made.nodes(data="bipartite") if part == 0]
+            sources = [node for node, part in converted.nodes(data="bipartite") if part == 0]
             assert len(sources) == case.size[0]
-            assert made.number_of_nodes() == sum(case.size)
+            assert converted.number_of_nodes() == sum(case.size)
             continue
-        again = graphs.from_networkx(made)
+        again = graphs.from_networkx(converted)
         assert again.size == graph.size
         assert sorted(pairs(again)) == sorted(pairs(graph))
-        by_key = {key: (j, i) for j, i, key in made.edges(keys=True)}
+        by_key = {key: (j, i) for j, i, key in converted.edges(keys=True)}
         assert [by_key[key] for key in range(graph.num_edges)] == pairs(graph)
 
 
@@ -316,9 +316,9 @@ def test_features_of_a_networkx_graph_lie_along_its_edges(make):
     graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
     assert weight.shape == (graph.num_edges, 1)
     order = list(stored.nodes)
-    for (source, destination), found in zip(pairs(graph), weight.flatten().tolist()):
+    for (source, destination), value in zip(pairs(graph), weight.flatten().tolist()):
         ends = order[source], order[destination]
-        assert found == next(iter(w["weight"] for *e, w in WEIGHTED if set(e) == set(ends)))
+        assert value == next(iter(w["weight"] for *e, w in WEIGHTED if set(e) == set(ends)))
     both = graphs.edge_features(stored, ["weight", "kind"], default=-1, dtype=torch.float64)
     assert both[:, 0].tolist() == weight.flatten().tolist()
     assert set(both[:, 1].tolist()) == {7.0, -1.0}
@@ -404,8 +404,8 @@ def test_packed_sequences_attend_as_padded_ones():
     q, k, v = (t.unflatten(1, (2, 4)) for t in (q, k, v))
     out = gattn.functional.dot_product_attention(q, k, v, graph).flatten(1)
     out = graphs.unpack(layer.out_proj(out), sizes)
-    wanted, _ = layer(x, x, x, key_padding_mask=~tokens, need_weights=False)
-    torch.testing.assert_close(graphs.pack(out, sizes)[0], wanted[tokens])
+    expected, _ = layer(x, x, x, key_padding_mask=~tokens, need_weights=False)
+    torch.testing.assert_close(graphs.pack(out, sizes)[0], expected[tokens])
     (grad,) = torch.autograd.grad(out.sum(), x)
     assert torch.equal(grad.abs().sum(2) > 0, tokens)
     assert torch.equal(graphs.pack(x, tokens.long())[0], x[tokens])  # a tokenizer's mask
@@ -501,9 +501,9 @@ def test_a_batch_of_small_graphs_is_known_as_one():
     for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
         assert torch.equal(graph.layout.graph_ptr, ptr.int())
         assert stats.band_density(graph.layout) is None
-    own = ptr.int()
-    batch = graphs.from_batch(edges, own)
-    own.zero_()
+    int32_ptr = ptr.int()
+    batch = graphs.from_batch(edges, int32_ptr)
+    int32_ptr.zero_()
     assert torch.equal(batch.layout.graph_ptr, ptr.int())
     assert batch.to("meta").layout.graph_ptr.shape == ptr.shape
     incidence = batch.incidence()
@@ -519,9 +519,9 @@ def test_virtual_node():
     graph = gattn.Graph(torch.tensor([[1, 0], [0, 1]]), 3)
     index = torch.tensor([0, 0, 2])
     expected = [(1, 0), (0, 1), (0, 3), (1, 3), (2, 5), (3, 0), (3, 1), (5, 2)]
-    made = graphs.virtual_node(graph, index, 3)
-    assert pairs(made) == expected
-    assert made.size == (6, 6)
+    extended = graphs.virtual_node(graph, index, 3)
+    assert pairs(extended) == expected
+    assert extended.size == (6, 6)
     assert networkx.diameter(graphs.to_networkx(graphs.virtual_node(graphs.band([9], 1)))) == 2
     with pytest.raises(ValueError, match="must be square"):
         graphs.virtual_node(graphs.bipartite([1], [2]))

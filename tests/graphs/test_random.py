@@ -15,14 +15,14 @@ def test_small_ones_are_regular_symmetric_and_connected(seed):
     for nodes, degree in SMALL:
         graph = graphs.expander([nodes], degree, seed=seed)
         pairs = [tuple(pair) for pair in graph.edge_index.t().tolist()]
-        wanted = min(degree + nodes * degree % 2, max(nodes - 1, 0))
+        expected_degree = min(degree + nodes * degree % 2, max(nodes - 1, 0))
         assert graph.size == (nodes, nodes)
-        assert graph.in_degree().tolist() == [wanted] * nodes
+        assert graph.in_degree().tolist() == [expected_degree] * nodes
         assert len(set(pairs)) == len(pairs)
         assert {pair[::-1] for pair in pairs} == set(pairs)
         assert all(source != destination for source, destination in pairs)
         assert pairs == sorted(pairs, key=lambda pair: pair[::-1])
-        if wanted >= 2:
+        if expected_degree >= 2:
             assert networkx.is_connected(networkx.Graph(pairs))
 
 

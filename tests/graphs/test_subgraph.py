@@ -30,7 +30,7 @@ def test_ranges_hold_every_edge_once():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ((torch.tensor([[0], [1]]), 0, 1), TypeError, "graph must be a gattn.Graph"),
         ((band([4], 1), -1, 2), ValueError, "start must be >= 0; got -1"),
@@ -40,6 +40,6 @@ def test_ranges_hold_every_edge_once():
         ((Graph(torch.tensor([[0], [1]]), (4, 3)), 0, 1), ValueError, "same nodes at both ends"),
     ],
 )
-def test_bad_input_gets_one_clear_error(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_bad_input_gets_one_clear_error(arguments, error, message):
+    with pytest.raises(error, match=message):
         in_subgraph(*arguments)

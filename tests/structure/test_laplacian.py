@@ -59,8 +59,8 @@ def test_the_largest_entry_is_positive():
 def test_pyg_agrees_up_to_signs():
     theirs = AddLaplacianEigenvectorPE(3, is_undirected=True)
     expected = theirs(Data(edge_index=TREE, num_nodes=8)).laplacian_eigenvector_pe
-    found = laplacian_eigenvectors(TREE, 8, k=3)
-    torch.testing.assert_close(found.abs(), expected.abs().double(), atol=1e-5, rtol=0)
+    result = laplacian_eigenvectors(TREE, 8, k=3)
+    torch.testing.assert_close(result.abs(), expected.abs().double(), atol=1e-5, rtol=0)
 
 
 def test_how_edges_are_given_does_not_matter():
@@ -73,9 +73,9 @@ def test_how_edges_are_given_does_not_matter():
 
 def test_it_is_equivariant_where_eigenvalues_differ():
     order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    found = laplacian_eigenvectors(order.argsort()[TREE], 8, k=4)
+    result = laplacian_eigenvectors(order.argsort()[TREE], 8, k=4)
     expected = laplacian_eigenvectors(TREE, 8, k=4)[order]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-10)
 
 
 def test_a_batch_gives_what_each_graph_gives_alone():
@@ -103,9 +103,9 @@ def test_both_solvers_choose_the_same_vectors(graph, monkeypatch):
     """Also where eigenvalues coincide, as all but one of an even ring's do."""
     expected = laplacian_eigenvectors(graph, k=4)
     monkeypatch.setattr(laplacian, "DENSE_LIMIT", 5)
-    found = laplacian_eigenvectors(graph, k=4)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
-    assert torch.equal(laplacian_eigenvectors(graph, k=4), found)
+    result = laplacian_eigenvectors(graph, k=4)
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-9)
+    assert torch.equal(laplacian_eigenvectors(graph, k=4), result)
 
 
 def test_a_basis_does_not_depend_on_how_a_space_is_spanned():
@@ -121,8 +121,8 @@ def test_long_chains():
     vectors = laplacian_eigenvectors(chain, nodes, k=3)
     matrix = _matrix(Graph(chain, nodes))
     value = (vectors * (matrix @ vectors)).sum(0)
-    wanted = 1 - torch.cos(torch.pi * torch.arange(1, 4) / (nodes - 1))
-    torch.testing.assert_close(value, wanted, rtol=1e-6, atol=1e-10)
+    expected = 1 - torch.cos(torch.pi * torch.arange(1, 4) / (nodes - 1))
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-10)
     torch.testing.assert_close(matrix @ vectors, vectors * value, rtol=0, atol=1e-9)
 
 

@@ -18,8 +18,8 @@ def test_networkx_agrees(directed, max_length):
     for source, lengths in networkx.all_pairs_shortest_path_length(plain, cutoff=max_length):
         for destination, length in lengths.items():
             expected[destination, source] = length
-    found = path_lengths(graph, over, max_length)
-    assert torch.equal(found.view(14, 14), expected)
+    result = path_lengths(graph, over, max_length)
+    assert torch.equal(result.view(14, 14), expected)
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -30,27 +30,29 @@ def test_features_are_the_mean_over_all_shortest_paths(directed, max_length):
     attr = torch.randn(graph.num_edges, 2, dtype=torch.float64, requires_grad=True)
     place = {pair: at for at, pair in enumerate(map(tuple, graph.edge_index.t().tolist()))}
     over = graphs.complete([12])
-    length, found = path_features(graph, over, attr, max_length)
+    length, features = path_features(graph, over, attr, max_length)
     assert torch.equal(length, path_lengths(graph, over, max_length))
-    wanted, several = torch.zeros_like(found), 0
+    expected, several = torch.zeros_like(features), 0
     for at, (source, destination) in enumerate(over.edge_index.t().tolist()):
         steps = int(length[at])
         if 0 < steps <= max_length:
             paths = list(networkx.all_shortest_paths(plain, source, destination))
             several += len(paths) > 1 and steps > 1
             ways = [attr[[place[pair] for pair in pairwise(path)]] for path in paths]
-            wanted[at, :steps] = torch.stack(ways).mean(0)
+            expected[at, :steps] = torch.stack(ways).mean(0)
     assert max_length == 1 or several
-    torch.testing.assert_close(found, wanted)
-    grad = torch.randn_like(found)
-    torch.testing.assert_close(*(torch.autograd.grad(out, attr, grad) for out in (found, wanted)))
+    torch.testing.assert_close(features, expected)
+    grad = torch.randn_like(features)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(out, attr, grad) for out in (features, expected))
+    )
 
 
 def test_doubled_edges_are_two_paths():
     double, attr = torch.tensor([[0, 0], [1, 1]]), torch.tensor([[1.0], [3.0]])
-    length, found = path_features(double, Graph(double[:, :1], 2), attr, 2)
+    length, features = path_features(double, Graph(double[:, :1], 2), attr, 2)
     assert length.tolist() == [1]
-    assert found.tolist() == [[[2.0], [0.0]]]
+    assert features.tolist() == [[[2.0], [0.0]]]
 
 
 def test_in_the_order_of_the_edges_that_ask():
@@ -64,9 +66,9 @@ def test_empty_graphs():
     none = torch.empty(2, 0, dtype=torch.long)
     assert path_lengths(none, Graph(none, 0), 3).shape == (0,)
     assert path_lengths(none, graphs.complete([2]), 3).tolist() == [0, 4, 4, 0]
-    length, found = path_features(none, graphs.complete([2]), torch.ones(0, 3), 2)
+    length, features = path_features(none, graphs.complete([2]), torch.ones(0, 3), 2)
     assert length.tolist() == [0, 3, 3, 0]
-    assert torch.equal(found, torch.zeros(4, 2, 3))
+    assert torch.equal(features, torch.zeros(4, 2, 3))
     assert path_features(none, Graph(none, 0), torch.ones(0, 3), 2)[1].shape == (0, 2, 3)
 
 

@@ -16,8 +16,10 @@ def test_they_are_the_diagonals_of_powers(steps):
     matrix[EDGES[0], EDGES[1]] = weight
     walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1e-9)
     powers = [torch.linalg.matrix_power(walk, step).diagonal() for step in range(1, steps + 1)]
-    found = return_probabilities(EDGES, 6, steps=steps, edge_weight=weight)
-    torch.testing.assert_close(found.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
+    probabilities = return_probabilities(EDGES, 6, steps=steps, edge_weight=weight)
+    torch.testing.assert_close(
+        probabilities.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
@@ -29,15 +31,17 @@ def test_between_nodes_they_are_the_entries_of_powers(steps):
     over = Graph(torch.tensor([[0, 3, 0, 4, 5, 1, 0], [3, 0, 3, 2, 5, 5, 0]]), 6)
     source, destination = over.edge_index
     powers = [torch.linalg.matrix_power(walk, step)[destination, source] for step in range(steps)]
-    found = walk_probabilities(EDGES, over, steps=steps, edge_weight=weight)
-    torch.testing.assert_close(found.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
+    probabilities = walk_probabilities(EDGES, over, steps=steps, edge_weight=weight)
+    torch.testing.assert_close(
+        probabilities.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_of_a_node_and_itself_they_are_those_of_return():
     loops = Graph(torch.arange(5).expand(2, -1), 5)
-    found = walk_probabilities(EDGES, loops, steps=4)
-    assert torch.equal(found[:, 1:], return_probabilities(EDGES, 5, steps=3))
-    assert found[:, 0].tolist() == [1] * 5
+    probabilities = walk_probabilities(EDGES, loops, steps=4)
+    assert torch.equal(probabilities[:, 1:], return_probabilities(EDGES, 5, steps=3))
+    assert probabilities[:, 0].tolist() == [1] * 5
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG's matrix
@@ -61,8 +65,8 @@ def test_empty_graphs():
     assert torch.equal(return_probabilities(none, 3, steps=2), torch.zeros(3, 2))
     assert return_probabilities(none, 0, steps=2).shape == (0, 2)
     assert walk_probabilities(none, Graph(none, 0), steps=2).shape == (0, 2)
-    found = walk_probabilities(none, graphs.complete([2]), steps=2)
-    assert found.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
+    probabilities = walk_probabilities(none, graphs.complete([2]), steps=2)
+    assert probabilities.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
 
 
 def test_memory_follows_the_edges():
@@ -70,8 +74,8 @@ def test_memory_follows_the_edges():
     nodes = 20_000
     ahead = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
     edges = torch.cat([ahead, ahead.flip(0)], dim=1)
-    found = return_probabilities(edges, nodes, steps=4)
-    torch.testing.assert_close(found[nodes // 2], torch.tensor([0, 0.5, 0, 0.375]))
+    probabilities = return_probabilities(edges, nodes, steps=4)
+    torch.testing.assert_close(probabilities[nodes // 2], torch.tensor([0, 0.5, 0, 0.375]))
 
 
 def test_bad_input_gets_one_clear_error():

@@ -46,9 +46,9 @@ def test_the_given_data_stays_as_it_was():
 @pytest.mark.parametrize("x", [None, torch.ones(4), torch.ones(4, 2)])
 def test_without_a_name_they_are_appended_to_the_features(x):
     data = transforms.AddRandomWalkPE(5, attr_name=None)(_data(x=x))
-    own = 0 if x is None else x.view(4, -1).shape[1]
-    assert data.x.shape == (4, own + 5)
-    assert torch.equal(data.x[:, own:], return_probabilities(EDGES, 4, steps=5))
+    width = 0 if x is None else x.view(4, -1).shape[1]
+    assert data.x.shape == (4, width + 5)
+    assert torch.equal(data.x[:, width:], return_probabilities(EDGES, 4, steps=5))
 
 
 def test_weights_of_edges_are_used():
@@ -104,9 +104,9 @@ def test_near_pairs_alone():
 def test_expanders_are_batched_as_edges_are(virtual):
     """The second graph is a node without edges, whose target is no row of a node."""
     alone = Data(edge_index=EDGES[:, :0], num_nodes=1, x=torch.ones(1, 3), y=torch.ones(1, 1))
-    given = [_data(x=torch.ones(4, 3), y=torch.zeros(1, 1)), alone]
+    data_list = [_data(x=torch.ones(4, 3), y=torch.zeros(1, 1)), alone]
     transform = transforms.AddExpander(2, num_virtual_nodes=virtual, seed=1)
-    batch = Batch.from_data_list([transform(data) for data in given])
+    batch = Batch.from_data_list([transform(data) for data in data_list])
     assert batch.num_nodes == 5 + 2 * virtual
     assert batch.y.tolist() == [[0.0], [1.0]]
     assert batch.x.sum(1).tolist() == [3.0] * 4 + [0.0] * virtual + [3.0] + [0.0] * virtual
