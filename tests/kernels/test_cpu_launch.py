@@ -42,31 +42,31 @@ def test_what_a_kernel_does_not_take_is_refused():
 
 
 def test_a_field_without_a_value_is_refused():
-    given = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
+    fields = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
     with pytest.raises(TypeError, match="edge_dot needs a value for its field channels, key_h"):
-        cpu.Launcher("edge_dot", given)
+        cpu.Launcher("edge_dot", fields)
     with pytest.raises(TypeError, match=r"there is no C\+\+ kernel edge_dott: it has "):
-        cpu.Launcher("edge_dott", given)
+        cpu.Launcher("edge_dott", fields)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 300_001])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_checksum_sees_every_element_and_its_place(size, dtype):
     x = torch.arange(size, dtype=dtype) * 4096
-    found = cpu.checksum(x)
+    checksum = cpu.checksum(x)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    assert cpu.checksum(x.clone()) == found
+    assert cpu.checksum(x.clone()) == checksum
     torch.set_num_threads(threads)
     assert cpu.checksum(torch.zeros(size + 1, dtype=dtype)) != cpu.checksum(x * 0)
     for at in {0, size // 2, size - 1} if size else ():
         changed = x.clone()
         changed[at] += 1
-        assert cpu.checksum(changed) != found
+        assert cpu.checksum(changed) != checksum
     for one, other in {(0, 1), (0, size - 1), (size // 2, size - 1)} if size > 2 else ():
         swapped = x.clone()
         swapped[[one, other]] = x[[other, one]]
-        assert cpu.checksum(swapped) != found
+        assert cpu.checksum(swapped) != checksum
     assert len({cpu.checksum(x.roll(k)) for k in range(min(size, 50))}) == min(size, 50)
 
 
@@ -92,12 +92,12 @@ print(faults() - before)
 
 def faults_of_five_steps(**environment):
     """Of steps that each fill 12 x 4 MiB and free them, in a process of their own."""
-    own = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
-    found = subprocess.run(
-        [sys.executable, "-c", STEPS], env=own | environment, capture_output=True, text=True,
+    inherited = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
+    process = subprocess.run(
+        [sys.executable, "-c", STEPS], env=inherited | environment, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    return int(found.stdout)
+    return int(process.stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")

@@ -90,10 +90,10 @@ def run(
     operator: Operator, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, backend: str
 ) -> list:
     """The output and the gradient with respect to every input."""
-    given = {name: t.to(dtype).detach().requires_grad_() for name, t in tensors.items()}
+    inputs = {name: t.to(dtype).detach().requires_grad_() for name, t in tensors.items()}
     torch.manual_seed(3)
-    out = operator(given, g, **options, backend=backend)
-    grads = torch.autograd.grad(out, list(given.values()), gradient_of(out))
+    out = operator(inputs, g, **options, backend=backend)
+    grads = torch.autograd.grad(out, list(inputs.values()), gradient_of(out))
     return [out.detach(), *grads]
 
 
@@ -110,17 +110,17 @@ def check(
     tensors = operator.inputs(g, heads, channels, seed=2, **(dims or {}))
     exact = run(operator, g, tensors, options, torch.float64, "reference")
     plain = run(operator, g, tensors, options, dtype, "reference")
-    found = run(operator, g, tensors, options, dtype, "triton")
+    results = run(operator, g, tensors, options, dtype, "triton")
     scale = max([x.abs().max().item() for x in exact if x.numel()], default=0.0)
-    for x, p, f in zip(exact, plain, found, strict=True):
+    for x, p, f in zip(exact, plain, results, strict=True):
         assert f.dtype == dtype
         assert f.shape == x.shape
         if x.numel():
             error = (f.double() - x).abs().max().item()
-            own = (p.double() - x).abs().max().item()
+            reference_error = (p.double() - x).abs().max().item()
             # in float64 the reference rounds as well, by as many terms as a row has
             units = 64 if dtype == torch.float64 else 16
-            assert error <= 2 * own + units * torch.finfo(dtype).eps * scale
+            assert error <= 2 * reference_error + units * torch.finfo(dtype).eps * scale
 
 
 class Case(NamedTuple):
@@ -233,12 +233,12 @@ def test_weights_of_edges_on_runs():
 @pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])
 def test_terms_of_edges_that_need_no_gradient(name):
     g, operator = graph("plain"), OPERATORS[name]
-    tensors, found = operator.inputs(g, 2, 5), {}
+    tensors, gradients = operator.inputs(g, 2, 5), {}
     for term in TERMS:
         tensors[term].requires_grad_(False)
     for backend in ("reference", "triton"):
-        found[backend] = operator.gradients(tensors, g, backend=backend)
-    torch.testing.assert_close(found["triton"], found["reference"])
+        gradients[backend] = operator.gradients(tensors, g, backend=backend)
+    torch.testing.assert_close(gradients["triton"], gradients["reference"])
 
 
 def test_a_number_that_is_not_finite_stays_in_its_block():
@@ -318,8 +318,8 @@ def test_what_is_known_of_the_largest_degree(name, max_degree):
     other = graph("plain")
     note_degree(other, 5)
     tensors = operator.inputs(g, 2, 4)
-    found = [run(operator, x, tensors, {}, torch.float32, "triton") for x in (g, other)]
-    for here, there in zip(*found):
+    results = [run(operator, x, tensors, {}, torch.float32, "triton") for x in (g, other)]
+    for here, there in zip(*results):
         assert torch.equal(here, there)
 
 
@@ -345,12 +345,12 @@ def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
 
     nodes = [torch.arange(size, device=DEVICE) for size in (m, n)]
     complete = torch.cartesian_prod(*reversed(nodes)).t().flip(0).contiguous()
-    given = list(complete), [random(768, m), random(768, n) // 32], random((n, 1, 4))
-    given = *given, random((m, 1, 4))
+    inputs = list(complete), [random(768, m), random(768, n) // 32], random((n, 1, 4))
+    inputs = *inputs, random((m, 1, 4))
     torch._dynamo.reset()
     with torch.no_grad():
-        wanted, found = both(*given), torch.compile(both, fullgraph=True)(*given)
-    torch.testing.assert_close(found, wanted)
+        expected, result = both(*inputs), torch.compile(both, fullgraph=True)(*inputs)
+    torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
@@ -530,13 +530,13 @@ def test_cuda_graph(case):
     g = graph("hub")
     tensors = case.operator.inputs(g, 4, 16, **case.dims)
     options = {k: v for k, v in case.options.items() if k != "dropout"}
-    want = run(case.operator, g, tensors, options, torch.float32, "triton")
-    given = {name: t.detach().float().requires_grad_() for name, t in tensors.items()}
-    grad = gradient_of(want[0])
+    expected = run(case.operator, g, tensors, options, torch.float32, "triton")
+    inputs = {name: t.detach().float().requires_grad_() for name, t in tensors.items()}
+    grad = gradient_of(expected[0])
 
     def step():
-        out = case.operator(given, g, **options, backend="triton")
-        return [out.detach(), *torch.autograd.grad(out, list(given.values()), grad)]
+        out = case.operator(inputs, g, **options, backend="triton")
+        return [out.detach(), *torch.autograd.grad(out, list(inputs.values()), grad)]
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -549,7 +549,7 @@ def test_cuda_graph(case):
     for t in got:
         t.fill_(torch.nan)
     captured.replay()
-    assert all(torch.equal(a, b) for a, b in zip(want, got, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(expected, got, strict=True))
 
 
 SANITIZED = """

@@ -53,14 +53,14 @@ def test_blocks_of_a_multiprocessor():
 )
 def test_a_sample_keeps_its_figures(heads, channels, path, dtype, family, most):
     shape = aot.ShapeClass(heads, channels, dtype, sass.DEGREES[path], False, path)
-    for found in sass.read(shape, [family]):
-        assert found["spills"] == 0
-        assert found["blocks"] >= 2
-        for loop in found["loops"]:
+    for figures in sass.read(shape, [family]):
+        assert figures["spills"] == 0
+        assert figures["blocks"] >= 2
+        for loop in figures["loops"]:
             assert loop["is_wide"]
             assert loop["per_128_bytes"] <= most
             assert loop["barriers"] == 0
-            if path == "graphs" and "forward" in found["kernel"]:
+            if path == "graphs" and "forward" in figures["kernel"]:
                 assert loop["in_flight"] >= 8
 
 

@@ -48,12 +48,12 @@ def test_edge_weights_reach_every_layer(v2):
     torch.testing.assert_close(model(x, edge_index, edge_weight=weight), expected)
 
 
-def kept_for_the_backward(model, x, graph):
+def saved_for_backward(model, x, graph):
     """Bytes that autograd keeps, and what comes out: the output and all gradients."""
-    kept = []
+    saved_bytes = []
 
     def pack(tensor):
-        kept.append(tensor.nbytes)
+        saved_bytes.append(tensor.nbytes)
         return tensor
 
     x.grad = None
@@ -62,17 +62,17 @@ def kept_for_the_backward(model, x, graph):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         out = model(x, graph)
     out.square().sum().backward()
-    return sum(kept), [out.detach(), x.grad, *(p.grad for p in model.parameters())]
+    return sum(saved_bytes), [out.detach(), x.grad, *(p.grad for p in model.parameters())]
 
 
 @pytest.mark.parametrize("v2", [False, True])
 def test_checkpointed_layers_keep_their_inputs_and_give_the_same_bits(v2):
     graph, x = Graph(torch.randint(200, (2, 900)), 200), torch.randn(200, 6, requires_grad=True)
-    found = []
+    results = []
     for checkpoint in (False, True):
         torch.manual_seed(0)
         model = GAT(6, 32, 3, 5, dropout=0.4, heads=4, v2=v2, checkpoint=checkpoint)
-        found.append(kept_for_the_backward(model, x, graph))
-    (plain, expected), (less, got) = found
+        results.append(saved_for_backward(model, x, graph))
+    (plain, expected), (less, got) = results
     assert less < 0.4 * plain
     assert all(torch.equal(mine, other) for mine, other in zip(got, expected))

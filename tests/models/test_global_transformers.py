@@ -88,8 +88,10 @@ def test_a_converted_model(beside_pyg, pair):
     torch.testing.assert_close(converted(x, EDGES, one), expected)
     assert calls == [1]
     torch.testing.assert_close(converted.state_dict(), pair[1].state_dict())
-    held = {id(parameter) for parameter in converted.parameters()}
-    assert {id(p) for name in ("params1", "params2") for p in getattr(converted, name, [])} <= held
+    parameter_ids = {id(parameter) for parameter in converted.parameters()}
+    assert {
+        id(p) for name in ("params1", "params2") for p in getattr(converted, name, [])
+    } <= parameter_ids
 
 
 def test_a_convolution_that_somebody_looks_into_runs_as_pygs(beside_pyg):
@@ -109,7 +111,7 @@ def test_a_convolution_that_somebody_looks_into_runs_as_pygs(beside_pyg):
 
 
 def test_explained_as_pygs(beside_pyg):
-    found = []
+    masks = []
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "log_probs"}
     for model in _pair(beside_pyg, "SGFormer"):
         torch.manual_seed(0)
@@ -118,8 +120,8 @@ def test_explained_as_pygs(beside_pyg):
             model_config=config,
         )  # fmt: skip
         x = beside_pyg.draw(6, 6)
-        found.append(explainer(x, EDGES, batch=torch.zeros(6, dtype=torch.int64)).edge_mask)
-    torch.testing.assert_close(*found)
+        masks.append(explainer(x, EDGES, batch=torch.zeros(6, dtype=torch.int64)).edge_mask)
+    torch.testing.assert_close(*masks)
 
 
 def test_another_local_layer(beside_pyg):

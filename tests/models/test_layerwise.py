@@ -104,7 +104,7 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "said"),
+    ("change", "error", "message"),
     [
         ({"model": GAT(6, 8, 2)}, ValueError, "evaluation mode"),
         ({"model": [GATConv(6, 8)]}, ValueError, "evaluation mode"),
@@ -126,11 +126,16 @@ def test_arrays_in_memory_and_on_disk_give_the_same_bits(hub, tmp_path):
         ({"out": np.broadcast_to(np.zeros(8), (4, 8))}, ValueError, "read-only"),
     ],
 )  # fmt: skip
-def test_bad_input_gets_one_clear_error(change, error, said):
+def test_bad_input_gets_one_clear_error(change, error, message):
     graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]), 4)
-    given = {"model": GAT(6, 8, 2).eval(), "x": torch.randn(4, 6), "graph": graph, "batch_edges": 4}
-    with pytest.raises(error, match=said):
-        layerwise_inference(**given | change)
+    arguments = {
+        "model": GAT(6, 8, 2).eval(),
+        "x": torch.randn(4, 6),
+        "graph": graph,
+        "batch_edges": 4,
+    }
+    with pytest.raises(error, match=message):
+        layerwise_inference(**arguments | change)
 
 
 def test_the_result_is_not_written_over_what_is_read():
