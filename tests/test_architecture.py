@@ -44,12 +44,12 @@ def _running(tree: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def modules() -> dict[str, Module]:
-    found = {}
+    parsed = {}
     for path in sorted((ROOT / "gattn").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = Module(name, ast.parse(path.read_text("utf-8")))
-    return found
+        parsed[name] = Module(name, ast.parse(path.read_text("utf-8")))
+    return parsed
 
 
 def _is_private(name: str) -> bool:
@@ -91,7 +91,7 @@ def private_uses() -> set[str]:
     every = modules()
     definitions = {name: _defined(module) for name, module in every.items()}
     ours = set().union(*definitions.values())
-    found = set()
+    uses = set()
     for here, module in every.items():
         aliases = {}
         for bound, there, name in module.imports:
@@ -102,7 +102,7 @@ def private_uses() -> set[str]:
             if not _may_see(here, full if is_module else there) or (
                 _is_private(name) and not is_module
             ):
-                found.add(f"{here}: {full}")
+                uses.add(f"{here}: {full}")
             aliases[bound] = full
         for node in ast.walk(module.tree):
             if not (isinstance(node, ast.Attribute) and _is_private(node.attr)):
@@ -113,22 +113,22 @@ def private_uses() -> set[str]:
             if base in aliases:  # a module, class or function of another file
                 full = f"{aliases[base]}.{node.attr}"
                 if not (full in every or _is_compiled(full)) or not _may_see(here, full):
-                    found.add(f"{here}: {full}")
+                    uses.add(f"{here}: {full}")
             elif base in ("self", "cls"):  # one's own, or inherited
                 continue
             elif node.attr in ours - definitions[here]:
-                found.add(f"{here}: .{node.attr}")  # of an object that another file made
-    return found
+                uses.add(f"{here}: .{node.attr}")  # of an object that another file made
+    return uses
 
 
 def imports() -> dict[str, set[str]]:
     """The modules of gattn that each imports, wherever in the file."""
     every = modules()
-    found: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for here, module in every.items():
         targets = {f"{t}.{n}" if f"{t}.{n}" in every else t for _, t, n in module.imports}
-        found[here] = {target for target in targets if target in every and target != here}
-    return found
+        imported[here] = {target for target in targets if target in every and target != here}
+    return imported
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -166,7 +166,7 @@ def test_a_circle_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "code", "found"),
+    ("here", "code", "expected"),
     [
         ("nn.x", "from gattn.graph import _memory", "gattn.graph._memory"),
         ("nn.x", "from gattn.data import _files", "gattn.data._files"),
@@ -182,7 +182,7 @@ def test_a_circle_is_found() -> None:
     ],
 )
 def test_a_private_use_is_found(
-    monkeypatch: pytest.MonkeyPatch, here: str, code: str, found: str | None
+    monkeypatch: pytest.MonkeyPatch, here: str, code: str, expected: str | None
 ) -> None:
     sources = {
         "gattn.graph": "_memory = 1\nclass Graph:\n    def _build(self): ...",
@@ -194,4 +194,4 @@ def test_a_private_use_is_found(
     }
     parsed = {name: Module(name, ast.parse(text)) for name, text in sources.items()}
     monkeypatch.setitem(globals(), "modules", lambda: parsed)
-    assert private_uses() == ({f"gattn.{here}: {found}"} if found else set())
+    assert private_uses() == ({f"gattn.{here}: {expected}"} if expected else set())

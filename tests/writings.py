@@ -27,12 +27,12 @@ def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
     left = plain_atoms(source, smiles)
     place = {atom: i for i, atom in enumerate(left)}
     draw = random.Random(f"{smiles} {seed}")
-    found = [Writing(smiles, list(range(len(left))))]
+    written = [Writing(smiles, list(range(len(left))))]
     for number in range(count):
         habit = HABITS[number % len(HABITS)]
         text, order = _write(source, habit, draw)
-        found.append(Writing(text, [place[atom] for atom in order if atom in place]))
-    return found
+        written.append(Writing(text, [place[atom] for atom in order if atom in place]))
+    return written
 
 
 def _says_the_same(source: Chem.Mol, text: str, order: list[int]) -> bool:
