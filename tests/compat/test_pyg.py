@@ -1,4 +1,4 @@
-"""gattn's layers give what they gave where a private name of PyG is gone."""
+"""gattn's layers give the same results where a private name of PyG is missing."""
 
 import copy
 import functools
@@ -15,7 +15,7 @@ X, EDGES = torch.randn(4, 8), torch.tensor([[0, 1, 2], [1, 2, 2]])
 
 
 def _without(monkeypatch, name):
-    """Layers that are made from now on lack the name, as those of another PyG would."""
+    """Remove the name from every new layer, as in another version of PyG."""
     original = MessagePassing.__init__
 
     @functools.wraps(original)

@@ -74,7 +74,7 @@ def assert_same_layout(layout, expected):
 def assert_same_graph(one, other):
     assert one.size == other.size
     assert one.num_edges == other.num_edges
-    for a, b in zip(one.layout[:6], other.layout[:6]):
+    for a, b in zip(one.layout[:6], other.layout[:6], strict=True):
         assert torch.equal(a, b)
 
 
@@ -112,7 +112,7 @@ def test_builders_agree_on_a_larger_graph(name):
     destination = (torch.rand(200_000, generator=generator) ** 3 * 2000).long()
     one = builder(name)(source, destination, 3000, 2000)
     other = reference.build(source, destination, 3000, 2000)
-    for field, a, b in zip(one._fields, one, other):
+    for field, a, b in zip(one._fields, one, other, strict=True):
         assert torch.equal(a, b), field
 
 
@@ -173,7 +173,7 @@ def test_incidence(case):
 
 @CASES
 def test_by_destination(case):
-    """The same edges: only their numbers are others, and a second time not even these."""
+    """Edges stay the same and are renumbered; ordering twice changes nothing."""
     graph = case.graph()
     ordered = graph.by_destination()
     assert graph.by_destination() is ordered
@@ -303,7 +303,7 @@ def test_the_default_device_changes_nothing(device):
 
 
 def test_torch_jit_trace_is_refused():
-    """It would write empty memory into the program in place of the layout."""
+    """A trace would store empty memory in the program in place of the layout."""
     edges, score = torch.tensor([[0, 1], [1, 1]]), torch.randn(2, 1)
     with pytest.raises(RuntimeError, match=r"gattn does not run under torch\.jit\.trace"):
         torch.jit.trace(lambda a, e: F.edge_softmax(a, Graph(e, 2)), (score, edges))
@@ -354,7 +354,7 @@ def test_the_largest_index_of_32_bits_is_told_right():
 
 
 def test_kernels_lay_out_nothing_that_is_out_of_range():
-    """They check what they read themselves: a thread may write after any check before."""
+    """Kernels check the indices that they read: a thread may write after an earlier check."""
     build = builder("cpu")
     for bad in ([[0, 3], [1, 1]], [[0, 1], [3, 1]], [[-1, 0], [0, 0]], [[0, 2**40], [0, 0]]):
         assert build(*torch.tensor(bad), 3, 3) is None
@@ -858,7 +858,7 @@ def test_edges_received_into_a_reused_buffer_are_seen(tmp_path):
 
 @pytest.mark.parametrize("write", UNCOUNTED)
 def test_on_a_device_uncounted_writes_fail(write, monkeypatch):
-    """There no checksum is read: it is compared by the device, whose failure nobody can miss."""
+    """On a device the host reads no checksum: the device compares it and raises."""
     monkeypatch.setattr(cache, "_is_readable", lambda tensor: False)
     edges = torch.tensor([[0, 1], [1, 0]])
     graph = as_graph(edges, 3)

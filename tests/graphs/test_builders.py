@@ -38,7 +38,9 @@ def assert_consistent(graph):
     """The layout is the one that sorting its edges gives."""
     source, destination = graph.edge_index
     expected = reference.build(source, destination, graph.num_src, graph.num_dst)
-    for name, index, expected_index in zip(expected._fields[:6], graph.layout, expected):
+    for name, index, expected_index in zip(
+        expected._fields[:6], graph.layout[:6], expected[:6], strict=True
+    ):
         assert index.dtype == expected_index.dtype, name
         assert torch.equal(index, expected_index), name
     assert graph.num_edges == source.numel()
@@ -316,7 +318,7 @@ def test_features_of_a_networkx_graph_lie_along_its_edges(make):
     graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
     assert weight.shape == (graph.num_edges, 1)
     order = list(stored.nodes)
-    for (source, destination), value in zip(pairs(graph), weight.flatten().tolist()):
+    for (source, destination), value in zip(pairs(graph), weight.flatten().tolist(), strict=True):
         ends = order[source], order[destination]
         assert value == next(iter(w["weight"] for *e, w in WEIGHTED if set(e) == set(ends)))
     both = graphs.edge_features(stored, ["weight", "kind"], default=-1, dtype=torch.float64)

@@ -49,7 +49,7 @@ def test_edge_weights_reach_every_layer(v2):
 
 
 def saved_for_backward(model, x, graph):
-    """Bytes that autograd keeps, and what comes out: the output and all gradients."""
+    """Return the bytes that autograd saves, then the output and all gradients."""
     saved_bytes = []
 
     def pack(tensor):
@@ -75,4 +75,4 @@ def test_checkpointed_layers_keep_their_inputs_and_give_the_same_bits(v2):
         results.append(saved_for_backward(model, x, graph))
     (plain, expected), (less, got) = results
     assert less < 0.4 * plain
-    assert all(torch.equal(mine, other) for mine, other in zip(got, expected))
+    assert all(torch.equal(mine, other) for mine, other in zip(got, expected, strict=True))
