@@ -22,7 +22,7 @@ class Module(NamedTuple):
 
     @property
     def imports(self) -> Iterator[tuple[str, str, str]]:
-        """What each import of gattn binds: the name here, the module there, the name there."""
+        """Yield each import: the name it binds, the module, and the name in that module."""
         for node in _running(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -34,7 +34,7 @@ class Module(NamedTuple):
 
 
 def _running(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node but what only a type checker reads."""
+    """Yield every node outside of ``if TYPE_CHECKING``."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             continue
@@ -61,7 +61,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def _may_see(here: str, there: str) -> bool:
-    """Whether a module may import another: a private one is seen from its package alone."""
+    """Return True if a module may import another: a private one only within its package."""
     parts = there.split(".")
     for i, part in enumerate(parts):
         owner = ".".join(parts[:i])
@@ -87,7 +87,7 @@ def _defined(module: Module) -> set[str]:
 
 
 def private_uses() -> set[str]:
-    """``module: name`` for each private thing of another module that a module reaches for."""
+    """Return ``module: name`` for each use of a private name of another module."""
     every = modules()
     definitions = {name: _defined(module) for name, module in every.items()}
     ours = set().union(*definitions.values())
@@ -132,7 +132,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The sets of modules that reach one another."""
+    """Return the sets of modules that import one another, directly or through others."""
 
     @functools.cache
     def reached(start: str) -> frozenset[str]:

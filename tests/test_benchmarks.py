@@ -39,7 +39,7 @@ def topology() -> Topology:
 
 
 def run(output: Path, *arguments: str) -> list[record.Record]:
-    """What the command line records."""
+    """Run the command line; return the records that it writes."""
     options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1", "--no-memory"]
     assert main([*arguments, *options, "--output", str(output)]) == 0
     return [json.loads(line) for line in output.read_text().splitlines()]
@@ -336,7 +336,7 @@ def test_cases_with_one_side_need_public_names_alone() -> None:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file names in import statements, wherever they stand."""
+    """Return the modules that a file imports, at the top or inside of functions."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -347,7 +347,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_imports_form_no_circle() -> None:
-    """Of modules, and of folders: commands, tools, suites, sides, data, core."""
+    """Modules form no import cycle; folders import only folders before them in ``order``."""
     files = {module_of(path): path for path in (ROOT / "benchmarks").rglob("*.py")}
     edges = {name: imports(path) & set(files) - {name} for name, path in files.items()}
     order = ["core", "data", "sides", "suites", "tools", "commands"]

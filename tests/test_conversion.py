@@ -86,7 +86,7 @@ def test_outputs_gradients_and_parameters_stay(name, dtype):
     torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
     for out in (expected, got):
         out.square().sum().backward()
-    for (path, a), b in zip(before.named_parameters(), converted.parameters()):
+    for (path, a), b in zip(before.named_parameters(), converted.parameters(), strict=True):
         if a.grad is not None:
             scale = max(1.0, float(a.grad.abs().max()))
             torch.testing.assert_close(
@@ -315,7 +315,7 @@ MADE_OF_WHAT_ATTENDS = {
 
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_in_pyg_that_attends_is_unknown():
-    """Whatever takes a softmax or calls attention is known, by what it is or what it is made of."""
+    """Every layer of PyG that takes a softmax or calls attention is in one of the lists."""
     names = {kind.__name__ for kind in (*TWINS, *REBUILT)} | UNSUPPORTED
     names |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
     signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
@@ -468,7 +468,7 @@ def test_hooks_of_every_kind_stay_hooks():
 def test_converting_twice_changes_nothing():
     model = convert(pyg.GAT(8, 16, 2))
     convs = list(model.convs)
-    assert all(a is b for a, b in zip(convert(model).convs, convs))
+    assert all(a is b for a, b in zip(convert(model).convs, convs, strict=True))
     assert str(ConversionReport()) == "gattn runs 0 attention layers"
 
 

@@ -1,4 +1,4 @@
-"""The page on what of PyG is covered names all that the installed PyG has, and tells the truth."""
+"""The page on PyG coverage lists every layer of the installed PyG, with its right state."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What a trained model is carried away in: ONNX, a trace, int8 weights, shapes alone."""
+"""Export of layers: ONNX, traces, int8 weights, and meta tensors."""
 
 import inspect
 
@@ -184,7 +184,7 @@ def test_layouts_of_what_onnx_has_are_those_of_the_rest(size, monkeypatch):
 
 
 def _traced(layer, args):
-    """A trace, or why there is none."""
+    """Return the trace of a layer, or the message of the error that refuses it."""
     try:
         return torch.jit.trace(layer, args, check_trace=False), ""
     except (RuntimeError, TypeError) as error:

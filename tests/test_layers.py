@@ -1,4 +1,4 @@
-"""The registry of layers is whole, and tells the truth of each."""
+"""The registry lists every layer, with its right properties."""
 
 import inspect
 

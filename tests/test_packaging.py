@@ -1,4 +1,4 @@
-"""What is built and shipped, and that it works where nothing can be compiled."""
+"""Tests of the wheel and the source distribution, also on machines without a compiler."""
 
 import importlib.metadata
 import json
@@ -28,7 +28,7 @@ SOURCES = (".cpp", ".h", "CMakeLists.txt")
 
 @pytest.fixture(scope="module")
 def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that comes out where the compilers named do not exist."""
+    """Return the wheel that is built where the named compilers do not exist."""
     folder = tmp_path_factory.mktemp("wheel")
     missing = str(folder / "no-such-compiler")
     run(
@@ -42,7 +42,7 @@ def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """The wheel that comes out here, from what the installation has compiled already."""
+    """Return the wheel that is built from the extensions that are already compiled here."""
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler here")
     folder = ROOT / "build" / "wheels"
@@ -55,7 +55,7 @@ def wheel() -> Path:
 
 
 def _installed(wheel: Path, home: Path) -> tuple[dict[str, Any], Path]:
-    """What a wheel in a fresh environment says of itself, and where it lies."""
+    """Install a wheel in a new environment; return its first output and its site-packages."""
     python, site = make_environment(home / "clean")
     install(wheel, python)
     return first_output(python, home), site

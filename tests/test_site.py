@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served from, on this machine.
+    """Serve the site on this machine; return its address.
 
     A page builds its search anew as it opens, which takes longer than all else. So the whole index
     is given to the first page that asks, and an empty one to the others.
@@ -212,6 +212,6 @@ def test_the_first_visit_is_as_the_reader_wants_all_pages(
 
 
 def _of_the_repository(message: str, repository: str) -> bool:
-    """Whether a message is of the stars that the theme asks the repository's host for."""
+    """Return True if a message is about the theme's request for the repository's stars."""
     _, _, path = repository.partition("github.com/")
     return message.startswith(f"https://api.github.com/repos/{path}")

@@ -1,4 +1,4 @@
-"""Random writings of molecules: one molecule as many texts, and which atom of each is which."""
+"""Random SMILES of a molecule, with the atom of the source for each of their atoms."""
 
 import itertools
 import random
@@ -10,18 +10,18 @@ from gattn.data.molecules.plain import plain_atoms
 
 
 class Writing(NamedTuple):
-    """A text, and for each atom that models read of it the number of that atom in the source."""
+    """A SMILES, and the source atom's index for each of its atoms that models read."""
 
     text: str
     atoms: list[int]
 
 
 HABITS = ("plain", "kekule", "bonds", "brackets", "hydrogens", "deuterium", "maps", "fragments")
-"""What a text may do differently, beside the order of its atoms."""
+"""Ways in which a SMILES may differ, besides the order of its atoms."""
 
 
 def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
-    """The text itself, and so many others of the same molecule, each with one of the habits."""
+    """Return the SMILES and ``count`` others of the molecule, each with one of the habits."""
     source = Chem.MolFromSmiles(smiles)
     assert source is not None, smiles
     left = plain_atoms(source, smiles)
@@ -36,7 +36,7 @@ def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
 
 
 def _says_the_same(source: Chem.Mol, text: str, order: list[int]) -> bool:
-    """Whether the centres of the text turn as those of the source do.
+    """Return True if the stereocentres of the text equal those of the source.
 
     RDKit 2026.9 writes the mirror image of some rings of like centres, as of an inositol. By their
     InChI the two are different molecules, or the same one with its atoms exchanged.

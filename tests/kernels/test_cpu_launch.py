@@ -91,7 +91,7 @@ print(faults() - before)
 
 
 def faults_of_five_steps(**environment):
-    """Of steps that each fill 12 x 4 MiB and free them, in a process of their own."""
+    """Return the page faults of steps that each fill and free 12 x 4 MiB, in a new process."""
     inherited = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
     process = subprocess.run(
         [sys.executable, "-c", STEPS], env=inherited | environment, capture_output=True, text=True,

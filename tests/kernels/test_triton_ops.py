@@ -225,7 +225,7 @@ def test_graphs_made_of_runs(name, variant, monkeypatch):
 
 
 def test_weights_of_edges_on_runs():
-    """The general path takes them, and a bias of all heads."""
+    """The general path supports terms of edges, and a bias shared by all heads."""
     operator = OPERATORS["dot_product"].but(shapes=OPERATORS["dot_product"].shapes | TERMS)
     check(operator, gattn.graphs.complete([24], device=DEVICE), 2, 5, dims={"b": 1})
 
@@ -285,7 +285,7 @@ def test_the_gradients_of_a_rows_scores_sum_to_zero(split):
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
 def test_many_cut_rows(name):
-    """More splits than a program of the merge looks at; splits of a row that it reads in turns."""
+    """More splits than a merge program reads, and rows whose splits it reads in several turns."""
     generator = torch.Generator().manual_seed(3)
     degree = torch.tensor([0, 7, 300, 1, 90, 8, 9, 0, 41, 2])
     target = torch.arange(10).repeat_interleave(degree)
@@ -319,7 +319,7 @@ def test_what_is_known_of_the_largest_degree(name, max_degree):
     note_degree(other, 5)
     tensors = operator.inputs(g, 2, 4)
     results = [run(operator, x, tensors, {}, torch.float32, "triton") for x in (g, other)]
-    for here, there in zip(*results):
+    for here, there in zip(*results, strict=True):
         assert torch.equal(here, there)
 
 
