@@ -138,7 +138,7 @@ def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, first=None, 
     for key, value in theirs.state_dict().items():
         assert torch.equal(value, ours.state_dict()[key]), key
     # Biases and gates start at constants: move everything, so that nothing hides behind a zero.
-    for theirs_p, ours_p in zip(theirs.parameters(), ours.parameters()):
+    for theirs_p, ours_p in zip(theirs.parameters(), ours.parameters(), strict=True):
         moved = theirs_p.detach() + 0.1 * torch.randn_like(theirs_p)
         theirs_p.data, ours_p.data = moved.clone(), moved.clone()
     return theirs, ours

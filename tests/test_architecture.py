@@ -22,7 +22,7 @@ class Module(NamedTuple):
 
     @property
     def imports(self) -> Iterator[tuple[str, str, str]]:
-        """What each import of gattn binds: the name here, the module there, the name there."""
+        """Yield each import: the name it binds, the module, and the name in that module."""
         for node in _running(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -34,7 +34,7 @@ class Module(NamedTuple):
 
 
 def _running(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node but what only a type checker reads."""
+    """Yield every node outside of ``if TYPE_CHECKING``."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             continue
@@ -44,12 +44,12 @@ def _running(tree: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def modules() -> dict[str, Module]:
-    found = {}
+    parsed = {}
     for path in sorted((ROOT / "gattn").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = Module(name, ast.parse(path.read_text("utf-8")))
-    return found
+        parsed[name] = Module(name, ast.parse(path.read_text("utf-8")))
+    return parsed
 
 
 def _is_private(name: str) -> bool:
@@ -61,7 +61,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def _may_see(here: str, there: str) -> bool:
-    """Whether a module may import another: a private one is seen from its package alone."""
+    """Return True if a module may import another: a private one only within its package."""
     parts = there.split(".")
     for i, part in enumerate(parts):
         owner = ".".join(parts[:i])
@@ -87,11 +87,11 @@ def _defined(module: Module) -> set[str]:
 
 
 def private_uses() -> set[str]:
-    """``module: name`` for each private thing of another module that a module reaches for."""
+    """Return ``module: name`` for each use of a private name of another module."""
     every = modules()
     definitions = {name: _defined(module) for name, module in every.items()}
     ours = set().union(*definitions.values())
-    found = set()
+    uses = set()
     for here, module in every.items():
         aliases = {}
         for bound, there, name in module.imports:
@@ -102,7 +102,7 @@ def private_uses() -> set[str]:
             if not _may_see(here, full if is_module else there) or (
                 _is_private(name) and not is_module
             ):
-                found.add(f"{here}: {full}")
+                uses.add(f"{here}: {full}")
             aliases[bound] = full
         for node in ast.walk(module.tree):
             if not (isinstance(node, ast.Attribute) and _is_private(node.attr)):
@@ -113,26 +113,26 @@ def private_uses() -> set[str]:
             if base in aliases:  # a module, class or function of another file
                 full = f"{aliases[base]}.{node.attr}"
                 if not (full in every or _is_compiled(full)) or not _may_see(here, full):
-                    found.add(f"{here}: {full}")
+                    uses.add(f"{here}: {full}")
             elif base in ("self", "cls"):  # one's own, or inherited
                 continue
             elif node.attr in ours - definitions[here]:
-                found.add(f"{here}: .{node.attr}")  # of an object that another file made
-    return found
+                uses.add(f"{here}: .{node.attr}")  # of an object that another file made
+    return uses
 
 
 def imports() -> dict[str, set[str]]:
     """The modules of gattn that each imports, wherever in the file."""
     every = modules()
-    found: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for here, module in every.items():
         targets = {f"{t}.{n}" if f"{t}.{n}" in every else t for _, t, n in module.imports}
-        found[here] = {target for target in targets if target in every and target != here}
-    return found
+        imported[here] = {target for target in targets if target in every and target != here}
+    return imported
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The sets of modules that reach one another."""
+    """Return the sets of modules that import one another, directly or through others."""
 
     @functools.cache
     def reached(start: str) -> frozenset[str]:
@@ -166,7 +166,7 @@ def test_a_circle_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "code", "found"),
+    ("here", "code", "expected"),
     [
         ("nn.x", "from gattn.graph import _memory", "gattn.graph._memory"),
         ("nn.x", "from gattn.data import _files", "gattn.data._files"),
@@ -182,7 +182,7 @@ def test_a_circle_is_found() -> None:
     ],
 )
 def test_a_private_use_is_found(
-    monkeypatch: pytest.MonkeyPatch, here: str, code: str, found: str | None
+    monkeypatch: pytest.MonkeyPatch, here: str, code: str, expected: str | None
 ) -> None:
     sources = {
         "gattn.graph": "_memory = 1\nclass Graph:\n    def _build(self): ...",
@@ -194,4 +194,4 @@ def test_a_private_use_is_found(
     }
     parsed = {name: Module(name, ast.parse(text)) for name, text in sources.items()}
     monkeypatch.setitem(globals(), "modules", lambda: parsed)
-    assert private_uses() == ({f"gattn.{here}: {found}"} if found else set())
+    assert private_uses() == ({f"gattn.{here}: {expected}"} if expected else set())

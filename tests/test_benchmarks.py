@@ -39,7 +39,7 @@ def topology() -> Topology:
 
 
 def run(output: Path, *arguments: str) -> list[record.Record]:
-    """What the command line records."""
+    """Run the command line; return the records that it writes."""
     options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1", "--no-memory"]
     assert main([*arguments, *options, "--output", str(output)]) == 0
     return [json.loads(line) for line in output.read_text().splitlines()]
@@ -61,32 +61,32 @@ def test_power_law_graph_has_the_size_and_skew_of_ogbn_arxiv() -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator_cases_pass_their_check(name: str) -> None:
-    found = comparisons()[f"power-law/operator/{name}"].check(SCALE * 16)
-    assert found["error"] < 1e-5
+    result = comparisons()[f"power-law/operator/{name}"].check(SCALE * 16)
+    assert result["error"] < 1e-5
 
 
 def test_terms_of_edges_are_timed_beside_the_layer_alone(tmp_path: Path) -> None:
-    (found,) = run(tmp_path / "results.jsonl", "power-law/terms/GATConv")
-    times = found["seconds"]["training"]
+    (result,) = run(tmp_path / "results.jsonl", "power-law/terms/GATConv")
+    times = result["seconds"]["training"]
     assert [*times] == [*terms.SIDES, "a gather of [e, h]"]
-    assert found["check"]["error"] < 1e-5
-    full = {found["case"]: {**found, "scale": 1.0}}
+    assert result["check"]["error"] < 1e-5
+    full = {result["case"]: {**result, "scale": 1.0}}
     alone, weighed = (times[side]["median"] for side in ("gattn", "weight [e]"))
     section = report.report(full)
     assert f"| GATConv | {tables.seconds(alone)} | {weighed / alone:.2f}x |" in section
 
 
 def test_run_records_times_and_circumstances(tmp_path: Path, capsys) -> None:
-    (found,) = run(tmp_path / "results.jsonl", "power-law/operator/gat")
-    assert found["case"] == "power-law/operator/gat"
-    assert found["scale"] == SCALE
+    (result,) = run(tmp_path / "results.jsonl", "power-law/operator/gat")
+    assert result["case"] == "power-law/operator/gat"
+    assert result["scale"] == SCALE
     for what in ("forward", "training"):
-        assert found["seconds"][what]["gattn"]["median"] > 0
-        assert found["seconds"][what]["pyg"]["runs"] >= 3
-    known = found["environment"]
-    assert known["threads"] == 1
-    assert known["command"].startswith("python -m benchmarks power-law/operator/gat")
-    assert {"gattn", "torch", "torch_geometric"} <= set(known["versions"])
+        assert result["seconds"][what]["gattn"]["median"] > 0
+        assert result["seconds"][what]["pyg"]["runs"] >= 3
+    environment = result["environment"]
+    assert environment["threads"] == 1
+    assert environment["command"].startswith("python -m benchmarks power-law/operator/gat")
+    assert {"gattn", "torch", "torch_geometric"} <= set(environment["versions"])
     assert "PyG" in capsys.readouterr().out
 
 
@@ -97,10 +97,10 @@ def test_nothing_is_timed_or_recorded_where_the_check_fails(
     right = comparisons()[name]
 
     def wrong(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-        made = right.make(side, topology, dtype)
+        contender = right.make(side, topology, dtype)
         if side == "gattn" and dtype == torch.float32:
-            return Contender(lambda: made.forward() * 1.001, made.leaves)
-        return made
+            return Contender(lambda: contender.forward() * 1.001, contender.leaves)
+        return contender
 
     broken = {name: dataclasses.replace(right, make=wrong)}
     monkeypatch.setattr("benchmarks.__main__.cases", lambda: broken)
@@ -124,8 +124,8 @@ def test_error_sees_every_gradient_and_nan(topology: Topology) -> None:
 
 def test_error_of_a_gradient_that_is_zero_but_for_rounding() -> None:
     exact = {"out": torch.ones(2, dtype=torch.float64), "bias": torch.tensor([1e-17]).double()}
-    found = {"out": torch.ones(2), "bias": torch.tensor([3e-7])}
-    assert verify.error(found, exact) == pytest.approx(3e-7, rel=1e-3)
+    result = {"out": torch.ones(2), "bias": torch.tensor([3e-7])}
+    assert verify.error(result, exact) == pytest.approx(3e-7, rel=1e-3)
 
 
 def test_two_runs_that_differ_are_refused() -> None:
@@ -139,26 +139,26 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "SAMPLE_SECONDS", 0.0)
     turns: list[str] = []
     functions = {name: (lambda name=name: turns.append(name)) for name in "ab"}
-    found = timing.alternate(functions, seconds=0.0)
+    times = timing.alternate(functions, seconds=0.0)
     calibration, untimed_first = list("aabb"), list("aabb" + "bbaa" + "aabb")
     assert turns == calibration + untimed_first
-    assert found["a"]["runs"] == found["b"]["runs"] == timing.FEWEST
+    assert times["a"]["runs"] == times["b"]["runs"] == timing.FEWEST
 
 
 @pytest.mark.slow
 def test_peak_memory_is_that_of_the_run() -> None:
     case = comparisons()["power-law/operator/gat"]
-    found = isolate.call(case.peak_bytes, "pyg", "training", 0.05, threads=1)
+    peak_bytes = isolate.call(case.peak_bytes, "pyg", "training", 0.05, threads=1)
     # PyG forms at least one tensor of edges x heads x channels.
-    assert found > 0.05 * 2_499_999 * 8 * 16 * 4
+    assert peak_bytes > 0.05 * 2_499_999 * 8 * 16 * 4
 
 
 def test_peak_memory_is_above_what_is_held() -> None:
-    held = torch.ones(10**7)
-    with memory.peak() as found:
+    allocated = torch.ones(10**7)
+    with memory.peak() as peak:
         torch.ones(10**7).add_(1)
-    assert 3.9e7 < found.bytes < 6e7
-    assert held.numel() == 10**7
+    assert 3.9e7 < peak.bytes < 6e7
+    assert allocated.numel() == 10**7
 
 
 def test_a_process_of_its_own_may_have_so_much_memory_and_time() -> None:
@@ -182,11 +182,11 @@ def test_every_family_of_scores_is_measured() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_growth_checks_and_counts(name: str) -> None:
-    found = growth.grow(name, 10_000)
-    assert found["edges"] == pytest.approx(10_000, rel=0.01)
-    assert found["error"] < 1e-5
-    assert found["seconds"] > 0
-    assert found["peak_bytes"] >= 0
+    result = growth.grow(name, 10_000)
+    assert result["edges"] == pytest.approx(10_000, rel=0.01)
+    assert result["error"] < 1e-5
+    assert result["seconds"] > 0
+    assert result["peak_bytes"] >= 0
 
 
 def test_every_case_has_a_name_of_its_own_and_is_listed(capsys) -> None:
@@ -205,8 +205,8 @@ def test_report_fills_the_readme_from_the_newest_full_runs(tmp_path: Path) -> No
 
     def line(case: str, scale: float, gattn: float, pyg: float) -> str:
         times = {"gattn": {**spread, "median": gattn}, "pyg": {**spread, "median": pyg}}
-        found = {"case": case, "scale": scale, "seconds": {"training": times}, "check": {}}
-        return json.dumps({**found, "environment": environment})
+        result = {"case": case, "scale": scale, "seconds": {"training": times}, "check": {}}
+        return json.dumps({**result, "environment": environment})
 
     results = tmp_path / "results.jsonl"
     results.write_text(
@@ -301,9 +301,9 @@ def test_two_commits_take_turns_on_the_same_inputs(
     out = tmp_path / "compared.jsonl"
     chosen = ["power-law/operator/gatv2", "power-law/bf16/GATConv", "power-law/layout"]
     assert compared(*chosen, "--out", str(out)) == 0
-    found = record.newest(out)
-    assert list(found) == sorted(chosen, key=list(with_one_side()).index)
-    for line in found.values():
+    results = record.newest(out)
+    assert list(results) == sorted(chosen, key=list(with_one_side()).index)
+    for line in results.values():
         assert line["check"] == {"differing": [], "apart": 0.0}
         for times in line["seconds"].values():
             assert times["this"]["runs"] == times["other"]["runs"] == times["ratio"]["runs"] >= 5
@@ -315,9 +315,9 @@ def test_another_commit_that_computes_something_else_is_not_timed(
     compared: Compared, capsys
 ) -> None:
     assert compared("power-law/operator/gat", "power-law/operator/gatv2") == 1
-    said = capsys.readouterr().out
-    assert "power-law/operator/gat: check failed, not timed: outputs differ by" in said
-    assert "power-law/operator/gatv2  the same bits" in said
+    stdout = capsys.readouterr().out
+    assert "power-law/operator/gat: check failed, not timed: outputs differ by" in stdout
+    assert "power-law/operator/gatv2  the same bits" in stdout
 
 
 ABOVE = ("cli", "data", "training", "molecules", "nodes", "models", "sampling", "distributed")
@@ -336,18 +336,18 @@ def test_cases_with_one_side_need_public_names_alone() -> None:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file names in import statements, wherever they stand."""
-    found = set()
+    """Return the modules that a file imports, at the top or inside of functions."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def test_imports_form_no_circle() -> None:
-    """Of modules, and of folders: commands, tools, suites, sides, data, core."""
+    """Modules form no import cycle; folders import only folders before them in ``order``."""
     files = {module_of(path): path for path in (ROOT / "benchmarks").rglob("*.py")}
     edges = {name: imports(path) & set(files) - {name} for name, path in files.items()}
     order = ["core", "data", "sides", "suites", "tools", "commands"]
@@ -369,8 +369,8 @@ def module_of(path: Path) -> str:
 
 def folder_of(name: str) -> str:
     parts = name.split(".")
-    known = {"core", "data", "sides", "suites", "tools"}
-    return parts[1] if len(parts) > 1 and parts[1] in known else "commands"
+    folders = {"core", "data", "sides", "suites", "tools"}
+    return parts[1] if len(parts) > 1 and parts[1] in folders else "commands"
 
 
 COMMANDS = [
@@ -411,8 +411,8 @@ def test_forms_of_stereochemistry_are_compared(tmp_path, capsys):
     out = tmp_path / "runs.jsonl"
     options = ["--target", "y", "--models", "gp", "--seeds", "0", "--out", str(out)]
     assert stereo.main([str(table), *options]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split(" | ")[2] for line in told[2:]] == list(stereo.COUNTS)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[2] for line in printed[2:]] == list(stereo.COUNTS)
     runs = [json.loads(line) for line in out.read_text().splitlines()]
     assert {run["molecules"] for run in runs} == {40}
     assert {run["test_pairs"] for run in runs} == {2}

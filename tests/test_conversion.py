@@ -86,7 +86,7 @@ def test_outputs_gradients_and_parameters_stay(name, dtype):
     torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
     for out in (expected, got):
         out.square().sum().backward()
-    for (path, a), b in zip(before.named_parameters(), converted.parameters()):
+    for (path, a), b in zip(before.named_parameters(), converted.parameters(), strict=True):
         if a.grad is not None:
             scale = max(1.0, float(a.grad.abs().max()))
             torch.testing.assert_close(
@@ -315,16 +315,16 @@ MADE_OF_WHAT_ATTENDS = {
 
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_in_pyg_that_attends_is_unknown():
-    """Whatever takes a softmax or calls attention is known, by what it is or what it is made of."""
-    known = {kind.__name__ for kind in (*TWINS, *REBUILT)} | UNSUPPORTED
-    known |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
+    """Every layer of PyG that takes a softmax or calls attention is in one of the lists."""
+    names = {kind.__name__ for kind in (*TWINS, *REBUILT)} | UNSUPPORTED
+    names |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
     signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
     for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            module = importlib.import_module(found.name)
+        for module_info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            module = importlib.import_module(module_info.name)
             for name, kind in vars(module).items():
-                own = inspect.isclass(kind) and kind.__module__ == found.name
-                if own and issubclass(kind, torch.nn.Module) and name not in known:
+                is_defined_here = inspect.isclass(kind) and kind.__module__ == module_info.name
+                if is_defined_here and issubclass(kind, torch.nn.Module) and name not in names:
                     assert not signs.search(inspect.getsource(kind)), kind
 
 
@@ -468,7 +468,7 @@ def test_hooks_of_every_kind_stay_hooks():
 def test_converting_twice_changes_nothing():
     model = convert(pyg.GAT(8, 16, 2))
     convs = list(model.convs)
-    assert all(a is b for a, b in zip(convert(model).convs, convs))
+    assert all(a is b for a, b in zip(convert(model).convs, convs, strict=True))
     assert str(ConversionReport()) == "gattn runs 0 attention layers"
 
 
@@ -548,10 +548,10 @@ def test_replacing_nothing_warns_and_tells_what_was_seen():
         assert convert(model) is model
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    told = str(caught[0].message)
-    assert "ModuleList" in told
+    message = str(caught[0].message)
+    assert "ModuleList" in message
     for part in ("runs 0 attention layers", "mine (a subclass of GATConv", "2 Linear", "1 Hidden"):
-        assert part in told
+        assert part in message
         assert part in str(conversion_report(model))
 
 

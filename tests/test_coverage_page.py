@@ -1,4 +1,4 @@
-"""The page on what of PyG is covered names all that the installed PyG has, and tells the truth."""
+"""The page on PyG coverage lists every layer of the installed PyG, with its right state."""
 
 import ast
 import re
@@ -26,27 +26,27 @@ NOT_PYG = {"LPAttLayer", "MultiheadAttention", "MultiheadAttentionBlock", "ViS_M
 
 def _exported() -> set[str]:
     """The classes that PyG's packages of layers export."""
-    folder, found = Path(pyg.__file__).parent, set()
+    folder, exported = Path(pyg.__file__).parent, set()
     for kind in KINDS:
         tree = ast.parse((folder / kind / "__init__.py").read_text())
         imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
         names = {alias.asname or alias.name for node in imported for alias in node.names}
-        found |= {
+        exported |= {
             name for name in names
             if isinstance(thing := getattr(pyg, name, None), type)
             and issubclass(thing, torch.nn.Module)
         }  # fmt: skip
-    return found
+    return exported
 
 
 def test_every_name_of_pyg_is_told_of_once() -> None:
     covered = {name for name, _, _ in ROWS}
     assert len(covered) == len(ROWS)
     assert not covered & PLAIN
-    there, told = _exported(), (covered | PLAIN) - OTHER
-    assert there <= told, sorted(there - told)
+    exported, listed = _exported(), (covered | PLAIN) - OTHER
+    assert exported <= listed, sorted(exported - listed)
     if torch_geometric.__version__.startswith("2.8."):
-        assert told == there
+        assert listed == exported
 
 
 @pytest.mark.parametrize(("name", "here", "how"), ROWS, ids=[row[0] for row in ROWS])

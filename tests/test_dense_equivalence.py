@@ -71,7 +71,7 @@ def test_outputs_and_gradients_equal_dense_attention(name, backend, dtype, toler
         grad,
     )
     expected = with_gradients(lambda q, k, v: dense(q, k, v, mask), tensors, grad)
-    for what, a, b in zip(("out", "query", "key", "value"), got, expected):
+    for what, a, b in zip(("out", "query", "key", "value"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {what}")
 
 
@@ -93,7 +93,7 @@ def test_bias_equals_a_mask_of_numbers(name):
         grad,
     )
     expected = with_gradients(masked, [*tensors, bias], grad)
-    for what, a, b in zip(("out", "query", "key", "value", "bias"), got, expected):
+    for what, a, b in zip(("out", "query", "key", "value", "bias"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=f"{name}: {what}")
 
 
@@ -135,7 +135,7 @@ def test_a_member_without_queries_or_keys(kind):
     )
     torch.testing.assert_close(out[-2:], alone, rtol=1e-12, atol=1e-12)
     assert not out[:-2].any()
-    for gradient, last in zip(grads, (2, 4, 4)):
+    for gradient, last in zip(grads, (2, 4, 4), strict=True):
         assert not gradient[:-last].any()
 
 
@@ -179,5 +179,5 @@ def test_every_score_equals_its_formula(name, score):
     expected = with_gradients(
         lambda x, y: formula(score, attention, x, y, dense_mask(graph)), [x, y], grad
     )
-    for what, a, b in zip(("out", "query", "memory"), got, expected):
+    for what, a, b in zip(("out", "query", "memory"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10, msg=f"{name}, {score}: {what}")

@@ -73,11 +73,11 @@ def test_the_table_of_kernels_names_every_file_and_kernel() -> None:
     table = table.split("\n## ")[0]
     folder = ROOT / "gattn" / "kernels"
     families = re.findall(r"FAMILY\((\w+)\)", (folder / "cpu" / "kernels.cpp").read_text())
-    wanted = {f"{name}.cpp" for name in families if name != "family"}
+    expected = {f"{name}.cpp" for name in families if name != "family"}
     for path in (folder / "triton").glob("*.py"):
         kernels = re.findall(r"^def (\w+_kernel)\(", path.read_text(), re.MULTILINE)
-        wanted |= {path.name, *kernels} if kernels else set()
-    assert set(re.findall(r"`(\w+_kernel|\w+\.(?:py|cpp))`", table)) == wanted
+        expected |= {path.name, *kernels} if kernels else set()
+    assert set(re.findall(r"`(\w+_kernel|\w+\.(?:py|cpp))`", table)) == expected
 
 
 @pytest.mark.parametrize("name", GUIDE)
@@ -156,7 +156,7 @@ def test_names_in_docstrings_lead_to_their_pages() -> None:
     from docs.tools.docstrings import to_markdown
 
     link = '<autoref identifier="{}" optional><code>{}</code></autoref>'.format
-    wanted = {
+    links = {
         ":class:`gattn.Graph`": link("gattn.Graph", "gattn.Graph"),
         ":func:`~gattn.graphs.grid`": link("gattn.graphs.grid", "grid"),
         ":class:`RelativeBias`": link("gattn.nn.RelativeBias", "RelativeBias"),
@@ -166,7 +166,7 @@ def test_names_in_docstrings_lead_to_their_pages() -> None:
         ":meth:`forward`": link("gattn.nn.GATConv.forward", "forward"),
         ":func:`_private.name`": "`_private.name`",
     }
-    for role, shown in wanted.items():
+    for role, shown in links.items():
         assert to_markdown(role, "GATConv") == shown
     assert to_markdown(":meth:`forward`") == "`forward`"
 

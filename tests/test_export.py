@@ -1,4 +1,4 @@
-"""What a trained model is carried away in: ONNX, a trace, int8 weights, shapes alone."""
+"""Export of layers: ONNX, traces, int8 weights, and meta tensors."""
 
 import inspect
 
@@ -119,13 +119,13 @@ ALL = ONNX | SLOW
 def inputs(takes, nodes=6, edges=20):
     """Random edges, some twice and some loops; a third of the graphs of the batch is empty."""
     generator = torch.Generator().manual_seed(nodes + edges)
-    given = {
+    tensors = {
         "x": torch.randn(nodes, WIDTH, generator=generator),
         "edges": torch.randint(0, max(nodes - 1, 1), (2, edges), generator=generator),
         "features": torch.randn(edges, 3, generator=generator),
         "batch": 2 * (torch.arange(nodes) >= nodes // 2),
     }
-    return tuple(given[name] for name in takes.split())
+    return tuple(tensors[name] for name in takes.split())
 
 
 def made(name):
@@ -153,7 +153,7 @@ def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
     program.save(tmp_path / "layer.onnx")
     assert not any(node.domain == "gattn" for node in program.model.graph)
     session = onnxruntime.InferenceSession(tmp_path / "layer.onnx")
-    named = [given.name for given in session.get_inputs()]
+    named = [each.name for each in session.get_inputs()]
     for size in ((6, 20), (40, 11), (9, 200), (5, 2)):
         args = inputs(takes, *size)
         (got,) = session.run(None, {n: a.numpy() for n, a in zip(named, args)})
@@ -184,7 +184,7 @@ def test_layouts_of_what_onnx_has_are_those_of_the_rest(size, monkeypatch):
 
 
 def _traced(layer, args):
-    """A trace, or why there is none."""
+    """Return the trace of a layer, or the message of the error that refuses it."""
     try:
         return torch.jit.trace(layer, args, check_trace=False), ""
     except (RuntimeError, TypeError) as error:

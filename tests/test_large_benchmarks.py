@@ -16,9 +16,9 @@ pytestmark = pytest.mark.usefixtures("own_threads")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("graph")
-    make.main([str(found), "--scale", "0.0005"])
-    return found
+    path = tmp_path_factory.mktemp("graph")
+    make.main([str(path), "--scale", "0.0005"])
+    return path
 
 
 def test_no_node_is_its_own_neighbour(folder):
@@ -61,10 +61,10 @@ def test_layer_by_layer_gives_what_the_model_gives_at_once(folder, tmp_path, cap
 
 def test_tables_of_edges_are_read_laid_out_and_sampled(tmp_path):
     paths = edge_tables.write(tmp_path, 5000, 3000)
-    found = [edge_tables.steps(path, 3000) for path in paths]
-    assert [list(steps) for steps in found] == [["read", "laid out", "sampled"]] * 2
-    assert found[0]["sampled"]["edges"] == found[1]["sampled"]["edges"] > 0
-    assert found[0]["sampled"]["batches"] == 3
+    results = [edge_tables.steps(path, 3000) for path in paths]
+    assert [list(steps) for steps in results] == [["read", "laid out", "sampled"]] * 2
+    assert results[0]["sampled"]["edges"] == results[1]["sampled"]["edges"] > 0
+    assert results[0]["sampled"]["batches"] == 3
 
 
 def test_the_guide_gets_its_tables(tmp_path, capsys):

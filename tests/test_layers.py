@@ -1,4 +1,4 @@
-"""The registry of layers is whole, and tells the truth of each."""
+"""The registry lists every layer, with its right properties."""
 
 import inspect
 
@@ -32,10 +32,10 @@ def test_names_are_unique():
 
 @every(ALL)
 def test_a_layer_is_what_the_registry_says(layer):
-    made = layer.make(6, 3)
-    assert layer.kind in {base.__name__ for base in type(made).__mro__}
-    assert isinstance(made, AttentionConv) or not layer.conv
-    if isinstance(made, AttentionConv):
+    module = layer.make(6, 3)
+    assert layer.kind in {base.__name__ for base in type(module).__mro__}
+    assert isinstance(module, AttentionConv) or not layer.conv
+    if isinstance(module, AttentionConv):
         assert layer.conv or layer.bipartite or layer.call is not None
     assert set(layer.arguments) <= layer.settings
     torch.manual_seed(1)
@@ -45,12 +45,12 @@ def test_a_layer_is_what_the_registry_says(layer):
     if layer.readout:
         assert run(x, batch, dim_size=3).shape[0] == 3
         return
-    given = {"edge_attr": torch.randn(15, 3)} if layer.edge_attr else {}
-    given |= {"batch": batch} if layer.batch else {}
-    out = run((torch.randn(9, 3), x) if layer.bipartite else x, edge_index, **given)
+    inputs = {"edge_attr": torch.randn(15, 3)} if layer.edge_attr else {}
+    inputs |= {"batch": batch} if layer.batch else {}
+    out = run((torch.randn(9, 3), x) if layer.bipartite else x, edge_index, **inputs)
     assert out.shape[0] == 7 or not layer.of_nodes
     if layer.edge_attr:  # and reads it
-        other = run(x, edge_index, **{**given, "edge_attr": torch.randn(15, 3)})
+        other = run(x, edge_index, **{**inputs, "edge_attr": torch.randn(15, 3)})
         assert not torch.equal(out, other)
 
 
@@ -73,5 +73,5 @@ def test_layers_are_selected_by_what_they_take():
 
 @pytest.mark.parametrize("name", ["GATConv", "RGATConv"])
 def test_options_come_before_what_is_registered(name):
-    made = ALL[name].make(6, heads=3)
-    assert (made.heads, made.in_channels) == (3, 6)
+    module = ALL[name].make(6, heads=3)
+    assert (module.heads, module.in_channels) == (3, 6)

@@ -1,4 +1,4 @@
-"""What is built and shipped, and that it works where nothing can be compiled."""
+"""Tests of the wheel and the source distribution, also on machines without a compiler."""
 
 import importlib.metadata
 import json
@@ -28,7 +28,7 @@ SOURCES = (".cpp", ".h", "CMakeLists.txt")
 
 @pytest.fixture(scope="module")
 def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that comes out where the compilers named do not exist."""
+    """Return the wheel that is built where the named compilers do not exist."""
     folder = tmp_path_factory.mktemp("wheel")
     missing = str(folder / "no-such-compiler")
     run(
@@ -42,7 +42,7 @@ def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    """The wheel that comes out here, from what the installation has compiled already."""
+    """Return the wheel that is built from the extensions that are already compiled here."""
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler here")
     folder = ROOT / "build" / "wheels"
@@ -55,7 +55,7 @@ def wheel() -> Path:
 
 
 def _installed(wheel: Path, home: Path) -> tuple[dict[str, Any], Path]:
-    """What a wheel in a fresh environment says of itself, and where it lies."""
+    """Install a wheel in a new environment; return its first output and its site-packages."""
     python, site = make_environment(home / "clean")
     install(wheel, python)
     return first_output(python, home), site
@@ -63,24 +63,24 @@ def _installed(wheel: Path, home: Path) -> tuple[dict[str, Any], Path]:
 
 @pytest.mark.slow
 def test_a_wheel_runs_its_kernels_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
-    found, site = _installed(wheel, tmp_path)
-    assert Path(found["file"]).is_relative_to(site), found["file"]
-    assert found["info"]["cpu"].startswith("available")
-    assert found["warnings"] == []
-    assert 0 < found["apart"] < 1e-5  # summed in another order than the reference
+    output, site = _installed(wheel, tmp_path)
+    assert Path(output["file"]).is_relative_to(site), output["file"]
+    assert output["info"]["cpu"].startswith("available")
+    assert output["warnings"] == []
+    assert 0 < output["apart"] < 1e-5  # summed in another order than the reference
 
 
 @pytest.mark.slow
 def test_without_a_compiler_a_layer_runs_on_the_reference(pure_wheel: Path, tmp_path: Path) -> None:
-    found, site = _installed(pure_wheel, tmp_path)
-    assert Path(found["file"]).is_relative_to(site), found["file"]
-    assert found["info"]["cpu"].startswith("the C++ extension is not built")
-    assert found["info"]["reference"] == "available"
-    (warning,) = found["warnings"]
+    output, site = _installed(pure_wheel, tmp_path)
+    assert Path(output["file"]).is_relative_to(site), output["file"]
+    assert output["info"]["cpu"].startswith("the C++ extension is not built")
+    assert output["info"]["reference"] == "available"
+    (warning,) = output["warnings"]
     assert "runs on its plain PyTorch reference" in warning
     assert "the C++ extension is not built" in warning
-    assert found["beside_pyg"] < 1e-5
-    assert "cora" in found["datasets"]
+    assert output["beside_pyg"] < 1e-5
+    assert "cora" in output["datasets"]
 
 
 @pytest.mark.slow
@@ -101,10 +101,10 @@ def test_source_distribution_carries_the_sources(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / name) as archive:
         names = archive.getnames()
     top = name.removesuffix(".tar.gz")
-    wanted = ["pyproject.toml", "LICENSE", "README.md", "datasets/registry.toml"]
-    wanted += [str(path.relative_to(ROOT)) for path in (ROOT / "gattn").rglob("*.cpp")]
-    assert {f"{top}/{path}" for path in wanted} <= set(names)
-    assert [found for found in names if found.endswith((".so", ".pyc"))] == []
+    expected = ["pyproject.toml", "LICENSE", "README.md", "datasets/registry.toml"]
+    expected += [str(path.relative_to(ROOT)) for path in (ROOT / "gattn").rglob("*.cpp")]
+    assert {f"{top}/{path}" for path in expected} <= set(names)
+    assert [file for file in names if file.endswith((".so", ".pyc"))] == []
 
 
 def test_version_is_the_installed_one_and_stands_once() -> None:
@@ -122,9 +122,9 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
     assert set(extras) == {
         "draw", "gpu", "molecules", "networkx", "nodes", "partition", "scipy", "tune",
     }  # fmt: skip
-    told = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
     for extra in ("molecules", "networkx"):
-        assert f'pip install "gattn[{extra}]"' in told
+        assert f'pip install "gattn[{extra}]"' in source
 
 
 ABSENT = [
@@ -153,9 +153,9 @@ for package, use in json.loads(sys.argv[1]):
 
 
 def test_what_is_absent_is_named_in_a_line() -> None:
-    asked = json.dumps([(package, use) for package, use, _ in ABSENT])
-    told = run(sys.executable, "-c", WITHOUT, asked, PWD=str(ROOT)).splitlines()
-    for (_, use, extra), line in zip(ABSENT, told, strict=True):
+    uses = json.dumps([(package, use) for package, use, _ in ABSENT])
+    lines = run(sys.executable, "-c", WITHOUT, uses, PWD=str(ROOT)).splitlines()
+    for (_, use, extra), line in zip(ABSENT, lines, strict=True):
         text = json.loads(line)
         last = text.splitlines()[-1]
         assert last.startswith("ImportError: "), use
@@ -177,9 +177,9 @@ def test_a_workflow_runs_targets_that_are_there(path: Path) -> None:
         steps = job["steps"]
         assert any("run" in step for step in steps) or name == "publish", name
         for line in (step["run"] for step in steps if "run" in step):
-            made = re.fullmatch(r"make ([a-z]+)\b.*", line)
-            assert made, f"{name}: {line!r} is no target of the Makefile"
-            assert made[1] in TARGETS, f"{name}: {line}"
+            target = re.fullmatch(r"make ([a-z]+)\b.*", line)
+            assert target, f"{name}: {line!r} is no target of the Makefile"
+            assert target[1] in TARGETS, f"{name}: {line}"
 
 
 def test_every_check_is_run_before_a_release() -> None:
@@ -187,8 +187,8 @@ def test_every_check_is_run_before_a_release() -> None:
         yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text("utf-8"))
         for name in ("ci.yml", "release.yml")
     )
-    wanted = {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"}
-    assert wanted <= set(ci["jobs"])
+    expected = {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"}
+    assert expected <= set(ci["jobs"])
     assert "workflow_call" in ci[True]  # YAML reads "on" as true
     assert set(release["jobs"]["publish"]["needs"]) == {"check", "version"}
     assert release["jobs"]["check"]["uses"] == "./.github/workflows/ci.yml"
@@ -202,10 +202,14 @@ def test_the_urls_of_the_project_are_those_of_one_place() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8").split("nav:")[0])
     assert site["site_url"] == urls["Documentation"] + "/"
     assert site["repo_url"] == urls["Source"]
-    told = re.findall(r"https://[^)\s]*gattn[^)\s]*", (ROOT / "README.md").read_text("utf-8"))
-    assert set(told) <= set(urls.values())
-    asked = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml").read_text("utf-8"))
-    assert all(link["url"].startswith(urls["Source"]) for link in asked["contact_links"])
+    readme_urls = re.findall(
+        r"https://[^)\s]*gattn[^)\s]*", (ROOT / "README.md").read_text("utf-8")
+    )
+    assert set(readme_urls) <= set(urls.values())
+    template = yaml.safe_load(
+        (ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml").read_text("utf-8")
+    )
+    assert all(link["url"].startswith(urls["Source"]) for link in template["contact_links"])
 
 
 def test_a_tag_is_that_of_the_version() -> None:
@@ -220,8 +224,8 @@ def test_a_tag_is_that_of_the_version() -> None:
 @pytest.mark.parametrize("page", [".ci/run", "README.md", "CONTRIBUTING.md", "docs/index.md"])
 def test_every_target_that_is_told_of_is_there(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
-    told = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
-    assert told <= TARGETS
+    targets = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
+    assert targets <= TARGETS
 
 
 def test_every_target_is_told_of_and_is_no_file() -> None:

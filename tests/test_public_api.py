@@ -1,4 +1,4 @@
-"""What is public is listed here; importing gattn stays light; public names are documented."""
+"""Public names are listed here and documented; importing gattn stays light."""
 
 import importlib
 import inspect

@@ -34,9 +34,9 @@ def _registered():
 
 @pytest.mark.usefixtures("_registered")
 def test_a_name_makes_the_readout_itself():
-    made = aggregation_resolver("gattn.LearnedQueryReadout", **OPTIONS)
-    assert type(made) is gattn.nn.LearnedQueryReadout
-    assert repr(pickle.loads(pickle.dumps(made))) == repr(made)
+    readout = aggregation_resolver("gattn.LearnedQueryReadout", **OPTIONS)
+    assert type(readout) is gattn.nn.LearnedQueryReadout
+    assert repr(pickle.loads(pickle.dumps(readout))) == repr(readout)
     assert type(aggregation_resolver("sum")) is pyg.SumAggregation
     assert type(aggregation_resolver("softmax")) is pyg.SoftmaxAggregation
 
@@ -45,9 +45,9 @@ def test_a_name_makes_the_readout_itself():
 def test_a_layer_of_pyg_aggregates_by_it():
     torch.manual_seed(0)
     named = pyg.SAGEConv(16, 8, aggr="gattn.LearnedQueryReadout", aggr_kwargs=OPTIONS)
-    given = pyg.SAGEConv(16, 8, aggr=gattn.nn.LearnedQueryReadout(**OPTIONS))
-    given.load_state_dict(named.state_dict())
-    torch.testing.assert_close(named(X, EDGES), given(X, EDGES))
+    expected = pyg.SAGEConv(16, 8, aggr=gattn.nn.LearnedQueryReadout(**OPTIONS))
+    expected.load_state_dict(named.state_dict())
+    torch.testing.assert_close(named(X, EDGES), expected(X, EDGES))
     named(X, EDGES).sum().backward()
     assert named.aggr_module.query.grad is not None
 

@@ -40,26 +40,26 @@ pytestmark = [
 # scrolled is not looked into); each equation that a scrollbar, or the lack of one, cuts off; each
 # block of code that a wide page has to scroll; each picture that did not load.
 FAULTS = """
-const room = document.documentElement.clientWidth, found = [];
+const room = document.documentElement.clientWidth, faults = [];
 const scrolls = e => e.scrollWidth > e.clientWidth &&
   ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
 const visit = parent => { for (const e of parent.children) {
     const box = e.getBoundingClientRect();
     if (box.width && box.right > room + 1)
-      found.push("beyond the page: " + e.outerHTML.slice(0, 90));
+      faults.push("beyond the page: " + e.outerHTML.slice(0, 90));
     if (!scrolls(e)) visit(e);
   } };
 visit(document.querySelector(".md-content"));
 for (const e of document.querySelectorAll(".md-content__inner > .highlight code"))
   if (room > 1000 && e.scrollWidth > e.clientWidth + 1)
-    found.push("wide code: " + e.textContent.slice(0, 90));
+    faults.push("wide code: " + e.textContent.slice(0, 90));
 for (const e of document.querySelectorAll(".equation")) {
   if (e.scrollHeight > e.clientHeight + 1)
-    found.push("cut off: " + e.textContent.slice(0, 90));
+    faults.push("cut off: " + e.textContent.slice(0, 90));
 }
 for (const e of document.images)
-  if (!e.complete || !e.naturalWidth) found.push("no picture: " + e.src);
-return found;
+  if (!e.complete || !e.naturalWidth) faults.push("no picture: " + e.src);
+return faults;
 """
 PAINT = """
 document.body.setAttribute("data-md-color-scheme", arguments[0]);
@@ -84,12 +84,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served from, on this machine.
+    """Serve the site on this machine; return its address.
 
     A page builds its search anew as it opens, which takes longer than all else. So the whole index
     is given to the first page that asks, and an empty one to the others.
     """
-    index, given = json.loads((site / INDEX).read_text()), set()
+    index, requested = json.loads((site / INDEX).read_text()), set()
     assert len(index["docs"]) > 100
 
     class Quiet(SimpleHTTPRequestHandler):
@@ -101,12 +101,12 @@ def address(site: Path) -> Iterator[str]:
             super().end_headers()
 
         def do_GET(self) -> None:
-            if self.path == f"/{INDEX}" and self.path in given:
+            if self.path == f"/{INDEX}" and self.path in requested:
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(json.dumps({**index, "docs": []}).encode())
             else:
-                given.add(self.path)
+                requested.add(self.path)
                 super().do_GET()
 
     serve = functools.partial(Quiet, directory=str(site))
@@ -153,7 +153,7 @@ def test_every_page_reads_at_every_width_and_in_the_dark(
     site: Path, address: str, browser: webdriver.Chrome
 ) -> None:
     outside = yaml.safe_load((ROOT / "mkdocs.yml").read_text().split("\nnav:")[0])["repo_url"]
-    found, grounds = [], {scheme: set() for scheme in SCHEMES}
+    messages, grounds = [], {scheme: set() for scheme in SCHEMES}
     for page in _pages(site):
         name = str(page.parent.relative_to(site))
         browser.get(address if name == "." else f"{address}{name}/")
@@ -162,18 +162,18 @@ def test_every_page_reads_at_every_width_and_in_the_dark(
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             grounds[scheme].add(browser.execute_script(PAINT, known_as))
             faults = browser.execute_script(FAULTS)
-            found += [f"{name}, {width} pixels, {scheme}: {fault}" for fault in faults]
-        found += [
+            messages += [f"{name}, {width} pixels, {scheme}: {fault}" for fault in faults]
+        messages += [
             f"{name}: {entry['message']}" for entry in browser.get_log("browser")
             if entry["level"] == "SEVERE" and not _of_the_repository(entry["message"], outside)
         ]  # fmt: skip
-    assert found == []
+    assert messages == []
     assert len(grounds["light"]) == len(grounds["dark"]) == 1
     assert grounds["light"] != grounds["dark"]
 
 
 @pytest.mark.parametrize(
-    ("put", "told"),
+    ("put", "expected"),
     [
         ('<p style="width: 3000px">wide</p>', "beyond the page: <p"),
         ('<div style="overflow: auto"><p style="width: 3000px">scrolled</p></div>', None),
@@ -183,14 +183,14 @@ def test_every_page_reads_at_every_width_and_in_the_dark(
     ],
 )
 def test_a_fault_is_found(
-    address: str, browser: webdriver.Chrome, put: str, told: str | None
+    address: str, browser: webdriver.Chrome, put: str, expected: str | None
 ) -> None:
     browser.get(f"{address}howto/device/")
     browser.execute_script(
         "document.querySelector('.md-content').insertAdjacentHTML('beforeend', arguments[0])", put
     )
     faults = browser.execute_script(FAULTS)
-    assert [fault.startswith(told) for fault in faults] == ([True] if told else [])
+    assert [fault.startswith(expected) for fault in faults] == ([True] if expected else [])
     browser.get_log("browser")  # of the picture, which is missing on purpose
 
 
@@ -202,8 +202,8 @@ def test_the_first_visit_is_as_the_reader_wants_all_pages(
 
     browser.get(f"{address}style.css")  # without the theme's script, which would store a choice
     browser.execute_script("localStorage.clear()")
-    wanted = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": wanted})
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get(address)
     shown = 'return document.body.getAttribute("data-md-color-scheme")'
     WebDriverWait(browser, 10).until(  # the theme's script runs after the page is there
@@ -212,6 +212,6 @@ def test_the_first_visit_is_as_the_reader_wants_all_pages(
 
 
 def _of_the_repository(message: str, repository: str) -> bool:
-    """Whether a message is of the stars that the theme asks the repository's host for."""
+    """Return True if a message is about the theme's request for the repository's stars."""
     _, _, path = repository.partition("github.com/")
     return message.startswith(f"https://api.github.com/repos/{path}")

@@ -280,7 +280,7 @@ def test_awkward_graphs_are_valid(dtype):
 
 def test_random_graphs_repeat_and_differ():
     once, again, other = random_graphs(seed=3), random_graphs(seed=3), random_graphs(seed=4)
-    assert all(torch.equal(a.edge_index, b.edge_index) for a, b in zip(once, again))
-    assert any(a.size != b.size for a, b in zip(once, other))
+    assert all(torch.equal(a.edge_index, b.edge_index) for a, b in zip(once, again, strict=True))
+    assert any(a.size != b.size for a, b in zip(once, other, strict=True))
     for case in once + random_graphs(bipartite=True):
         assert case.graph().num_edges == case.edge_index.shape[1]

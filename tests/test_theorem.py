@@ -147,11 +147,11 @@ def of_nodes(attention):
     def function(x, g):
         kinds = {"nhc": x, "mhc": x, "hc": x.new_ones(1, WIDTH)}
         columns = iter(x.unbind(-1))
-        given = {
+        tensors = {
             name: next(columns) if shape in ("nh", "mh") else kinds[shape]
             for name, shape in attention.shapes.items()
         }
-        return attention(given, g)
+        return attention(tensors, g)
 
     return function
 

@@ -1,4 +1,4 @@
-"""Random writings of molecules: one molecule as many texts, and which atom of each is which."""
+"""Random SMILES of a molecule, with the atom of the source for each of their atoms."""
 
 import itertools
 import random
@@ -10,33 +10,33 @@ from gattn.data.molecules.plain import plain_atoms
 
 
 class Writing(NamedTuple):
-    """A text, and for each atom that models read of it the number of that atom in the source."""
+    """A SMILES, and the source atom's index for each of its atoms that models read."""
 
     text: str
     atoms: list[int]
 
 
 HABITS = ("plain", "kekule", "bonds", "brackets", "hydrogens", "deuterium", "maps", "fragments")
-"""What a text may do differently, beside the order of its atoms."""
+"""Ways in which a SMILES may differ, besides the order of its atoms."""
 
 
 def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
-    """The text itself, and so many others of the same molecule, each with one of the habits."""
+    """Return the SMILES and ``count`` others of the molecule, each with one of the habits."""
     source = Chem.MolFromSmiles(smiles)
     assert source is not None, smiles
     left = plain_atoms(source, smiles)
     place = {atom: i for i, atom in enumerate(left)}
     draw = random.Random(f"{smiles} {seed}")
-    found = [Writing(smiles, list(range(len(left))))]
+    written = [Writing(smiles, list(range(len(left))))]
     for number in range(count):
         habit = HABITS[number % len(HABITS)]
         text, order = _write(source, habit, draw)
-        found.append(Writing(text, [place[atom] for atom in order if atom in place]))
-    return found
+        written.append(Writing(text, [place[atom] for atom in order if atom in place]))
+    return written
 
 
 def _says_the_same(source: Chem.Mol, text: str, order: list[int]) -> bool:
-    """Whether the centres of the text turn as those of the source do.
+    """Return True if the stereocentres of the text equal those of the source.
 
     RDKit 2026.9 writes the mirror image of some rings of like centres, as of an inositol. By their
     InChI the two are different molecules, or the same one with its atoms exchanged.

@@ -30,10 +30,10 @@ def test_what_an_operator_launches(tmp_path):
     command = [sys.executable, "-m", "benchmarks.launches", "--seconds", "0", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    found = {line["case"]: line for line in map(json.loads, out.read_text().splitlines())}
+    results = {line["case"]: line for line in map(json.loads, out.read_text().splitlines())}
     for operator in FAMILIES:
-        assert found[f"{operator}/whole graphs"]["launches"] == {
+        assert results[f"{operator}/whole graphs"]["launches"] == {
             "forward": 1, "forward+backward": 2
         }  # fmt: skip
         # no row is so long that it may be cut: there is nothing to merge
-        assert found[f"{operator}/rows and segments"]["launches"]["forward"] == 1
+        assert results[f"{operator}/rows and segments"]["launches"]["forward"] == 1

@@ -57,11 +57,11 @@ def bench(tmp_path, monkeypatch):
 
     def make(*arguments, case=lambda ground, shape: {"sides": {}}, ground=lambda name: None):
         out = str(tmp_path / "gpu.jsonl")
-        asked = "--dry-run", "--graphs", "hub", "--operators", "gatv2", "--out", out, *arguments
-        made = gpu.Bench(parse(asked), record.environment("benchmarks.gpu", asked))
-        monkeypatch.setattr(made, "case", case)
-        monkeypatch.setattr(made, "ground", ground)
-        return made
+        command = "--dry-run", "--graphs", "hub", "--operators", "gatv2", "--out", out, *arguments
+        runner = gpu.Bench(parse(command), record.environment("benchmarks.gpu", command))
+        monkeypatch.setattr(runner, "case", case)
+        monkeypatch.setattr(runner, "ground", ground)
+        return runner
 
     return make
 
@@ -94,16 +94,16 @@ def test_a_graph_that_cannot_be_made_is_one_failure(bench):
     def ground(name):
         raise torch.OutOfMemoryError("too large")
 
-    made = bench(ground=ground)
-    made.graph("hub")
-    assert made.failed == 1
-    assert names(made) == ["hub"]
+    runner = bench(ground=ground)
+    runner.graph("hub")
+    assert runner.failed == 1
+    assert names(runner) == ["hub"]
 
 
 def test_after_the_time_nothing_is_begun(bench):
-    made = bench("--minutes", "0", ground=lambda name: pytest.fail("too late"))
-    made.graph("hub")
-    assert made.left == 2
+    runner = bench("--minutes", "0", ground=lambda name: pytest.fail("too late"))
+    runner.graph("hub")
+    assert runner.left == 2
 
 
 def test_a_line_that_was_cut_short_is_replaced(tmp_path):

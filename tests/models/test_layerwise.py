@@ -1,4 +1,4 @@
-"""Layer by layer, a range of nodes at a time, as the model computes it at once."""
+"""Layer-wise inference on ranges of nodes equals the model on the whole graph."""
 
 import numpy as np
 import pytest

@@ -119,7 +119,7 @@ def test_layers_compute_what_the_whole_graph_computes(graph, pairs):
     seeds = SEEDS.unique()
     sample = NeighborSampler(graph, [-1, -1]).sample(seeds, random_seed=0)
     h, whole = x[sample.nodes], x
-    for layer, part in zip(layers, sample.layer_graphs):
+    for layer, part in zip(layers, sample.layer_graphs, strict=True):
         h, whole = layer((h, h[: part.num_dst]), part), layer(whole, graph)
     torch.testing.assert_close(h, whole[seeds])
 
@@ -172,6 +172,7 @@ def test_types_are_sampled_each_by_its_edges(typed):
     sample = sampler.sample({"paper": seeds}, random_seed=9)
     assert torch.equal(sample.nodes["paper"][:3], seeds)
     assert sample.num_nodes["author"][0] == sample.num_nodes["venue"][0] == 0
+    assert len(sample.layer_graphs) == 2
     for kind, pairs in typed.items():
         source, _, destination = kind
         ends = sample.edge_index[kind]
@@ -190,6 +191,7 @@ def test_types_are_sampled_each_by_its_edges(typed):
             )
             assert block.size == size
             assert torch.equal(block.edge_index, ends[:, : sum(sample.num_edges[kind][:hops])])
+    assert sample.nodes.keys() == TYPED_SIZES.keys()
     for nodes in sample.nodes.values():
         assert nodes.unique().numel() == nodes.numel()
 
