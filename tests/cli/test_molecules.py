@@ -79,7 +79,7 @@ def test_a_run_holds_what_it_should(folder):
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
     assert "chose the epoch" in stacked
     assert "% attention and" in stacked
-    assert "% a kernel ridge on fingerprints and descriptors" in stacked
+    assert "% a Gaussian process on fingerprints and descriptors" in stacked
     left_out = _rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"

@@ -42,7 +42,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(scope="module")
 def model():
-    """Two networks and a kernel ridge that know enough to disagree about stereoisomers."""
+    """Two networks and a Gaussian process that know enough to disagree about stereoisomers."""
     inputs = featurise(MOLECULES).inputs
     y = torch.tensor([[_target(text)] for text in MOLECULES]).double()
     settings = MoleculeSettings(epochs=6, width=32, layers=3, ensemble=2)
