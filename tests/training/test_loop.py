@@ -218,7 +218,7 @@ def test_what_cannot_be_trained(toy) -> None:
     wild.y[0, 0] = float("inf")
     with pytest.raises(TrainingError, match="validation part is not finite in epoch 0"):
         fit_network(network, toy.squared, toy.train, wild, SETTINGS)
-    with pytest.raises(TrainingError, match="one number a target"):
+    with pytest.raises(TrainingError, match="one number for each target"):
         fit_network(network, lambda o, y: (o - y).mean(), toy.train, toy.val, SETTINGS)
     with pytest.raises(TrainingError, match="torchrun --nproc-per-node 3; there are 1"):
         fit_network(
@@ -230,5 +230,5 @@ def test_a_gpu_that_is_not_there_is_told(toy, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     wanted = dataclasses.replace(SETTINGS, accelerator="gpu")
-    with pytest.raises(TrainingError, match="accelerator gpu wants a GPU that torch sees"):
+    with pytest.raises(TrainingError, match="accelerator gpu needs a GPU that torch sees"):
         fit_network(toy.network(), toy.squared, toy.train, toy.val, wanted)

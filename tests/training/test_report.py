@@ -229,14 +229,15 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     assert set(figures) == files
     titles = [section.title for section in content.sections]
     assert titles == [
-        "How good it is", "Predictions of the test part", "How certain it is", "The worst",
+        "Metrics", "Predictions of the test part", "Uncertainty", "The worst",
         "Training", "Data", "Settings and versions",
     ]  # fmt: skip
     page = _read(write_report(tmp_path, content))
     pictures = [attributes for name, attributes in page.elements if name == "img"]
     assert len(pictures) == 4
     told = " ".join(page.texts)
-    assert "hold 95\u00a0% of those of the test part" in told
+    noun = "values" if task == "regression" else "labels"
+    assert f"contain 95\u00a0% of the {noun} of the test part" in told
     assert "Left out: 1 of 16 rows." in told
     assert "Without a label: 2 more." in told
     assert "not a SMILES" in told
